@@ -1,0 +1,99 @@
+"""What must be set before TensorFlow and TF-Agents are first imported.
+
+Both packages call `prepare` from their `__init__`, so every module of theirs, and every worker
+process that imports one, finds the stack ready. Nothing heavy is imported here: `tfrl --help`
+stays instant, and a process that needs no TensorFlow never pays for it.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from types import ModuleType
+
+from environments.errors import UserError
+
+# The first TensorFlow whose tf.keras is Keras 3, which TF-Agents cannot use.
+_FIRST_KERAS_3 = (2, 16)
+
+# All of TensorFlow's own messages but the fatal ones: at level 2 TensorFlow 2.15 still prints four
+# lines about CUDA on every machine without a GPU. What goes wrong is raised as an exception anyway.
+_TENSORFLOW_LOG_LEVEL = "3"
+
+# Packages whose sources hold invalid escapes and the like, which Python >= 3.12 reports aloud.
+_NOISY_SOURCES = r".*[/\\](tf_agents|tensorflow_probability|tf_keras|gym)[/\\]"
+
+
+class MissingTfAgentsError(UserError, ModuleNotFoundError):
+    """TF-Agents is imported and is not installed; the message says how to install it."""
+
+
+def prepare() -> None:
+    """Sets the environment that TensorFlow and TF-Agents read when they are imported.
+
+    Safe to call any number of times. Later calls change nothing.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", _TENSORFLOW_LOG_LEVEL)
+    _choose_keras(_installed_version("tensorflow"))
+    _silence_gym()
+    _silence_syntax_warnings()
+    # Last, so that it is asked only when no other finder knows tf_agents.
+    if not any(isinstance(finder, _TfAgentsRemedy) for finder in sys.meta_path):
+        sys.meta_path.append(_TfAgentsRemedy())
+
+
+def _installed_version(distribution: str) -> tuple[int, int] | None:
+    """(major, minor) of an installed distribution, read without importing it, or None."""
+    try:
+        major, minor, *_ = importlib.metadata.version(distribution).split(".")
+        return int(major), int(minor)
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return None
+
+
+def _choose_keras(tensorflow_version: tuple[int, int] | None) -> None:
+    """Has TensorFlow use Keras 2, the only one that TF-Agents works with.
+
+    Before 2.16 Keras 2 is TensorFlow's own, and the variable breaks the import of TensorFlow where
+    tf-keras is not installed beside it.
+    """
+    if tensorflow_version is None:
+        return
+    if tensorflow_version >= _FIRST_KERAS_3:
+        os.environ["TF_USE_LEGACY_KERAS"] = "1"
+    else:
+        os.environ.pop("TF_USE_LEGACY_KERAS", None)
+
+
+def _silence_gym() -> None:
+    """Clears the notices that gym, which TF-Agents imports, prints at its import."""
+    try:
+        from gym_notices import notices
+    except ImportError:
+        return
+    notices.notices.clear()
+
+
+def _silence_syntax_warnings() -> None:
+    warnings.filterwarnings("ignore", category=SyntaxWarning, module=_NOISY_SOURCES)
+
+
+class _TfAgentsRemedy(importlib.abc.MetaPathFinder):
+    """Turns "No module named 'tf_agents'" into what to do about it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != "tf_agents":
+            return None
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        raise MissingTfAgentsError(
+            f"TF-Agents is needed and is not installed for Python {python}; "
+            "install it with: pip install --no-deps tf-agents",
+            name=fullname,
+        )

@@ -11,10 +11,12 @@ import importlib.abc
 import importlib.machinery
 import importlib.metadata
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
 from types import ModuleType
+from typing import TextIO
 
 from environments.errors import UserError
 
@@ -25,8 +27,13 @@ _FIRST_KERAS_3 = (2, 16)
 # lines about CUDA on every machine without a GPU. What goes wrong is raised as an exception anyway.
 _TENSORFLOW_LOG_LEVEL = "3"
 
-# Packages whose sources hold invalid escapes and the like, which Python >= 3.12 reports aloud.
-_NOISY_SOURCES = r".*[/\\](tf_agents|tensorflow_probability|tf_keras|gym)[/\\]"
+# Warnings from these packages about their own sources, which a user of ours can do nothing about.
+_NOISY_SOURCES = re.compile(
+    r".*[/\\](tf_agents|tensorflow|tensorflow_probability|tf_keras|keras|gym|gast)[/\\]"
+)
+_NOISY_CATEGORIES = (SyntaxWarning, DeprecationWarning, PendingDeprecationWarning, FutureWarning)
+# TensorFlow says this of every policy that is saved with a distribution in its specs.
+_NOISY_MESSAGE = "Encoding a StructuredValue with type"
 
 
 class MissingTfAgentsError(UserError, ModuleNotFoundError):
@@ -41,7 +48,7 @@ def prepare() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", _TENSORFLOW_LOG_LEVEL)
     _choose_keras(_installed_version("tensorflow"))
     _silence_gym()
-    _silence_syntax_warnings()
+    _silence_dependencies()
     # Last, so that it is asked only when no other finder knows tf_agents.
     if not any(isinstance(finder, _TfAgentsRemedy) for finder in sys.meta_path):
         sys.meta_path.append(_TfAgentsRemedy())
@@ -79,8 +86,29 @@ def _silence_gym() -> None:
     notices.notices.clear()
 
 
-def _silence_syntax_warnings() -> None:
-    warnings.filterwarnings("ignore", category=SyntaxWarning, module=_NOISY_SOURCES)
+def _silence_dependencies() -> None:
+    """Hides the dependencies' warnings about themselves; all others are shown as before.
+
+    A warning filter would not do: gym puts a filter of its own before it when it is imported.
+    """
+    show = warnings.showwarning
+    if getattr(show, "hides_dependencies", False):
+        return
+
+    def show_others(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        noisy = issubclass(category, _NOISY_CATEGORIES) or str(message).startswith(_NOISY_MESSAGE)
+        if not (noisy and _NOISY_SOURCES.match(filename)):
+            show(message, category, filename, lineno, file, line)
+
+    show_others.hides_dependencies = True  # type: ignore[attr-defined]
+    warnings.showwarning = show_others
 
 
 class _TfAgentsRemedy(importlib.abc.MetaPathFinder):

@@ -1,0 +1,128 @@
+"""The stack is prepared by importing either package, in a fresh process as a user has it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+from environments import stack
+from environments.errors import UserError
+
+
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs code in a new process whose environment holds no variable of TensorFlow's."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**inherited, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.mark.parametrize("package", ["environments", "tfrl_systems"])
+def test_importing_a_package_brings_no_tensorflow(package):
+    heavy = {"tensorflow", "tf_agents", "gym", "numpy", "sklearn", "llvmlite"}
+    done = run_python(f"import sys, {package}; print(sorted({heavy} & set(sys.modules)))")
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+@pytest.mark.parametrize("package", ["environments", "tfrl_systems"])
+def test_tf_agents_is_imported_in_silence_on_keras_2(package, tmp_path):
+    code = (
+        f"import {package}\n"
+        "import tensorflow as tf\n"
+        "from tf_agents.agents.ppo import ppo_clip_agent\n"
+        "from tf_agents.environments import py_environment\n"
+        "tf.keras.layers.Dense(1)\n"
+        "print(tf.keras.__name__)\n"
+    )
+    # Python compiles every file anew, as after the installation: that is when its sources warn.
+    done = run_python(code, PYTHONDONTWRITEBYTECODE="1", PYTHONPYCACHEPREFIX=str(tmp_path))
+    assert done.stderr == ""
+    assert "api._v2.keras" in done.stdout
+
+
+def test_a_level_that_the_user_chose_is_kept():
+    code = "import environments, os; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+    assert run_python(code).stdout == "3\n"
+    assert run_python(code, TF_CPP_MIN_LOG_LEVEL="0").stdout == "0\n"
+
+
+@pytest.mark.parametrize(
+    "version, before, after",
+    [
+        ((2, 15), None, None),
+        ((2, 15), "1", None),
+        ((2, 16), None, "1"),
+        ((2, 20), "0", "1"),
+        (None, None, None),
+        (None, "1", "1"),
+    ],
+)
+def test_keras_2_is_chosen_from_tensorflow_2_16_on(monkeypatch, version, before, after):
+    if before is None:
+        monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+    else:
+        monkeypatch.setenv("TF_USE_LEGACY_KERAS", before)
+    stack._choose_keras(version)
+    assert os.environ.get("TF_USE_LEGACY_KERAS") == after
+
+
+def test_missing_tf_agents_names_the_remedy():
+    """What `pip install .` on Python 3.12 and later leads to: the import says what to do."""
+    code = """
+import environments
+from environments.errors import UserError
+from importlib.machinery import PathFinder
+
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name == "tf_agents" else find(name, *rest)
+try:
+    from tf_agents.environments import py_environment
+except UserError as error:
+    print(isinstance(error, ModuleNotFoundError), error.name, error)
+"""
+    done = run_python(code)
+    assert done.stdout.startswith("True tf_agents TF-Agents is needed"), done.stderr
+    assert done.stdout.endswith("pip install --no-deps tf-agents\n")
+    assert issubclass(stack.MissingTfAgentsError, UserError)
+
+
+def test_other_missing_modules_are_pythons_own_business():
+    with pytest.raises(ModuleNotFoundError, match="No module named 'tf_agents_of_mine'") as caught:
+        __import__("tf_agents_of_mine")
+    assert not isinstance(caught.value, UserError)
+
+
+def test_preparing_twice_changes_nothing():
+    stack.prepare()
+    shown, finders = warnings.showwarning, list(sys.meta_path)
+    stack.prepare()
+    assert warnings.showwarning is shown
+    assert sys.meta_path == finders
+
+
+@pytest.mark.parametrize(
+    "category, filename, is_shown",
+    [
+        (SyntaxWarning, "/x/site-packages/tf_agents/a.py", False),
+        (DeprecationWarning, "/x/site-packages/gast/astn.py", False),
+        (UserWarning, "/x/site-packages/tf_agents/a.py", True),
+        (SyntaxWarning, "/home/me/my_tf_agents/a.py", True),
+        (SyntaxWarning, "/home/me/a.py", True),
+    ],
+)
+def test_only_what_dependencies_say_of_themselves_is_hidden(
+    monkeypatch, category, filename, is_shown
+):
+    shown = []
+    monkeypatch.setattr(warnings, "showwarning", lambda *words: shown.append(words))
+    stack._silence_dependencies()
+    warnings.showwarning("words", category, filename, 1)
+    assert bool(shown) is is_shown

@@ -1,0 +1,281 @@
+"""Reads Python sources without importing them and finds what breaks the rules of the house.
+
+`test_imports.py` applies it to every file of the checkout. A rule is a function from a Source to
+the violations in it; `ARROWS` and the sets beside it are the drawing in words.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+
+SYSTEMS = ("inlining", "tensor_graphs", "learn_to_optimize")
+
+# room of tfrl_systems -> the other rooms that it may import. A new room is entered here first.
+ARROWS: Mapping[str, frozenset[str]] = {
+    "episodes": frozenset(),
+    "networks": frozenset({"episodes"}),
+    "agents": frozenset({"episodes", "networks"}),
+    "world_models": frozenset({"episodes", "networks"}),
+    "policies": frozenset({"episodes"}),
+    "drivers": frozenset({"episodes", "policies"}),
+    "training": frozenset(
+        {"agents", "drivers", "episodes", "networks", "policies", "world_models"}
+    ),
+    "cli": frozenset(
+        {"agents", "drivers", "episodes", "networks", "policies", "training", "world_models"}
+    ),
+}
+
+# What tfrl_systems may import of environments outside cli: these know no system.
+SHARED_MODULES = ("environments.errors", "environments.stack")
+
+# What environments may import of TensorFlow and of all that brings TensorFlow along.
+TENSORFLOW_PACKAGES = (
+    "graph_nets",
+    "keras",
+    "sonnet",
+    "tensorboard",
+    "tensorflow",
+    "tensorflow_probability",
+    "tf_agents",
+    "tf_keras",
+)
+TENSORFLOW_ALLOWED = (
+    "tf_agents.environments.py_environment",
+    "tf_agents.specs",
+    "tf_agents.trajectories",
+    "tf_agents.typing",
+)
+
+PICKLERS = ("_pickle", "cloudpickle", "dill", "joblib", "pickle", "shelve")
+
+MAX_FILE_LINES = 399
+MAX_FUNCTION_LINES = 49
+
+PRINTING_ALLOWED = ("tfrl_systems/cli/", "tools/")
+
+
+@dataclasses.dataclass(frozen=True)
+class Violation:
+    """One broken rule, printed as FILE:LINE: RULE."""
+
+    path: str
+    line: int
+    rule: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.rule}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Import:
+    """One imported name, absolute and dotted, as deep as the statement says."""
+
+    name: str
+    line: int
+
+    def is_within(self, *modules: str) -> bool:
+        return any(self.name == module or self.name.startswith(module + ".") for module in modules)
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A Python file: its path relative to the checkout, with slashes, and its text."""
+
+    path: str
+    text: str
+
+    @functools.cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, self.path)
+
+    @property
+    def module(self) -> str:
+        """The dotted name of the file, e.g. environments.inlining for its __init__.py."""
+        parts = pathlib.PurePosixPath(self.path).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    @functools.cached_property
+    def imports(self) -> tuple[Import, ...]:
+        """Every import, wherever it stands: at the top, in a function, by import_module("…")."""
+        return tuple(self._find_imports())
+
+    def _find_imports(self) -> Iterator[Import]:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (Import(alias.name, node.lineno) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                origin = self._absolute(node)
+                yield from (Import(f"{origin}.{alias.name}", node.lineno) for alias in node.names)
+            elif isinstance(node, ast.Call) and _called(node) in ("import_module", "__import__"):
+                first = node.args[0] if node.args else None
+                if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                    yield Import(first.value, node.lineno)
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        is_package = self.path.endswith("/__init__.py")
+        package = self.module.split(".")
+        package = package[: len(package) - node.level + is_package]
+        return ".".join([*package, node.module] if node.module else package)
+
+
+def _called(call: ast.Call) -> str:
+    """The last name of what is called: import_module for importlib.import_module(…)."""
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _second(module: str) -> str:
+    """The second component of a dotted name, or "": the system or the room."""
+    return (module.split(".") + [""])[1]
+
+
+def environments_import_no_learning(source: Source) -> Iterator[Violation]:
+    if source.path.startswith("environments/"):
+        for found in source.imports:
+            if found.is_within("tfrl_systems"):
+                rule = f"environments never imports tfrl_systems (here {found.name})"
+                yield Violation(source.path, found.line, rule)
+
+
+def systems_are_strangers(source: Source) -> Iterator[Violation]:
+    own = _second(source.module)
+    if source.path.startswith("environments/") and own in SYSTEMS:
+        for found in source.imports:
+            other = _second(found.name)
+            if found.is_within("environments") and other in SYSTEMS and other != own:
+                rule = f"the systems never import each other ({own} imports {found.name})"
+                yield Violation(source.path, found.line, rule)
+
+
+def environments_import_only_tf_types(source: Source) -> Iterator[Violation]:
+    if source.path.startswith("environments/"):
+        for found in source.imports:
+            if found.is_within(*TENSORFLOW_PACKAGES) and not found.is_within(*TENSORFLOW_ALLOWED):
+                allowed = ", ".join(TENSORFLOW_ALLOWED)
+                rule = f"environments imports {found.name}; of TensorFlow's world only {allowed}"
+                yield Violation(source.path, found.line, rule)
+
+
+def rooms_follow_the_arrows(source: Source) -> Iterator[Violation]:
+    if not source.path.startswith("tfrl_systems/"):
+        return
+    room = _second(source.module)
+    if room and room not in ARROWS:
+        yield Violation(source.path, 1, f"room {room} of tfrl_systems has no entry in ARROWS")
+        return
+    for found in source.imports:
+        other = _second(found.name)
+        allowed = {room, *ARROWS.get(room, ())}
+        if found.is_within("tfrl_systems") and other in ARROWS and other not in allowed:
+            name = room or "tfrl_systems itself"
+            rule = f"{name} never imports {other}: against the arrows (ARROWS)"
+            yield Violation(source.path, found.line, rule)
+
+
+def only_cli_imports_both(source: Source) -> Iterator[Violation]:
+    if source.path.startswith("tfrl_systems/") and _second(source.module) != "cli":
+        for found in source.imports:
+            if found.is_within("environments") and not found.is_within(*SHARED_MODULES):
+                rule = f"of tfrl_systems only cli imports environments (here {found.name})"
+                yield Violation(source.path, found.line, rule)
+
+
+def files_are_short(source: Source) -> Iterator[Violation]:
+    lines = len(source.text.splitlines())
+    if lines > MAX_FILE_LINES:
+        rule = f"a file has at most {MAX_FILE_LINES} lines; this one has {lines}"
+        yield Violation(source.path, lines, rule)
+
+
+def functions_are_short(source: Source) -> Iterator[Violation]:
+    """Counts a function's lines from `def` to its end, without its docstring."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = _num_lines(node)
+            if ast.get_docstring(node, clean=False) is not None:
+                lines -= _num_lines(node.body[0])
+            if lines > MAX_FUNCTION_LINES:
+                rule = f"a function has at most {MAX_FUNCTION_LINES} lines beside its docstring; "
+                yield Violation(source.path, node.lineno, f"{rule}{node.name} has {lines}")
+
+
+def _num_lines(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def calls_are_clean(source: Source) -> Iterator[Violation]:
+    """No print outside cli and tools, no shell, no pickled arrays."""
+    for call in ast.walk(source.tree):
+        if not isinstance(call, ast.Call):
+            continue
+        called = ast.unparse(call.func)
+        if called == "print" and not source.path.startswith(PRINTING_ALLOWED):
+            yield Violation(source.path, call.lineno, "no print outside cli/ and tools/")
+        if called in ("os.system", "os.popen"):
+            yield Violation(source.path, call.lineno, "no shell: os.system, os.popen")
+        for keyword in call.keywords:
+            is_true = isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+            if keyword.arg in ("allow_pickle", "shell") and is_true:
+                yield Violation(source.path, call.lineno, f"no {keyword.arg}=True")
+
+
+def nothing_is_pickled(source: Source) -> Iterator[Violation]:
+    for found in source.imports:
+        if found.is_within(*PICKLERS):
+            yield Violation(source.path, found.line, f"no pickle ({found.name})")
+
+
+RULES = (
+    environments_import_no_learning,
+    systems_are_strangers,
+    environments_import_only_tf_types,
+    rooms_follow_the_arrows,
+    only_cli_imports_both,
+    files_are_short,
+    functions_are_short,
+    calls_are_clean,
+    nothing_is_pickled,
+)
+
+
+def import_cycle(sources: Sequence[Source]) -> list[str]:
+    """One cycle of modules that import each other, first module last again; [] if there is none.
+
+    Imports inside functions count: putting one there hides a cycle and does not remove it.
+    """
+    modules = {source.module for source in sources}
+    edges = {
+        source.module: sorted(
+            {_longest_prefix(found.name, modules) for found in source.imports} - {source.module, ""}
+        )
+        for source in sources
+    }
+    done: set[str] = set()
+
+    def visit(module: str, path: list[str]) -> list[str]:
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module not in done:
+            for imported in edges[module]:
+                if cycle := visit(imported, [*path, module]):
+                    return cycle
+            done.add(module)
+        return []
+
+    return next((cycle for module in sorted(modules) if (cycle := visit(module, []))), [])
+
+
+def _longest_prefix(name: str, modules: set[str]) -> str:
+    """The module that an imported name lives in, or "" for one that is not ours."""
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name

@@ -1,0 +1,144 @@
+"""The house stands as drawn: who may import whom, and how large things may grow.
+
+The second half proves on small made-up sources that each rule catches what it is there for.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from tests import house_rules
+from tests.house_rules import Source
+
+ROOT = pathlib.Path(__file__).parent.parent
+PACKAGES = ("environments", "tfrl_systems")
+CHECKED = (*PACKAGES, "tests", "tools")
+
+
+def read_sources(*folders: str) -> list[Source]:
+    return [
+        Source(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
+
+
+@pytest.mark.parametrize("rule", house_rules.RULES, ids=lambda rule: rule.__name__)
+def test_house_rule(rule):
+    violations = [str(found) for source in read_sources(*CHECKED) for found in rule(source)]
+    assert not violations, "\n" + "\n".join(violations)
+
+
+def test_no_module_imports_itself_through_others():
+    cycle = house_rules.import_cycle(read_sources(*PACKAGES))
+    assert not cycle, "import cycle: " + " -> ".join(cycle)
+
+
+def test_the_files_are_found():
+    paths = {source.path for source in read_sources(*CHECKED)}
+    assert {"environments/stack.py", "tfrl_systems/__init__.py", "tests/test_imports.py"} <= paths
+
+
+def function_of(num_lines: int, docstring: str = "") -> str:
+    return f"def f():\n{docstring}" + "    x = 1\n" * (num_lines - 1)
+
+
+VIOLATIONS = [
+    ("environments/contexts.py", "import tfrl_systems", "never imports tfrl_systems"),
+    ("environments/a.py", "from tfrl_systems.cli import main", "never imports tfrl_systems"),
+    (
+        "environments/a.py",
+        "def f():\n    importlib.import_module('tfrl_systems.cli')",
+        "2: environments never imports tfrl_systems",
+    ),
+    (
+        "environments/inlining/corpus.py",
+        "from environments.tensor_graphs import graph",
+        "systems never import each other",
+    ),
+    (
+        "environments/inlining/corpus.py",
+        "from ..learn_to_optimize import samplers",
+        "systems never import each other",
+    ),
+    ("environments/inlining/__init__.py", "from .. import tensor_graphs", "never import each"),
+    ("environments/a.py", "import tensorflow as tf", "imports tensorflow"),
+    ("environments/a.py", "def f():\n    from tf_agents.agents import ppo", "2: environments"),
+    ("environments/a.py", "from tf_agents.environments import tf_py_environment", "py_environment"),
+    ("tfrl_systems/episodes.py", "from tfrl_systems import networks", "never imports networks"),
+    ("tfrl_systems/networks/heads.py", "from ..agents import ppo", "never imports agents"),
+    ("tfrl_systems/agents/ppo.py", "import tfrl_systems.training.online", "never imports training"),
+    ("tfrl_systems/agents/ppo.py", "from tfrl_systems.world_models import x", "world_models"),
+    ("tfrl_systems/policies/export.py", "from tfrl_systems.drivers import pool", "drivers"),
+    ("tfrl_systems/training/online.py", "from tfrl_systems.cli import main", "never imports cli"),
+    ("tfrl_systems/__init__.py", "from tfrl_systems import cli", "tfrl_systems itself never"),
+    ("tfrl_systems/helpers/a.py", "", "has no entry in ARROWS"),
+    ("tfrl_systems/drivers/pool.py", "import environments", "only cli imports environments"),
+    ("tfrl_systems/training/a.py", "from environments.inlining import corpus", "only cli imports"),
+    ("environments/a.py", "x = 1\n" * 400, "this one has 400"),
+    ("environments/a.py", function_of(50), "1: a function has at most"),
+    ("environments/a.py", "class A:\n  async def f(self):\n" + "    x = 1\n" * 49, "f has 50"),
+    ("environments/a.py", "\nprint('x')", "2: no print"),
+    ("tests/test_a.py", "print('x')", "no print"),
+    ("tools/a.py", "subprocess.run('ls', shell=True)", "no shell=True"),
+    ("tools/a.py", "import os\nos.system('ls')", "2: no shell"),
+    ("environments/a.py", "numpy.load(path, allow_pickle=True)", "no allow_pickle=True"),
+    ("environments/a.py", "import pickle", "no pickle"),
+    ("tfrl_systems/policies/a.py", "from joblib import dump", "no pickle"),
+]
+
+PERMITTED = [
+    ("environments/inlining/environment.py", "from tf_agents.environments import py_environment"),
+    ("environments/inlining/environment.py", "from tf_agents.specs import array_spec"),
+    ("environments/inlining/environment.py", "from tf_agents.trajectories import time_step as ts"),
+    ("environments/inlining/environment.py", "from environments.inlining import corpus"),
+    ("environments/__init__.py", "from environments.inlining.environment import X"),
+    ("tfrl_systems/cli/train.py", "import environments\nfrom tfrl_systems.training import online"),
+    ("tfrl_systems/training/online.py", "from tfrl_systems.drivers import pool"),
+    ("tfrl_systems/agents/ppo.py", "from tfrl_systems.agents import reinforce"),
+    ("tfrl_systems/agents/ppo.py", "import tensorflow as tf"),
+    ("tfrl_systems/agents/ppo.py", "from environments.errors import UserError"),
+    ("tests/test_a.py", "import environments, tfrl_systems, tensorflow"),
+    ("tools/a.py", "print('x')"),
+    ("tfrl_systems/cli/main.py", "print('x')"),
+    ("environments/a.py", "x = 1\n" * 399),
+    ("environments/a.py", function_of(49)),
+    ("environments/a.py", function_of(49, docstring='    """One.\n\n    Two.\n    """\n')),
+    ("environments/a.py", "numpy.load(path, allow_pickle=False)"),
+    ("environments/a.py", "table.print('x')"),
+]
+
+
+def broken_rules(source: Source) -> list[str]:
+    return [str(found) for rule in house_rules.RULES for found in rule(source)]
+
+
+@pytest.mark.parametrize("path, text, message", VIOLATIONS)
+def test_violation_is_caught_and_named(path, text, message):
+    (broken,) = broken_rules(Source(path, text))
+    assert broken.startswith(path + ":") and message in broken
+
+
+@pytest.mark.parametrize("path, text", PERMITTED)
+def test_what_is_permitted_passes(path, text):
+    assert broken_rules(Source(path, text)) == []
+
+
+@pytest.mark.parametrize(
+    "texts, expected",
+    [
+        ({"a": "from p import b", "b": "import p.c", "c": "x = 1"}, []),
+        (
+            {"a": "from p import b", "b": "import p.c", "c": "from . import a"},
+            ["p.a", "p.b", "p.c"],
+        ),
+        ({"a": "from p.b import f", "b": "def f():\n    import p.a"}, ["p.a", "p.b"]),
+        ({"__init__": "from p.a import f", "a": "import p"}, ["p", "p.a"]),
+        ({"__init__": "from p import a", "a": "from p import b", "b": "import os"}, []),
+    ],
+)
+def test_import_cycles_are_found(texts, expected):
+    sources = [Source(f"p/{name}.py", text) for name, text in texts.items()]
+    assert house_rules.import_cycle(sources) == [*expected, *expected[:1]]

@@ -32,15 +32,14 @@ def test_importing_a_package_brings_no_tensorflow(package):
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-@pytest.mark.parametrize("package", ["environments", "tfrl_systems"])
-def test_tf_agents_is_imported_in_silence_on_keras_2(package, tmp_path):
+def test_tf_agents_is_imported_in_silence_on_keras_2(tmp_path):
     code = (
-        f"import {package}\n"
+        "import tfrl_systems\n"
         "import tensorflow as tf\n"
         "from tf_agents.agents.ppo import ppo_clip_agent\n"
         "from tf_agents.environments import py_environment\n"
-        "tf.keras.layers.Dense(1)\n"
-        "print(tf.keras.__name__)\n"
+        "tf.constant(1)\n"
+        "print(tf.keras.__internal__.__name__)\n"
     )
     # Python compiles every file anew, as after the installation: that is when its sources warn.
     done = run_python(code, PYTHONDONTWRITEBYTECODE="1", PYTHONPYCACHEPREFIX=str(tmp_path))

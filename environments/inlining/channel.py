@@ -1,0 +1,207 @@
+"""LLVM's interactive inlining channel: the protocol, and the host's end of it.
+
+A stock LLVM (17 or newer) that runs with ``-enable-ml-inliner=release`` and
+``-inliner-interactive-channel-base=BASE`` asks whoever holds the named pipes ``BASE.out`` and
+``BASE.in`` about every call site. This docstring is the specification that the code below follows.
+
+From LLVM, on ``BASE.out``::
+
+    {"features": [SPEC, ...], "advice": SPEC}\\n            once, first
+    {"context": NAME}\\n                                    before the first observation
+    {"observation": N}\\n TENSOR TENSOR ... \\n             once for each call site
+
+``SPEC`` is ``{"name": str, "type": "int64_t" | "int32_t" | "float" | "double" | ..., "port": int,
+"shape": [int, ...]}``. The tensors follow in the order of the header, little-endian, without
+padding. To LLVM, on ``BASE.in``, after each observation: one tensor of the advice's type (an int64,
+1 to inline and 0 not to).
+
+What a host must know:
+
+* Names, types and order differ between LLVM versions: only the header tells them.
+* A module without decisions never opens the pipes, which is no error.
+* LLVM spins for ever when its end of ``BASE.in`` is closed, and a host that reads waits for ever
+  when LLVM dies. Both pipes are therefore opened here for reading *and* writing, which never blocks
+  and never signals an end; that a compile is over is learned from the compiler's process.
+* stderr must be drained all the while, or a talkative compiler blocks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import tempfile
+
+import numpy as np
+
+from environments.errors import UserError
+
+_DTYPES = {
+    "int8_t": "<i1",
+    "uint8_t": "<u1",
+    "int16_t": "<i2",
+    "uint16_t": "<u2",
+    "int32_t": "<i4",
+    "uint32_t": "<u4",
+    "int64_t": "<i8",
+    "uint64_t": "<u8",
+    "float": "<f4",
+    "double": "<f8",
+}
+_MAX_LINE_BYTES = 1 << 20
+_READ_BYTES = 1 << 16
+
+
+class ProtocolError(UserError):
+    """The stream is not LLVM's interactive channel protocol."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Header:
+    """What LLVM announces before its first observation.
+
+    Attributes:
+      observation_dtype: structured dtype with one field for each feature, in stream order.
+      advice_dtype: dtype of one advice, normally int64.
+    """
+
+    observation_dtype: np.dtype
+    advice_dtype: np.dtype
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The announced feature names, in stream order."""
+        return self.observation_dtype.names or ()
+
+    @classmethod
+    def parse(cls, line: bytes) -> Header:
+        """Reads the header line.
+
+        Raises:
+          ProtocolError: the line is no header, or announces an unknown tensor type.
+        """
+        try:
+            announced = json.loads(line)
+            fields = [_field(spec) for spec in announced["features"]]
+            advice = np.dtype(_DTYPES[announced["advice"]["type"]])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ProtocolError(
+                "interactive channel: expected a JSON header with 'features' and 'advice', "
+                f"found {line[:80]!r} ({error}); use a compiler of LLVM 17 or newer"
+            ) from error
+        return cls(np.dtype(fields), advice)
+
+
+def _field(spec: dict) -> tuple:
+    shape = tuple(int(size) for size in spec["shape"])
+    if shape in ((), (1,)):
+        return (spec["name"], _DTYPES[spec["type"]])
+    return (spec["name"], _DTYPES[spec["type"]], shape)
+
+
+class StreamParser:
+    """Turns the bytes of ``BASE.out``, however they are cut, into observations.
+
+    The parser does no input or output: bytes go in by `feed`, observations come out of
+    `next_observation`.
+    """
+
+    def __init__(self) -> None:
+        self.header: Header | None = None
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Adds bytes as they arrived."""
+        self._buffer += data
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that are not yet part of a complete observation."""
+        return len(self._buffer)
+
+    def next_observation(self) -> np.void | None:
+        """Returns the next complete observation, or None until more bytes arrive.
+
+        Raises:
+          ProtocolError: the bytes do not follow the protocol.
+        """
+        while True:
+            end = self._buffer.find(b"\n")
+            if end < 0:
+                if len(self._buffer) > _MAX_LINE_BYTES:
+                    raise ProtocolError(
+                        "interactive channel: expected a line of JSON, found more than "
+                        f"{_MAX_LINE_BYTES} bytes without one; use a compiler of LLVM 17 or newer"
+                    )
+                return None
+            if self.header is not None and self._buffer.startswith(b'{"observation"'):
+                return self._take_tensors(end + 1)
+            line = bytes(self._buffer[:end])
+            del self._buffer[: end + 1]
+            if self.header is None:
+                self.header = Header.parse(line)
+            elif not line.startswith(b'{"context"'):
+                raise ProtocolError(
+                    "interactive channel: expected 'context' or 'observation', "
+                    f"found {line[:80]!r}; use a compiler of LLVM 17 or newer"
+                )
+
+    def _take_tensors(self, start: int) -> np.void | None:
+        assert self.header is not None
+        dtype = self.header.observation_dtype
+        end = start + dtype.itemsize
+        if len(self._buffer) < end + 1:
+            return None
+        observation = np.frombuffer(bytes(self._buffer[start:end]), dtype)[0]
+        if self._buffer[end : end + 1] != b"\n":
+            raise ProtocolError(
+                f"interactive channel: expected a newline after {dtype.itemsize} bytes of tensors, "
+                f"found {bytes(self._buffer[end : end + 8])!r}; the announced shapes are wrong"
+            )
+        del self._buffer[: end + 1]
+        return observation
+
+
+class Channel:
+    """The two named pipes, in a private directory that `close` removes."""
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="tfrl-inlining-")
+        self.base = str(pathlib.Path(self._directory.name) / "channel")
+        self._fds: list[int] = []
+        for suffix in (".in", ".out"):
+            os.mkfifo(self.base + suffix, 0o600)
+            self._fds.append(os.open(self.base + suffix, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+        self._advice_fd, self.observation_fd = self._fds
+        self.parser = StreamParser()
+
+    def pump(self) -> None:
+        """Moves what LLVM has written so far into the parser, without waiting."""
+        try:
+            while data := os.read(self.observation_fd, _READ_BYTES):
+                self.parser.feed(data)
+                if len(data) < _READ_BYTES:
+                    return
+        except BlockingIOError:
+            return
+
+    def advise(self, decision: int) -> None:
+        """Answers the observation that was read last."""
+        assert self.parser.header is not None, "an advice answers an observation"
+        os.write(self._advice_fd, self.parser.header.advice_dtype.type(decision).tobytes())
+
+    def answer_ahead(self, answers: bytes) -> None:
+        """Leaves answers in the pipe for observations that are still to come."""
+        os.write(self._advice_fd, answers)
+
+    def restart(self) -> None:
+        """Forgets the stream so far: the next compile begins with a header of its own."""
+        self.pump()
+        self.parser = StreamParser()
+
+    def close(self) -> None:
+        """Closes the pipes and removes their directory; may be called again."""
+        while self._fds:
+            os.close(self._fds.pop())
+        self._directory.cleanup()

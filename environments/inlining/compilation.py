@@ -1,0 +1,235 @@
+"""One compile under advice: call sites out, decisions in, sizes at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+import select
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Protocol
+
+import numpy as np
+
+from environments.errors import UserError
+from environments.inlining.channel import Channel
+from environments.inlining.object_size import ObjectSize
+
+_REMARK = re.compile(rb"remark: .*?: '([^']+)' not inlined into '([^']+)' because")
+_ADVICE_REMARK = re.compile(rb"remark: \S*:\d+:\d+: (\S+?)(true|false)(?: \[-R.*)?$")
+_STDERR_TAIL_BYTES = 4000
+_DRAIN_EVERY_MS = 20
+
+
+class CompilerError(UserError):
+    """A compiler failed, died or hung on one module."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CallSite:
+    """What LLVM says of one call site.
+
+    Attributes:
+      features: structured scalar; one field for each feature of the channel's header.
+      default: LLVM's own decision at -Oz.
+      callee: name of the function called, where LLVM names it before the decision: at sites where
+        its default is not to inline, on versions whose default can be asked for. Else None.
+      caller: likewise, the function that holds the call.
+    """
+
+    features: np.void
+    default: bool
+    callee: str | None = None
+    caller: str | None = None
+
+
+Decide = Callable[[CallSite], int]
+
+
+@dataclasses.dataclass(frozen=True)
+class CompiledModule:
+    """The end of one compile.
+
+    Attributes:
+      size: sizes of the object.
+      decisions: int8 [T], 1 where a call site was inlined.
+      callees: T names of the functions called, known when the compile is over; None where LLVM did
+        not name one.
+    """
+
+    size: ObjectSize
+    decisions: np.ndarray
+    callees: tuple[str | None, ...]
+
+
+class Backend(Protocol):
+    """What a compiler hands to `Compilation`: a running process that compiles one module.
+
+    Attributes:
+      process: the process; its stderr is a pipe, non-blocking.
+      end_fd: readable when the compile may be over.
+      linkage: name to linkage of the module's functions, filled in when it is known.
+    """
+
+    process: subprocess.Popen
+    end_fd: int
+    linkage: Mapping[str, str]
+
+    def poll_end(self) -> bool:
+        """Is the compile over? Called when `end_fd` is readable; raises CompilerError."""
+
+    def result(self) -> ObjectSize:
+        """Sizes of the object, after the end."""
+
+    def finish(self, *, aborted: bool) -> None:
+        """Releases what the compile held; kills the process if it was aborted."""
+
+
+class Compilation:
+    """A compile in progress. Use as a context manager; leaving it early ends the compiler."""
+
+    def __init__(
+        self,
+        module_name: str,
+        backend: Backend,
+        channel: Channel,
+        default_fn: Callable[[np.void], bool],
+        timeout_s: float,
+    ) -> None:
+        self._module_name = module_name
+        self._backend = backend
+        self._channel = channel
+        self._default_fn = default_fn
+        self._timeout_s = timeout_s
+        self._deadline_s = time.monotonic() + timeout_s
+        assert backend.process.stderr is not None
+        self._stderr_fd = backend.process.stderr.fileno()
+        self._stderr = bytearray()
+        self._tail = bytearray()
+        self._ended = False
+        self._names: tuple[str | None, str | None] = (None, None)
+        self._decisions: list[int] = []
+        self._callees: list[str | None] = []
+        self._last: np.void | None = None
+        self._poll = select.poll()
+        for fd in (channel.observation_fd, backend.end_fd):
+            self._poll.register(fd, select.POLLIN)
+
+    @property
+    def linkage(self) -> Mapping[str, str]:
+        """Linkage by name of the functions that the module defines; empty where unknown."""
+        return self._backend.linkage
+
+    @property
+    def last_decision(self) -> int:
+        """The decision that was given last."""
+        return self._decisions[-1]
+
+    @property
+    def last_callee(self) -> str | None:
+        """The callee of that decision; where LLVM names it late, with the next call site."""
+        return self._callees[-1]
+
+    def next_site(self) -> CallSite | None:
+        """Waits for the next call site; None when the compile is over.
+
+        Raises:
+          CompilerError: the compiler failed, died, or took longer than its time limit.
+          ProtocolError: it speaks another protocol.
+        """
+        while True:
+            observation = self._channel.parser.next_observation()
+            if observation is not None:
+                self._drain_stderr()
+                self._last = observation
+                callee, caller = self._names
+                return CallSite(observation, self._default_fn(observation), callee, caller)
+            if self._ended:
+                return None
+            self._wait()
+
+    def advise(self, decision: int) -> None:
+        """Decides the call site that `next_site` returned last: 1 to inline, 0 not to."""
+        decision = int(decision)
+        self._decisions.append(decision)
+        self._callees.append(self._names[0])
+        self._names = (None, None)
+        self._channel.advise(decision)
+
+    def result(self) -> CompiledModule:
+        """Sizes and decisions, after `next_site` returned None."""
+        assert self._ended, "the compile is not over"
+        return CompiledModule(
+            size=self._backend.result(),
+            decisions=np.array(self._decisions, np.int8),
+            callees=tuple(self._callees),
+        )
+
+    def _wait(self) -> None:
+        # stderr is not waited for: it would wake the host twice for each call site. It is read with
+        # each call site, and now and then, so that its pipe never stays full.
+        ready = self._poll.poll(_DRAIN_EVERY_MS)
+        if not ready:
+            self._drain_stderr()
+            if time.monotonic() < self._deadline_s:
+                return
+            raise CompilerError(
+                f"{self._module_name}: expected an object within {self._timeout_s:g} s, found a "
+                f"compiler still busy after {len(self._decisions)} decisions; it was stopped: "
+                "raise the time limit or leave the module out"
+            )
+        fds = {fd for fd, _ in ready}
+        if self._backend.end_fd in fds:
+            try:
+                self._ended = self._backend.poll_end()
+            except CompilerError as error:
+                self._drain_stderr()
+                raise CompilerError(f"{self._module_name}: {error}{self._complaint()}") from error
+        self._channel.pump()
+
+    def _drain_stderr(self) -> None:
+        """Reads what is in stderr, without waiting."""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._stderr_fd, 1 << 16):
+                self._stderr += data
+        *lines, rest = self._stderr.split(b"\n")
+        self._stderr = bytearray(rest)
+        for line in lines:
+            self._take_line(bytes(line))
+
+    def _take_line(self, line: bytes) -> None:
+        if match := _REMARK.search(line):
+            self._names = (match[1].decode(errors="replace"), match[2].decode(errors="replace"))
+        elif match := _ADVICE_REMARK.search(line):
+            self._name_last_callee(match[1])
+        else:
+            self._tail += line + b"\n"
+            del self._tail[:-_STDERR_TAIL_BYTES]
+
+    def _name_last_callee(self, text: bytes) -> None:
+        """Takes the callee from the remark after a decision: its name, then all feature values."""
+        if self._last is None or not self._callees or self._callees[-1] is not None:
+            return
+        values = "".join(str(value) for value in self._last.item()).encode()
+        if text.endswith(values):
+            self._callees[-1] = text[: -len(values)].decode(errors="replace")
+
+    def _complaint(self) -> str:
+        lines = [line for line in self._tail.decode(errors="replace").splitlines() if line.strip()]
+        telling = [line for line in lines if "error" in line.lower() or "ssertion" in line] or lines
+        return f": {telling[0].strip()[:300]}" if telling else ""
+
+    def __enter__(self) -> Compilation:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._backend.finish(aborted=not self._ended)

@@ -1,0 +1,92 @@
+"""The process in which the embedded LLVM runs: one module after another, asked for on stdin.
+
+LLVM's options hold for a whole process, and a fatal error in LLVM ends it: so LLVM never runs in the
+user's own process. This file is started as a script and imports nothing of this project but
+`object_size`'s sibling reader in the parent, so that it is up in a fraction of a second.
+
+Started with the options for LLVM as arguments (``-name=value`` each). Then, a line of JSON each::
+
+    from the parent   {"bitcode": PATH, "object": PATH | null}      null: read the functions only
+    to the parent     {"functions": [[NAME, LINKAGE], ...]}         defined functions, module order
+    to the parent     {"done": true} | {"error": MESSAGE}           after the object was written
+
+The process ends when its stdin does, also in the middle of a compile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import queue
+import sys
+import threading
+
+import llvmlite.binding as llvm
+
+
+_BITCODE_MAGIC = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+
+
+def _reply(message: dict) -> None:
+    os.write(1, json.dumps(message).encode() + b"\n")
+
+
+def _compile(bitcode: pathlib.Path, output: pathlib.Path | None) -> None:
+    # A fresh context: in a shared one, struct names get suffixes that depend on earlier modules.
+    context = llvm.create_context()
+    data = bitcode.read_bytes()
+    parse = llvm.parse_bitcode if data.startswith(_BITCODE_MAGIC) else _parse_text
+    with parse(data, context) as module:
+        functions = [(f.name, f.linkage.name) for f in module.functions if not f.is_declaration]
+        _reply({"functions": functions})
+        if output is None:
+            return
+        target = llvm.Target.from_triple(module.triple)
+        # The default code model is for JIT compilers and would put code into .ltext.
+        machine = target.create_target_machine(opt=2, reloc="pic", codemodel="default")
+        # llvmlite has no size level, but functions compiled with -Oz carry minsize and optsize.
+        builder = llvm.create_pass_builder(
+            machine, llvm.create_pipeline_tuning_options(speed_level=2)
+        )
+        builder.getModulePassManager().run(module, builder)
+        output.write_bytes(machine.emit_object(module))
+
+
+def _parse_text(data: bytes, context: llvm.ContextRef) -> llvm.ModuleRef:
+    return llvm.parse_assembly(data.decode(), context)
+
+
+def _requests() -> queue.SimpleQueue[str]:
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            lines.put(line)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    return lines
+
+
+def main(options: list[str]) -> None:
+    """Serves requests until stdin ends."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
+    for option in options:
+        llvm.set_option("", option)
+    requests = _requests()
+    while True:
+        request = json.loads(requests.get())
+        output = pathlib.Path(request["object"]) if request["object"] else None
+        try:
+            _compile(pathlib.Path(request["bitcode"]), output)
+        except (RuntimeError, OSError) as error:
+            _reply({"error": " ".join(str(error).split())})
+        else:
+            _reply({"done": True})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

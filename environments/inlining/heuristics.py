@@ -1,0 +1,141 @@
+"""The baselines: LLVM's own heuristic and other policies that nobody had to learn.
+
+A policy here, and a learned one likewise, is an object with `begin`: for one compile of one module
+it gives a `Decider`, which turns feature vectors into decisions. Deciders take several rows at once
+so that a recorded compile can be followed without compiling (`trajectories.py`); a row's decision
+may depend on its features and its place in the compile, on nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from environments.errors import UserError
+
+Decider = Callable[[np.ndarray, int], np.ndarray]
+"""(features int64 [N, F], number of the first row's call site) -> decisions int8 [N]."""
+
+HEURISTICS = ("default", "always", "never", "random")
+
+
+class Policy(Protocol):
+    """Decides call sites.
+
+    Attributes:
+      name: for tables and messages.
+    """
+
+    name: str
+
+    def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
+        """A decider for one compile of a module; `names` are those of the feature vector."""
+
+
+class Default:
+    """LLVM's own decision at -Oz."""
+
+    name = "default"
+
+    def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
+        column = feature_columns(names, ("inlining_default",))[0]
+        return lambda features, _: features[:, column].astype(np.int8)
+
+
+class Constant:
+    """The same decision everywhere: `always` or `never`."""
+
+    def __init__(self, decision: int) -> None:
+        self.name = "always" if decision else "never"
+        self._decision = decision
+
+    def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
+        return lambda features, _: np.full(len(features), self._decision, np.int8)
+
+
+class Random:
+    """A fair coin for each call site, the same in every compile with this seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.name = "random"
+        self._seed = seed
+
+    def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
+        digest = hashlib.sha256(f"{self._seed} {module_name}".encode()).digest()
+        entropy = int.from_bytes(digest[:8], "little")
+
+        def decide(features: np.ndarray, first: int) -> np.ndarray:
+            flips = np.random.default_rng(entropy).integers(0, 2, first + len(features))
+            return flips[first:].astype(np.int8)
+
+        return decide
+
+
+class CostBelow:
+    """Inlines where the cost estimate is below a threshold; LLVM's own at -Oz is 5."""
+
+    def __init__(self, threshold: int) -> None:
+        self.name = f"cost<{threshold}"
+        self._threshold = threshold
+
+    def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
+        column = feature_columns(names, ("cost_estimate",))[0]
+        return lambda features, _: (features[:, column] < self._threshold).astype(np.int8)
+
+
+class Replay:
+    """A recorded list of decisions; LLVM's default after its end."""
+
+    def __init__(self, decisions: Sequence[int] | np.ndarray, name: str = "replay") -> None:
+        self.name = name
+        self._decisions = np.asarray(decisions, np.int8)
+
+    def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
+        default = Default().begin(module_name, names)
+
+        def decide(features: np.ndarray, first: int) -> np.ndarray:
+            decisions = default(features, first)
+            recorded = self._decisions[first : first + len(features)]
+            decisions[: len(recorded)] = recorded
+            return decisions
+
+        return decide
+
+
+def make_heuristic(name: str, seed: int = 0) -> Policy:
+    """The baseline called `name`: one of `HEURISTICS`, or `cost<N`.
+
+    Raises:
+      UserError: there is none of that name.
+    """
+    if name == "default":
+        return Default()
+    if name in ("always", "never"):
+        return Constant(int(name == "always"))
+    if name == "random":
+        return Random(seed)
+    if match := re.fullmatch(r"cost<(-?\d+)", name):
+        return CostBelow(int(match[1]))
+    raise UserError(
+        f"policy: expected a policy directory or one of {', '.join(HEURISTICS)}, cost<N; "
+        f"found {name!r}"
+    )
+
+
+def feature_columns(names: tuple[str, ...], needed: Sequence[str]) -> np.ndarray:
+    """Places of the `needed` features in a vector whose features are `names`, int64 [len(needed)].
+
+    Raises:
+      UserError: the compiler does not offer one of them.
+    """
+    missing = [name for name in needed if name not in names]
+    if missing:
+        raise UserError(
+            f"features: expected {', '.join(missing)}, found a compiler that offers only "
+            f"{', '.join(names)}; use the compiler that the policy was trained with"
+        )
+    return np.array([names.index(name) for name in needed], np.int64)

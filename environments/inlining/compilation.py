@@ -17,7 +17,11 @@ import numpy as np
 
 from environments.errors import UserError
 from environments.inlining.channel import Channel
-from environments.inlining.object_size import ObjectSize
+from environments.inlining.object_size import (
+    ObjectSize,
+    read_function_bytes,
+    read_object_size,
+)
 
 _REMARK = re.compile(rb"remark: .*?: '([^']+)' not inlined into '([^']+)' because")
 _ADVICE_REMARK = re.compile(rb"remark: \S*:\d+:\d+: (\S+?)(true|false)(?: \[-R.*)?$")
@@ -82,8 +86,8 @@ class Backend(Protocol):
     def poll_end(self) -> bool:
         """Is the compile over? Called when `end_fd` is readable; raises CompilerError."""
 
-    def result(self) -> ObjectSize:
-        """Sizes of the object, after the end."""
+    def read_object(self) -> bytes:
+        """The object file, after the end."""
 
     def finish(self, *, aborted: bool) -> None:
         """Releases what the compile held; kills the process if it was aborted."""
@@ -164,10 +168,15 @@ class Compilation:
         """Sizes and decisions, after `next_site` returned None."""
         assert self._ended, "the compile is not over"
         return CompiledModule(
-            size=self._backend.result(),
+            size=read_object_size(self._backend.read_object()),
             decisions=np.array(self._decisions, np.int8),
             callees=tuple(self._callees),
         )
+
+    def function_bytes(self) -> dict[str, int]:
+        """Bytes of the object by function, after `next_site` returned None."""
+        assert self._ended, "the compile is not over"
+        return read_function_bytes(self._backend.read_object())
 
     def _wait(self) -> None:
         # stderr is not waited for: it would wake the host twice for each call site. It is read with

@@ -34,7 +34,7 @@ from environments.inlining.compilation import (
     Decide,
 )
 from environments.inlining.corpus import Module
-from environments.inlining.object_size import ObjectSize, read_object_size
+from environments.inlining.object_size import ObjectSize
 
 DEFAULT_TIMEOUT_S = 300.0
 # At -Oz LLVM inlines below a cost of 5 and nothing else.
@@ -62,6 +62,9 @@ class Compiler(Protocol):
 
     def compile_plain(self, module: Module) -> ObjectSize:
         """Compiles `module` without advice, as users do."""
+
+    def read_calls(self, module: Module) -> Mapping[str, Sequence[str]]:
+        """Direct calls in `module` as it was written: callees by name of the calling function."""
 
     def close(self) -> None:
         """Ends the compiler's process, if one waits; the compiler may be used again."""
@@ -141,6 +144,20 @@ class EmbeddedLlvm:
         finally:
             worker.kill()
 
+    def read_calls(self, module: Module) -> Mapping[str, Sequence[str]]:
+        """See `Compiler`."""
+        worker, _ = self._start()
+        backend = _EmbeddedBackend(worker, module.path, self, compiles=False, calls=True)
+        _wait_for_reading(backend, self._timeout_s)
+        return backend.calls
+
+    def _start(self) -> tuple[_EmbeddedWorker, Channel]:
+        if self._worker is None or self._channel is None:
+            self._channel = Channel()
+            options = [option.format(base=self._channel.base) for option in _ADVISE]
+            self._worker = _EmbeddedWorker([*options, _INCLUDE_DEFAULT, *_NAME_CALLEES])
+        return self._worker, self._channel
+
     def close(self) -> None:
         """Ends the worker process and removes its pipes."""
         if self._worker is not None:
@@ -161,6 +178,15 @@ def _wait_without_advice(name: str, backend: _EmbeddedBackend, timeout_s: float)
         channel.close()
 
 
+def _wait_for_reading(backend: _EmbeddedBackend, timeout_s: float) -> None:
+    waiting = select.poll()
+    waiting.register(backend.end_fd, select.POLLIN)
+    while waiting.poll(timeout_s * 1000):
+        if backend.poll_end():
+            return
+    raise CompilerError(f"expected a module read within {timeout_s:g} s, found none")
+
+
 class _EmbeddedWorker:
     """An `embedded_worker.py` process."""
 
@@ -176,10 +202,16 @@ class _EmbeddedWorker:
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
 
-    def request(self, bitcode: pathlib.Path, output: pathlib.Path | None) -> None:
-        """Asks for one compile."""
+    def request(
+        self, bitcode: pathlib.Path, output: pathlib.Path | None, *, calls: bool = False
+    ) -> None:
+        """Asks for one compile, or only for a reading where there is no output."""
         assert self.process.stdin is not None
-        request = {"bitcode": os.fspath(bitcode), "object": output and os.fspath(output)}
+        request = {
+            "bitcode": os.fspath(bitcode),
+            "object": output and os.fspath(output),
+            "calls": calls,
+        }
         with contextlib.suppress(BrokenPipeError):  # its death is reported by the reading side
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
@@ -203,16 +235,18 @@ class _EmbeddedBackend:
         bitcode: pathlib.Path,
         owner: EmbeddedLlvm | None,
         *,
-        keep_object: bool = True,
+        compiles: bool = True,
+        calls: bool = False,
     ) -> None:
         self.process = worker.process
         assert worker.process.stdout is not None
         self.end_fd = worker.process.stdout.fileno()
         self.linkage: Mapping[str, str] = {}
+        self.calls: Mapping[str, Sequence[str]] = {}
         self._owner = owner
         self._object = pathlib.Path(worker.directory.name) / "module.o"
         self._replies = bytearray()
-        worker.request(bitcode, self._object if keep_object else None)
+        worker.request(bitcode, self._object if compiles else None, calls=calls)
 
     def poll_end(self) -> bool:
         data = b""
@@ -228,6 +262,8 @@ class _EmbeddedBackend:
             del self._replies[: end + 1]
             if "functions" in reply:
                 self.linkage = dict(reply["functions"])
+            elif "calls" in reply:
+                self.calls = reply["calls"]
             elif "error" in reply:
                 raise CompilerError(
                     "expected bitcode that LLVM of this version can compile, found: "
@@ -237,8 +273,8 @@ class _EmbeddedBackend:
                 return True
         return False
 
-    def result(self) -> ObjectSize:
-        return read_object_size(self._object.read_bytes())
+    def read_object(self) -> bytes:
+        return self._object.read_bytes()
 
     def finish(self, *, aborted: bool) -> None:
         if aborted and self._owner is not None:
@@ -273,7 +309,7 @@ class SystemClang:
         self.identity = f"clang {self.facts.version} -Oz"
         self._timeout_s = timeout_s
         self.announced = self.facts.announced
-        self._linkage_reader: _EmbeddedWorker | None = None
+        self._reader: _EmbeddedWorker | None = None
 
     def command(self, module: Module, output: pathlib.Path, options: Sequence[str]) -> list[str]:
         """The command line that compiles `module` to `output`."""
@@ -315,23 +351,27 @@ class SystemClang:
 
     def close(self) -> None:
         """Ends the process that reads linkages."""
-        if self._linkage_reader is not None:
-            self._linkage_reader.kill()
-            self._linkage_reader = None
+        if self._reader is not None:
+            self._reader.kill()
+            self._reader = None
 
     def _read_linkage(self, module: Module) -> Mapping[str, str]:
         """Linkage by name; empty where the embedded LLVM cannot read the module, say if newer."""
-        if self._linkage_reader is None:
-            self._linkage_reader = _EmbeddedWorker([])
-        backend = _EmbeddedBackend(self._linkage_reader, module.path, None, keep_object=False)
-        waiting = select.poll()
-        waiting.register(backend.end_fd, select.POLLIN)
-        try:
-            while waiting.poll(self._timeout_s * 1000) and not backend.poll_end():
-                pass
-        except CompilerError:
-            self.close()
-        return backend.linkage
+        with contextlib.suppress(CompilerError):
+            return self._read(module, calls=False).linkage
+        self.close()
+        return {}
+
+    def read_calls(self, module: Module) -> Mapping[str, Sequence[str]]:
+        """See `Compiler`."""
+        return self._read(module, calls=True).calls
+
+    def _read(self, module: Module, *, calls: bool) -> _EmbeddedBackend:
+        if self._reader is None:
+            self._reader = _EmbeddedWorker([])
+        backend = _EmbeddedBackend(self._reader, module.path, None, compiles=False, calls=calls)
+        _wait_for_reading(backend, self._timeout_s)
+        return backend
 
 
 class _ClangBackend:
@@ -368,8 +408,8 @@ class _ClangBackend:
             raise CompilerError(f"expected an object, found that clang ended with status {status}")
         return True
 
-    def result(self) -> ObjectSize:
-        return read_object_size(self._object.read_bytes())
+    def read_object(self) -> bytes:
+        return self._object.read_bytes()
 
     def finish(self, *, aborted: bool) -> None:
         if aborted:

@@ -6,8 +6,10 @@ user's own process. This file is started as a script and imports nothing of this
 
 Started with the options for LLVM as arguments (``-name=value`` each). Then, a line of JSON each::
 
-    from the parent   {"bitcode": PATH, "object": PATH | null}      null: read the functions only
+    from the parent   {"bitcode": PATH, "object": PATH | null, "calls": BOOL}
+                                                                    null: do not compile
     to the parent     {"functions": [[NAME, LINKAGE], ...]}         defined functions, module order
+    to the parent     {"calls": {NAME: [NAME, ...], ...}}           if asked for: direct calls
     to the parent     {"done": true} | {"error": MESSAGE}           after the object was written
 
 The process ends when its stdin does, also in the middle of a compile.
@@ -32,7 +34,7 @@ def _reply(message: dict) -> None:
     os.write(1, json.dumps(message).encode() + b"\n")
 
 
-def _compile(bitcode: pathlib.Path, output: pathlib.Path | None) -> None:
+def _compile(bitcode: pathlib.Path, output: pathlib.Path | None, calls: bool) -> None:
     # A fresh context: in a shared one, struct names get suffixes that depend on earlier modules.
     context = llvm.create_context()
     data = bitcode.read_bytes()
@@ -40,6 +42,8 @@ def _compile(bitcode: pathlib.Path, output: pathlib.Path | None) -> None:
     with parse(data, context) as module:
         functions = [(f.name, f.linkage.name) for f in module.functions if not f.is_declaration]
         _reply({"functions": functions})
+        if calls:
+            _reply({"calls": _calls(module)})
         if output is None:
             return
         target = llvm.Target.from_triple(module.triple)
@@ -55,6 +59,22 @@ def _compile(bitcode: pathlib.Path, output: pathlib.Path | None) -> None:
 
 def _parse_text(data: bytes, context: llvm.ContextRef) -> llvm.ModuleRef:
     return llvm.parse_assembly(data.decode(), context)
+
+
+def _calls(module: llvm.ModuleRef) -> dict[str, list[str]]:
+    """Names that each defined function calls directly, in the module as it was written."""
+    calls: dict[str, list[str]] = {}
+    for function in module.functions:
+        if function.is_declaration:
+            continue
+        called = set()
+        for block in function.blocks:
+            for instruction in block.instructions:
+                if instruction.opcode in ("call", "invoke"):
+                    *_, target = instruction.operands  # the called operand is the last one
+                    called.add(target.name)
+        calls[function.name] = sorted(name for name in called if name)
+    return calls
 
 
 def _requests() -> queue.SimpleQueue[str]:
@@ -81,7 +101,7 @@ def main(options: list[str]) -> None:
         request = json.loads(requests.get())
         output = pathlib.Path(request["object"]) if request["object"] else None
         try:
-            _compile(pathlib.Path(request["bitcode"]), output)
+            _compile(pathlib.Path(request["bitcode"]), output, request["calls"])
         except (RuntimeError, OSError) as error:
             _reply({"error": " ".join(str(error).split())})
         else:

@@ -3,7 +3,8 @@
     python tools/freeze_constraints.py .venv .venv-colab
 
 To move a version: edit its line, let `bash tools/check.sh` and `bash tools/check.sh --stack colab`
-install and pass, then run this to pin what came along. common.txt holds what both stacks share.
+install and pass, then run this to pin what came along. Both environments must hold nothing that
+the project does not need. common.txt holds what both stacks share.
 """
 
 from __future__ import annotations

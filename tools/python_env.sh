@@ -85,8 +85,12 @@ make_environment() {
   PYTHON="$PWD/$directory/bin/python"
   if ! is_python "$version" "$PYTHON"; then
     if ! base="$(find_python "$version")"; then
-      say "no python$version found (searched PATH, pyenv and uv); install Python $version," \
-        "or name one: TFRL_PYTHON=/path/to/python$version" >&2
+      if [ -n "${TFRL_PYTHON:-}" ]; then
+        say "TFRL_PYTHON=$TFRL_PYTHON is not a Python $version; name one that is, or unset it" >&2
+      else
+        say "no python$version found (searched PATH, pyenv and uv); install Python $version," \
+          "or name one: TFRL_PYTHON=/path/to/python$version" >&2
+      fi
       [ "$1" = colab ] && return "$SKIPPED"
       return 1
     fi

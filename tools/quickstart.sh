@@ -25,11 +25,12 @@ stage() {
 }
 
 get_corpus() {
-  if [ -f "$CORPUS/complete" ]; then
+  local pins=tools/corpus_projects.json
+  if cmp -s "$pins" "$CORPUS/made_from.json"; then
     say "       already in $CORPUS"
     return
   fi
-  "$PYTHON" tools/fetch_corpus.py -o "$CORPUS" && touch "$CORPUS/complete"
+  "$PYTHON" tools/fetch_corpus.py -o "$CORPUS" && cp "$pins" "$CORPUS/made_from.json"
 }
 
 train() {

@@ -1,0 +1,58 @@
+"""Reads what a corpus records about a bitcode file, with the LLVM of llvmlite."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import pathlib
+
+from environments.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class BitcodeFacts:
+    """Facts of one module.
+
+    Attributes:
+        sha256: hash of the file.
+        source: the source file that the bitcode names.
+        functions: functions defined in it.
+        size_bytes: size of the file.
+    """
+
+    sha256: str
+    source: str
+    functions: int
+    size_bytes: int
+
+
+def read_facts(path: pathlib.Path) -> BitcodeFacts:
+    """Reads a bitcode file.
+
+    Args:
+        path: the file.
+
+    Returns:
+        Its facts.
+
+    Raises:
+        UserError: if it cannot be read, or is no bitcode that this LLVM understands.
+    """
+    from llvmlite import binding as llvm
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"expected to read {path}, found: {error.strerror}") from None
+    try:
+        module = llvm.parse_bitcode(data, llvm.create_context())
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        version = ".".join(map(str, llvm.llvm_version_info))
+        raise UserError(
+            f"expected bitcode that LLVM {version} reads in {path}, found: {reason}; "
+            "compile it again, with a clang that is not newer"
+        ) from None
+    functions = sum(not function.is_declaration for function in module.functions)
+    source = module.source_file
+    return BitcodeFacts(hashlib.sha256(data).hexdigest(), source, functions, len(data))

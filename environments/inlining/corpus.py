@@ -1,0 +1,295 @@
+"""A corpus: compiled but not yet optimised modules (LLVM bitcode) in a directory.
+
+On disk it is the layout of ml-compiler-opt, so that either side reads what the other wrote::
+
+    corpus_description.json   {"modules": ["zlib/inflate.c", ...], "has_thinlto": false, ...}
+    zlib/inflate.c.bc         the bitcode
+    zlib/inflate.c.cmd        the options of `clang -cc1`, separated by NUL; optional here
+    zlib/inflate.c.3.import.bc and zlib/inflate.c.thinlto.bc
+                              instead, or beside, in a ThinLTO corpus
+
+What only this project knows about a module (language, source, content hash) is in the same file
+under the key "tfrl", which other readers pass over. Reading needs neither LLVM nor TensorFlow.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import json
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from environments.errors import UserError
+
+DESCRIPTION_FILE = "corpus_description.json"
+FACTS_KEY = "tfrl"
+# ml-compiler-opt writes this where the user still has to fill in the options.
+_UNSPECIFIED_COMMAND = ["<UNSPECIFIED>"]
+_LANGUAGE_OF_SUFFIX = {
+    ".c": "c",
+    ".cc": "c++",
+    ".cpp": "c++",
+    ".cxx": "c++",
+    ".c++": "c++",
+    ".cp": "c++",
+    ".C": "c++",
+}
+
+
+def language_of(source: str | pathlib.PurePath) -> str:
+    """Tells the language of a source file from its suffix: "c", "c++" or "unknown"."""
+    return _LANGUAGE_OF_SUFFIX.get(pathlib.PurePath(source).suffix, "unknown")
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """One module of a corpus.
+
+    Attributes:
+        name: path inside the corpus without the ".bc" suffix; its first component is the project.
+        path: the bitcode file.
+        project: first component of the name; "." where modules lie flat in the corpus.
+        language: "c", "c++" or "unknown".
+        command: the options of `clang -cc1` that go with it; () where there are none.
+        thinlto_index: the ThinLTO index of the module, or None.
+    """
+
+    name: str
+    path: pathlib.Path
+    project: str
+    language: str
+    command: tuple[str, ...] = ()
+    thinlto_index: pathlib.Path | None = None
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """Hash of the bitcode as it is now, whatever the corpus recorded: caches rely on it."""
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """Modules of one directory, sorted by name.
+
+    Attributes:
+        directory: where the corpus lies.
+        modules: its modules; after `select` or `without`, some of them.
+    """
+
+    directory: pathlib.Path
+    modules: tuple[Module, ...]
+
+    @classmethod
+    def load(cls, directory: str | pathlib.Path) -> Corpus:
+        """Reads the corpus in a directory.
+
+        Args:
+            directory: holds `corpus_description.json` and the modules it names.
+
+        Returns:
+            The corpus, with at least one module.
+
+        Raises:
+            UserError: if there is no such corpus, its description is damaged or names files
+                outside the directory, or a module's file is missing.
+        """
+        directory = pathlib.Path(directory)
+        description = read_description(directory)
+        names = description["modules"]
+        facts = _facts_by_module(description)
+        modules = tuple(
+            _load_module(directory, name, description, facts.get(name, {}))
+            for name in sorted(set(names))
+        )
+        return cls(directory, modules)
+
+    @property
+    def projects(self) -> dict[str, tuple[Module, ...]]:
+        """The modules of each project, sorted by project and by name."""
+        found: dict[str, list[Module]] = collections.defaultdict(list)
+        for module in self.modules:
+            found[module.project].append(module)
+        return {project: tuple(found[project]) for project in sorted(found)}
+
+    def select(self, projects: Iterable[str]) -> Corpus:
+        """Keeps only the named projects.
+
+        Args:
+            projects: names of projects of this corpus.
+
+        Returns:
+            A corpus over the same directory with these projects' modules.
+
+        Raises:
+            UserError: if one of the projects is not in the corpus.
+        """
+        wanted = self._known(projects)
+        kept = tuple(module for module in self.modules if module.project in wanted)
+        return dataclasses.replace(self, modules=kept)
+
+    def without(self, projects: Iterable[str]) -> Corpus:
+        """Leaves the named projects out; arguments and errors as in `select`."""
+        unwanted = self._known(projects)
+        kept = tuple(module for module in self.modules if module.project not in unwanted)
+        return dataclasses.replace(self, modules=kept)
+
+    def _known(self, projects: Iterable[str]) -> frozenset[str]:
+        wanted = frozenset(projects)
+        unknown = sorted(wanted - {module.project for module in self.modules})
+        if unknown:
+            raise UserError(
+                f"expected projects of {self.directory}, found {', '.join(unknown)}; "
+                f"it has {', '.join(self.projects)}"
+            )
+        return wanted
+
+
+def describe(corpus: Corpus) -> dict[str, Any]:
+    """Summarises a corpus.
+
+    Args:
+        corpus: any corpus.
+
+    Returns:
+        A JSON object: "directory", "modules", "size_bytes" (of the bitcode), "languages"
+        {language: modules} and "projects" [{"project", "modules", "languages", "size_bytes"}].
+    """
+    projects = [{"project": name, **_count(modules)} for name, modules in corpus.projects.items()]
+    return {"directory": str(corpus.directory), **_count(corpus.modules), "projects": projects}
+
+
+def read_description(directory: pathlib.Path) -> dict[str, Any]:
+    """Reads and checks `corpus_description.json`.
+
+    Args:
+        directory: the corpus.
+
+    Returns:
+        The description; "modules" is a list of safe relative names and not empty, "has_thinlto"
+        is a bool, "global_command_override" is a list of strings where present.
+
+    Raises:
+        UserError: if the file is missing, is no JSON, or says something else.
+    """
+    path = directory / DESCRIPTION_FILE
+    make_one = f"make one with `tfrl corpus build SOURCE -o {directory}`"
+    if not directory.is_dir():
+        raise UserError(f"expected a corpus directory, found none at {directory}; {make_one}")
+    try:
+        description = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise UserError(
+            f"expected a corpus with {DESCRIPTION_FILE} in {directory}, found none; {make_one}"
+        ) from None
+    except OSError as error:
+        raise UserError(f"expected to read {path}, found: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"expected JSON in {path}, found: {error}; {make_one}") from None
+    _check_description(path, description)
+    return description
+
+
+def is_safe_name(name: str) -> bool:
+    """Tells whether a module name stays inside its corpus: relative, no "..", no odd bytes."""
+    parts = name.split("/")
+    return (
+        bool(name)
+        and not any(part in ("", ".", "..") for part in parts)
+        and name.isprintable()
+        and "\\" not in name
+    )
+
+
+def _check_description(path: pathlib.Path, description: Any) -> None:
+    """Raises UserError unless the description has the fields and types of the layout."""
+    remedy = "build the corpus again, or correct the file"
+    if not isinstance(description, dict):
+        raise UserError(f"expected a JSON object in {path}, found another value; {remedy}")
+    names = description.get("modules")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise UserError(f'expected "modules" as a list of names in {path}; {remedy}')
+    if not names:
+        raise UserError(f"expected at least one module in {path}, found none; {remedy}")
+    for name in names:
+        if not is_safe_name(name):
+            raise UserError(
+                f"expected module names inside the corpus in {path}, found {name!r}; {remedy}"
+            )
+    if not isinstance(description.setdefault("has_thinlto", False), bool):
+        raise UserError(f'expected "has_thinlto" as true or false in {path}; {remedy}')
+    command = description.get("global_command_override", [])
+    if not isinstance(command, list) or not all(isinstance(option, str) for option in command):
+        raise UserError(
+            f'expected "global_command_override" as a list of options in {path}; {remedy}'
+        )
+
+
+def _facts_by_module(description: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Our own facts, or nothing where another tool wrote the corpus or they are damaged."""
+    ours = description.get(FACTS_KEY)
+    facts = ours.get("modules") if isinstance(ours, dict) else None
+    if not isinstance(facts, dict):
+        return {}
+    return {name: fact for name, fact in facts.items() if isinstance(fact, dict)}
+
+
+def _load_module(
+    directory: pathlib.Path,
+    name: str,
+    description: Mapping[str, Any],
+    facts: Mapping[str, Any],
+) -> Module:
+    """Finds the files of one module."""
+    path = directory / f"{name}.bc"
+    thinlto_index = None
+    if description["has_thinlto"]:
+        thinlto_index = directory / f"{name}.thinlto.bc"
+        imported = directory / f"{name}.3.import.bc"
+        if imported.is_file():
+            path = imported
+    for needed in (path, thinlto_index):
+        if needed is not None and not needed.is_file():
+            raise UserError(
+                f"expected {needed}, named in {directory / DESCRIPTION_FILE}, found no such file; "
+                "build the corpus again"
+            )
+    project, slash, _ = name.partition("/")
+    return Module(
+        name=name,
+        path=path,
+        project=project if slash else ".",
+        language=str(facts.get("language") or language_of(name.removesuffix(".o"))),
+        command=_load_command(directory / f"{name}.cmd", description),
+        thinlto_index=thinlto_index,
+    )
+
+
+def _load_command(path: pathlib.Path, description: Mapping[str, Any]) -> tuple[str, ...]:
+    """The cc1 options of a module: the corpus's one command for all, or the module's own."""
+    override = description.get("global_command_override", [])
+    if override and override != _UNSPECIFIED_COMMAND:
+        return tuple(override)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"expected options separated by NUL in {path}, found: {error}; build the corpus again"
+        ) from None
+    return tuple(option for option in text.split("\0") if option)
+
+
+def _count(modules: Iterable[Module]) -> dict[str, Any]:
+    """Counts modules, bytes of bitcode and languages."""
+    modules = tuple(modules)
+    languages = collections.Counter(module.language for module in modules)
+    return {
+        "modules": len(modules),
+        "languages": dict(sorted(languages.items())),
+        "size_bytes": sum(module.path.stat().st_size for module in modules),
+    }

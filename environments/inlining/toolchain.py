@@ -1,0 +1,283 @@
+"""Compilers that turn C and C++ sources into bitcode: one on PATH, or the embedded one.
+
+The bitcode is what clang hands to LLVM's passes at -Oz, before the first pass: every function
+carries minsize and optsize, and all inlining is still to be decided. The embedded compiler is the
+clang of the `ziglang` wheel. Its driver has defaults that would spoil every size (sanitizers, -Os,
+the machine's own processor, frame pointers), which its flags here undo.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from environments.errors import UserError
+
+EMBEDDED = "embedded"
+OLDEST_CLANG = 17
+_TO_BITCODE = ("-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c")
+_QUIET = ("-w", "-fno-color-diagnostics", "-fno-caret-diagnostics")
+_VERSION_TIMEOUT_S = 60.0
+_ERROR = re.compile(r"(?:fatal )?error: .*")
+
+
+@dataclasses.dataclass(frozen=True)
+class BitcodeCompiler:
+    """A clang that makes bitcode.
+
+    Attributes:
+        name: "embedded" or the path of a clang.
+        version: what it calls itself; part of the key under which results are kept.
+        c: command that compiles C.
+        cxx: command that compiles C++.
+        flags: options put after the source's own, so that they win.
+        system_directories: prefixes of the headers that belong to the compiler or the system.
+    """
+
+    name: str
+    version: str
+    c: tuple[str, ...]
+    cxx: tuple[str, ...]
+    flags: tuple[str, ...]
+    system_directories: tuple[str, ...] = ("/usr/",)
+
+    def command(
+        self, language: str, arguments: Sequence[str], source: str, output: pathlib.Path
+    ) -> tuple[str, ...]:
+        """The command for one source.
+
+        Args:
+            language: "c" or "c++".
+            arguments: the source's own options (-I, -D, -std, ...).
+            source: the source file, relative to where the command will run.
+            output: the bitcode file to write.
+
+        Returns:
+            The argument list; no shell is involved.
+        """
+        driver = self.cxx if language == "c++" else self.c
+        # A name that starts with "-" would be read as an option.
+        operand = source if not source.startswith("-") else f"./{source}"
+        return (*driver, *arguments, *_QUIET, *self.flags, operand, "-o", str(output))
+
+
+@dataclasses.dataclass(frozen=True)
+class CompilerRun:
+    """How one run of a compiler ended.
+
+    Attributes:
+        error: "" on success, else its first error line (or how it died).
+        seconds: wall-clock time.
+    """
+
+    error: str
+    seconds: float
+
+
+def find_compiler(name: str = EMBEDDED) -> BitcodeCompiler:
+    """Finds a compiler and asks for its version.
+
+    Args:
+        name: "embedded", or a clang: a path or a name on PATH.
+
+    Returns:
+        The compiler, known to run and to be new enough.
+
+    Raises:
+        UserError: if it is missing, does not run, is no clang or is too old.
+    """
+    return _embedded() if name == EMBEDDED else _clang(name)
+
+
+class CompilerProcesses:
+    """Runs compilers, from any number of threads, and leaves none of their processes behind."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen] = set()
+        self._closed = False
+
+    def run(
+        self,
+        command: Sequence[str],
+        directory: pathlib.Path,
+        scratch: pathlib.Path,
+        timeout_s: float,
+    ) -> CompilerRun:
+        """Runs a compiler command to its end.
+
+        Args:
+            command: argument list.
+            directory: where to run it.
+            scratch: an existing directory of this run alone, for temporary files.
+            timeout_s: time after which it is killed.
+
+        Returns:
+            How it ended.
+        """
+        started = time.monotonic()
+        with tempfile.TemporaryFile(dir=scratch) as stderr:
+            process = self._start(command, directory, scratch, stderr)
+            if process is None:
+                return CompilerRun("the build was stopped", 0.0)
+            try:
+                status = process.wait(timeout_s)
+                error = "" if status == 0 else _first_error(stderr, status)
+            except subprocess.TimeoutExpired:
+                error = f"took longer than {timeout_s:g} s"
+            finally:
+                _kill_group(process)
+                with self._lock:
+                    self._running.discard(process)
+        return CompilerRun(error, time.monotonic() - started)
+
+    def close(self) -> None:
+        """Kills what still runs; later runs are refused."""
+        with self._lock:
+            self._closed = True
+            for process in self._running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def _start(
+        self,
+        command: Sequence[str],
+        directory: pathlib.Path,
+        scratch: pathlib.Path,
+        stderr: BinaryIO,
+    ) -> subprocess.Popen | None:
+        """Starts a process in a group of its own, unless closed."""
+        with self._lock:
+            if self._closed:
+                return None
+            process = subprocess.Popen(
+                command,
+                cwd=directory,
+                env=_environment(scratch),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                start_new_session=True,
+            )
+            self._running.add(process)
+            return process
+
+
+@functools.cache
+def _embedded() -> BitcodeCompiler:
+    """The clang inside the ziglang wheel."""
+    found = importlib.util.find_spec("ziglang")
+    if found is None or not found.submodule_search_locations:
+        raise UserError(
+            "expected the embedded compiler (the ziglang package), found none installed; "
+            "`pip install ziglang`, or name a clang >= 17 with --compiler"
+        )
+    directory = pathlib.Path(found.submodule_search_locations[0]).resolve()
+    program = str(directory / "zig")
+    flags = (
+        "-target",
+        "x86_64-linux-gnu",
+        "-mcpu=baseline",
+        "-Oz",
+        "-fomit-frame-pointer",
+        "-Xclang",
+        *_TO_BITCODE,
+        f"-ffile-prefix-map={directory}=/ziglang",
+    )
+    version = _clang_version((program, "cc"))
+    return BitcodeCompiler(
+        EMBEDDED, version, (program, "cc"), (program, "c++"), flags, (f"{directory}/",)
+    )
+
+
+def _clang(name: str) -> BitcodeCompiler:
+    """A clang on this machine."""
+    path = shutil.which(name)
+    if path is None:
+        raise UserError(
+            f"expected a clang >= {OLDEST_CLANG}, found no program {name}; "
+            f"name another, or use the compiler {EMBEDDED!r}"
+        )
+    version = _clang_version((path,))
+    found = re.search(r"clang version (\d+)\.", version)
+    if found is None or int(found[1]) < OLDEST_CLANG:
+        raise UserError(
+            f"expected a clang >= {OLDEST_CLANG}, found {version!r} at {path}; "
+            f"name another, or use the compiler {EMBEDDED!r}"
+        )
+    # One driver for both languages, told which it is: clang++ may be missing beside clang-19.
+    return BitcodeCompiler(
+        path, version, (path, "-x", "c"), (path, "-x", "c++"), ("-fPIC", *_TO_BITCODE)
+    )
+
+
+def _clang_version(driver: tuple[str, ...]) -> str:
+    """The first line of `--version`."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="tfrl-") as scratch:
+            done = subprocess.run(
+                [*driver, "--version"],
+                capture_output=True,
+                check=True,
+                stdin=subprocess.DEVNULL,
+                timeout=_VERSION_TIMEOUT_S,
+                env=_environment(pathlib.Path(scratch)),
+            )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UserError(
+            f"expected a clang that runs, found {driver[0]}: {error}; name another compiler"
+        ) from None
+    lines = done.stdout.decode(errors="replace").splitlines()
+    return lines[0].strip() if lines else ""
+
+
+def _environment(scratch: pathlib.Path) -> dict[str, str]:
+    """This process's environment, with what a compiler reads from it made the same everywhere."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        # Include paths and options from the user's shell would change the bitcode.
+        if name not in {"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "CCC_OVERRIDE_OPTIONS"}
+    }
+    environment.update(
+        LC_ALL="C",
+        SOURCE_DATE_EPOCH="0",
+        TMPDIR=str(scratch),
+        ZIG_GLOBAL_CACHE_DIR=str(scratch),
+        ZIG_LOCAL_CACHE_DIR=str(scratch),
+    )
+    return environment
+
+
+def _first_error(stderr: BinaryIO, status: int) -> str:
+    """The first error line that a failed compiler printed."""
+    stderr.seek(0)
+    text = stderr.read(1_000_000).decode(errors="replace")
+    found = _ERROR.search(text)
+    if found:
+        line = text[text.rfind("\n", 0, found.start()) + 1 : found.end()]
+        return line.strip()[:500]
+    if status < 0:
+        return f"killed by {signal.Signals(-status).name}"
+    lines = text.strip().splitlines()
+    return lines[0][:500] if lines else f"exit status {status}"
+
+
+def _kill_group(process: subprocess.Popen) -> None:
+    """Ends a process and its children, and reaps it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

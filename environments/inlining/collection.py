@@ -50,7 +50,7 @@ def play(compiler: Compiler, module: Module, policy: Policy, store: TrajectorySt
     Raises:
       CompilerError: the compiler failed, died or hung.
     """
-    identity = _identity(compiler)
+    identity = compile_identity(compiler)
     names = feature_names(compiler.announced)
     decide = policy.begin(module.name, names)
     key = content_key(module)
@@ -72,7 +72,7 @@ def play(compiler: Compiler, module: Module, policy: Policy, store: TrajectorySt
     return trajectory
 
 
-def _identity(compiler: Compiler) -> str:
+def compile_identity(compiler: Compiler) -> str:
     """The compiler, and the features that were derived from what it says."""
     names = ",".join(feature_names(compiler.announced))
     return f"{compiler.identity} {hashlib.sha256(names.encode()).hexdigest()[:16]}"

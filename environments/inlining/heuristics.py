@@ -28,9 +28,11 @@ class Policy(Protocol):
 
     Attributes:
       name: for tables and messages.
+      fingerprint: tells policies apart that decide differently; part of the key of caches.
     """
 
     name: str
+    fingerprint: str
 
     def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
         """A decider for one compile of a module; `names` are those of the feature vector."""
@@ -39,7 +41,7 @@ class Policy(Protocol):
 class Default:
     """LLVM's own decision at -Oz."""
 
-    name = "default"
+    name = fingerprint = "default"
 
     def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
         column = feature_columns(names, ("inlining_default",))[0]
@@ -50,7 +52,7 @@ class Constant:
     """The same decision everywhere: `always` or `never`."""
 
     def __init__(self, decision: int) -> None:
-        self.name = "always" if decision else "never"
+        self.name = self.fingerprint = "always" if decision else "never"
         self._decision = decision
 
     def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
@@ -62,6 +64,7 @@ class Random:
 
     def __init__(self, seed: int = 0) -> None:
         self.name = "random"
+        self.fingerprint = f"random-{seed}"
         self._seed = seed
 
     def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
@@ -79,7 +82,7 @@ class CostBelow:
     """Inlines where the cost estimate is below a threshold; LLVM's own at -Oz is 5."""
 
     def __init__(self, threshold: int) -> None:
-        self.name = f"cost<{threshold}"
+        self.name = self.fingerprint = f"cost<{threshold}"
         self._threshold = threshold
 
     def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
@@ -93,6 +96,7 @@ class Replay:
     def __init__(self, decisions: Sequence[int] | np.ndarray, name: str = "replay") -> None:
         self.name = name
         self._decisions = np.asarray(decisions, np.int8)
+        self.fingerprint = "replay-" + hashlib.sha256(self._decisions.tobytes()).hexdigest()
 
     def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
         default = Default().begin(module_name, names)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import json
 import pathlib
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -26,8 +27,11 @@ from environments.inlining.object_size import ObjectSize
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS compiles (
   module TEXT NOT NULL, compiler TEXT NOT NULL, decisions BLOB NOT NULL,
-  text_bytes INTEGER NOT NULL, exec_bytes INTEGER NOT NULL, features BLOB,
+  text_bytes INTEGER NOT NULL, exec_bytes INTEGER NOT NULL, features BLOB NOT NULL,
   PRIMARY KEY (module, compiler, decisions)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS records (
+  module TEXT NOT NULL, compiler TEXT NOT NULL, request TEXT NOT NULL, arrays BLOB NOT NULL,
+  PRIMARY KEY (module, compiler, request)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS feature_names (compiler TEXT PRIMARY KEY, names TEXT NOT NULL);
 """
 
@@ -84,21 +88,47 @@ class TrajectoryStore:
                 "INSERT OR IGNORE INTO feature_names VALUES (?, ?)",
                 (compiler, json.dumps(trajectory.names)),
             )
-            self._insert(key, compiler, trajectory.decisions, trajectory.size, packed)
+            self._db.execute(
+                "INSERT OR IGNORE INTO compiles VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    key,
+                    compiler,
+                    trajectory.decisions.astype(np.int8).tobytes(),
+                    trajectory.size.text_bytes,
+                    trajectory.size.exec_bytes,
+                    packed,
+                ),
+            )
 
-    def put_size(self, key: str, compiler: str, decisions: np.ndarray, size: ObjectSize) -> None:
-        """Keeps the sizes of a compile whose features nobody needs."""
+    def get(
+        self, key: str, compiler: str, module_name: str, decisions: np.ndarray
+    ) -> Trajectory | None:
+        """The compile with exactly these decisions, if it was kept."""
+        kept = self._trajectories(key, compiler, module_name, decisions)
+        return kept[0] if kept else None
+
+    def put_record(
+        self, key: str, compiler: str, request: str, arrays: Mapping[str, np.ndarray]
+    ) -> None:
+        """Keeps what was found out about a module by several compiles, under a name of its own."""
+        packed = io.BytesIO()
+        np.savez_compressed(packed, **arrays)
         with self._lock, self._writing(), self._db:
-            self._insert(key, compiler, decisions, size, None)
+            self._db.execute(
+                "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)",
+                (key, compiler, request, packed.getvalue()),
+            )
 
-    def size(self, key: str, compiler: str, decisions: np.ndarray) -> ObjectSize | None:
-        """Sizes of a compile with exactly these decisions, if it was kept."""
-        row = self._select(
-            "SELECT text_bytes, exec_bytes FROM compiles "
-            "WHERE module = ? AND compiler = ? AND decisions = ?",
-            (key, compiler, decisions.tobytes()),
+    def get_record(self, key: str, compiler: str, request: str) -> dict[str, np.ndarray] | None:
+        """What `put_record` kept, or None."""
+        rows = self._select(
+            "SELECT arrays FROM records WHERE module = ? AND compiler = ? AND request = ?",
+            (key, compiler, request),
         )
-        return ObjectSize(*row[0]) if row else None
+        if not rows:
+            return None
+        with np.load(io.BytesIO(rows[0][0]), allow_pickle=False) as arrays:
+            return dict(arrays)
 
     def recall(
         self, key: str, compiler: str, module_name: str, decide: Decider
@@ -123,40 +153,30 @@ class TrajectoryStore:
         """Closes the file."""
         self._db.close()
 
-    def _trajectories(self, key: str, compiler: str, module_name: str) -> list[Trajectory]:
+    def _trajectories(
+        self, key: str, compiler: str, module_name: str, taken: np.ndarray | None = None
+    ) -> list[Trajectory]:
         found = self._select("SELECT names FROM feature_names WHERE compiler = ?", (compiler,))
         if not found:
             return []
         names = tuple(json.loads(found[0][0]))
-        rows = self._select(
+        query = (
             "SELECT decisions, text_bytes, exec_bytes, features FROM compiles "
-            "WHERE module = ? AND compiler = ? AND features IS NOT NULL",
-            (key, compiler),
+            "WHERE module = ? AND compiler = ?"
         )
+        if taken is None:
+            rows = self._select(query, (key, compiler))
+        else:
+            wanted = taken.astype(np.int8).tobytes()
+            rows = self._select(query + " AND decisions = ?", (key, compiler, wanted))
         trajectories = []
         for decisions, text_bytes, exec_bytes, packed in rows:
             matrix = np.frombuffer(zlib.decompress(packed), "<i4").reshape(len(names), -1)
             features = np.ascontiguousarray(matrix.T, np.int64)
             size = ObjectSize(text_bytes, exec_bytes)
-            taken = np.frombuffer(decisions, np.int8)
-            trajectories.append(Trajectory(module_name, names, features, taken, size))
+            played = np.frombuffer(decisions, np.int8)
+            trajectories.append(Trajectory(module_name, names, features, played, size))
         return trajectories
-
-    def _insert(
-        self, key: str, compiler: str, decisions: np.ndarray, size: ObjectSize, packed: bytes | None
-    ) -> None:
-        self._db.execute(
-            "INSERT INTO compiles VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
-            "SET features = coalesce(excluded.features, features)",
-            (
-                key,
-                compiler,
-                decisions.astype(np.int8).tobytes(),
-                size.text_bytes,
-                size.exec_bytes,
-                packed,
-            ),
-        )
 
     def _select(self, query: str, values: tuple) -> list[tuple]:
         with self._lock, self._writing():

@@ -1,0 +1,232 @@
+"""Exploration: what would have happened, had one decision been another?
+
+Algorithm 3 of the BC-Max paper (Marinov et al., D.2) follows a policy to one call site, plays the
+other action there, and goes on with the policy: one compile for one Δbytes. Here one compile plays
+the other action at many call sites that share no function, and `attribution` tells their Δbytes
+apart; with one call site a compile it is the paper's own step.
+
+A call site is named by caller, callee and how often that pair occurred before, because its place in
+the compile moves when earlier decisions change.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+from collections.abc import Callable, Collection, Mapping
+
+import numpy as np
+
+from environments.inlining.attribution import ChangedSite, attribute, disjoint_rounds
+from environments.inlining.collection import compile_identity, content_key
+from environments.inlining.compilation import CallSite
+from environments.inlining.compilers import Compiler
+from environments.inlining.corpus import Module
+from environments.inlining.features import FeatureTracker, feature_names
+from environments.inlining.heuristics import Policy
+from environments.inlining.object_size import ObjectSize
+from environments.inlining.trajectories import Trajectory, TrajectoryStore
+
+SiteKey = tuple[str, str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class DetailedCompile:
+    """A compile under a policy, with all that exploration needs of it.
+
+    Attributes:
+      features: int64 [T, F].
+      decisions: int8 [T].
+      keys: for each of the T call sites its name, or None where LLVM does not tell it in time.
+      function_bytes: bytes by function.
+      size: sizes of the object.
+    """
+
+    features: np.ndarray
+    decisions: np.ndarray
+    keys: tuple[SiteKey | None, ...]
+    function_bytes: Mapping[str, int]
+    size: ObjectSize
+
+    def trajectory(self, module_name: str, names: tuple[str, ...]) -> Trajectory:
+        """What is kept of it."""
+        return Trajectory(module_name, names, self.features, self.decisions, self.size)
+
+
+class SiteNames:
+    """Names the call sites of one compile as they come."""
+
+    def __init__(self) -> None:
+        self._seen: collections.Counter[tuple[str, str]] = collections.Counter()
+
+    def name(self, site: CallSite) -> SiteKey | None:
+        """The site's name, if LLVM told its caller and callee."""
+        if site.caller is None or site.callee is None:
+            return None
+        pair = (site.caller, site.callee)
+        self._seen[pair] += 1
+        return (*pair, self._seen[pair])
+
+
+def compile_in_detail(
+    compiler: Compiler, module: Module, policy: Policy, flips: Collection[SiteKey] = ()
+) -> DetailedCompile:
+    """Compiles under `policy`, playing the other action at the call sites `flips`.
+
+    Raises:
+      CompilerError: the compiler failed, died or hung.
+    """
+    names = feature_names(compiler.announced)
+    decide = policy.begin(module.name, names)
+    tracker, site_names = FeatureTracker(compiler.announced), SiteNames()
+    rows: list[np.ndarray] = []
+    keys: list[SiteKey | None] = []
+    with compiler.compile(module) as compilation:
+        while (site := compilation.next_site()) is not None:
+            if rows:
+                tracker.record(compilation.last_decision, compilation.last_callee)
+            rows.append(tracker.observe(site, compilation.linkage))
+            keys.append(site_names.name(site))
+            decision = int(decide(rows[-1][np.newaxis], len(rows) - 1)[0])
+            compilation.advise(1 - decision if keys[-1] in flips else decision)
+        compiled = compilation.result()
+        function_bytes = compilation.function_bytes()
+    return DetailedCompile(
+        np.array(rows, np.int64).reshape(len(rows), len(names)),
+        compiled.decisions,
+        tuple(keys),
+        function_bytes,
+        compiled.size,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ExplorationConfig:
+    """How much to explore.
+
+    Attributes:
+      num_rounds: compiles with changed decisions, for each module and policy.
+      flips_per_round: decisions changed in one compile at most; 1 is Algorithm 3 to the letter.
+      seed: orders call sites where the policy gives no order.
+    """
+
+    num_rounds: int = 3
+    flips_per_round: int = 1000
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Explored:
+    """What exploration found around a policy's compile of one module.
+
+    Attributes:
+      base: the compile under the policy.
+      steps: int64 [N], call sites of `base` where the other action was tried.
+      deltas: int64 [N], the bytes that this added to the object (negative: saved).
+      best: the smallest compile that was met, `base` included.
+    """
+
+    base: Trajectory
+    steps: np.ndarray
+    deltas: np.ndarray
+    best: Trajectory
+
+
+CertaintyFn = Callable[[np.ndarray], np.ndarray]
+"""(features int64 [N, F]) -> |p(inline) - p(not)| float64 [N] of the exploration policy."""
+
+
+def explore(
+    compiler: Compiler,
+    module: Module,
+    policy: Policy,
+    store: TrajectoryStore,
+    config: ExplorationConfig,
+    certainty_fn: CertaintyFn | None = None,
+) -> Explored:
+    """Algorithm 3 for one module, or what the store kept of it.
+
+    Call sites are tried from the least certain on (in random order without a `certainty_fn`). At
+    the end all decisions that saved bytes are changed together, which is often better than each
+    alone; the smallest compile met is the trajectory to imitate.
+
+    Raises:
+      CompilerError: the compiler failed, died or hung.
+    """
+    key, identity = content_key(module), compile_identity(compiler)
+    request = f"explore {policy.fingerprint} {dataclasses.astuple(config)}"
+    record = store.get_record(key, identity, request)
+    if record is not None:
+        base = store.get(key, identity, module.name, record["base"])
+        best = store.get(key, identity, module.name, record["best"])
+        if base is not None and best is not None:
+            return Explored(base, record["steps"], record["deltas"], best)
+    explored = _explore(compiler, module, policy, config, certainty_fn)
+    for trajectory in (explored.base, explored.best):
+        store.put(key, identity, trajectory)
+    arrays = {
+        "base": explored.base.decisions,
+        "best": explored.best.decisions,
+        "steps": explored.steps,
+        "deltas": explored.deltas,
+    }
+    store.put_record(key, identity, request, arrays)
+    return explored
+
+
+def _explore(
+    compiler: Compiler,
+    module: Module,
+    policy: Policy,
+    config: ExplorationConfig,
+    certainty_fn: CertaintyFn | None,
+) -> Explored:
+    base = compile_in_detail(compiler, module, policy)
+    step_of = {key: step for step, key in enumerate(base.keys) if key is not None}
+    keys = _in_order(list(step_of), step_of, base, module, config, certainty_fn)
+    sites = [ChangedSite(caller, callee) for caller, callee, _ in keys]
+    calls = compiler.read_calls(module) if keys else {}
+    found: dict[SiteKey, int] = {}
+    met = [base]
+    for chosen in disjoint_rounds(sites, config.num_rounds, config.flips_per_round):
+        flips = [keys[k] for k in chosen]
+        trial = compile_in_detail(compiler, module, policy, frozenset(flips))
+        met.append(trial)
+        deltas = attribute(
+            [sites[k] for k in chosen], base.function_bytes, trial.function_bytes, calls
+        )
+        played = set(trial.keys)
+        found |= {
+            flip: delta
+            for flip, delta in zip(flips, deltas, strict=True)
+            if delta is not None and flip in played
+        }
+    saving = frozenset(flip for flip, delta in found.items() if delta < 0)
+    if saving:
+        met.append(compile_in_detail(compiler, module, policy, saving))
+    names = feature_names(compiler.announced)
+    best = min(met, key=lambda compiled: compiled.size.text_bytes)
+    return Explored(
+        base.trajectory(module.name, names),
+        np.array([step_of[flip] for flip in found], np.int64),
+        np.array(list(found.values()), np.int64),
+        best.trajectory(module.name, names),
+    )
+
+
+def _in_order(
+    keys: list[SiteKey],
+    step_of: Mapping[SiteKey, int],
+    base: DetailedCompile,
+    module: Module,
+    config: ExplorationConfig,
+    certainty_fn: CertaintyFn | None,
+) -> list[SiteKey]:
+    digest = hashlib.sha256(f"{config.seed} {module.name}".encode()).digest()
+    rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
+    shuffled = [keys[k] for k in rng.permutation(len(keys))]
+    if certainty_fn is None or not keys:
+        return shuffled
+    certainty = certainty_fn(base.features[[step_of[key] for key in shuffled]])
+    return [shuffled[k] for k in np.argsort(certainty, kind="stable")]

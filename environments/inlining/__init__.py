@@ -1,0 +1,1 @@
+"""Inlining in LLVM: which call sites to inline, for size."""

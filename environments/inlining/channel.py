@@ -1,4 +1,4 @@
-"""LLVM's interactive inlining channel: the protocol, and the host's end of it.
+r"""LLVM's interactive inlining channel: the protocol, and the host's end of it.
 
 A stock LLVM (17 or newer) that runs with ``-enable-ml-inliner=release`` and
 ``-inliner-interactive-channel-base=BASE`` asks whoever holds the named pipes ``BASE.out`` and
@@ -6,9 +6,9 @@ A stock LLVM (17 or newer) that runs with ``-enable-ml-inliner=release`` and
 
 From LLVM, on ``BASE.out``::
 
-    {"features": [SPEC, ...], "advice": SPEC}\\n            once, first
-    {"context": NAME}\\n                                    before the first observation
-    {"observation": N}\\n TENSOR TENSOR ... \\n             once for each call site
+    {"features": [SPEC, ...], "advice": SPEC}\n            once, first
+    {"context": NAME}\n                                    before the first observation
+    {"observation": N}\n TENSOR TENSOR ... \n              once for each call site
 
 ``SPEC`` is ``{"name": str, "type": "int64_t" | "int32_t" | "float" | "double" | ..., "port": int,
 "shape": [int, ...]}``. The tensors follow in the order of the header, little-endian, without
@@ -31,11 +31,11 @@ import dataclasses
 import json
 import os
 import pathlib
-import tempfile
 
 import numpy as np
 
 from environments.errors import UserError
+from environments.inlining import guardian
 
 _DTYPES = {
     "int8_t": "<i1",
@@ -167,7 +167,7 @@ class Channel:
     """The two named pipes, in a private directory that `close` removes."""
 
     def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="tfrl-inlining-")
+        self._directory = guardian.make_directory()
         self.base = str(pathlib.Path(self._directory.name) / "channel")
         self._fds: list[int] = []
         for suffix in (".in", ".out"):

@@ -47,11 +47,13 @@ class ClangFacts:
 
     Attributes:
       version: the full version, for instance "19.1.7".
+      banner: what tells two builds of one version apart: vendor, version and target.
       announces_default: its channel can include LLVM's own decision, rightly.
       announced: names of the features of its channel, in order.
     """
 
     version: str
+    banner: str
     announces_default: bool
     announced: tuple[str, ...]
 
@@ -62,7 +64,7 @@ def probe_clang(executable: str) -> ClangFacts:
     Raises:
       UserError: it is not clang, older than LLVM 17, or its channel does not work.
     """
-    version = _version(executable)
+    version, banner = _version(executable)
     if int(version.split(".")[0]) < MINIMUM_VERSION:
         raise UserError(
             f"compiler: expected clang {MINIMUM_VERSION} or newer (the first whose inliner can be "
@@ -77,11 +79,12 @@ def probe_clang(executable: str) -> ClangFacts:
         )
     including, blocks = _probe(executable, ["-inliner-interactive-include-default"])
     if blocks == _PROBE_BLOCKS:
-        return ClangFacts(version, True, including)
-    return ClangFacts(version, False, announced)
+        return ClangFacts(version, banner, True, including)
+    return ClangFacts(version, banner, False, announced)
 
 
-def _version(executable: str) -> str:
+def _version(executable: str) -> tuple[str, str]:
+    """The version, and the banner (see `ClangFacts`)."""
     try:
         shown = subprocess.run(
             [executable, "--version"], capture_output=True, text=True, timeout=30, check=False
@@ -98,7 +101,9 @@ def _version(executable: str) -> str:
             f"compiler: expected clang {MINIMUM_VERSION} or newer, found {executable} that says "
             f"{line!r}; name a clang with --compiler, or use --compiler embedded"
         )
-    return match[1]
+    target = re.search(r"^Target: \S+", shown, re.MULTILINE)
+    banner = [shown.splitlines()[0], target[0] if target else ""]
+    return match[1], " ".join(banner).strip()
 
 
 def _probe(executable: str, options: list[str]) -> tuple[tuple[str, ...], int | None]:
@@ -126,4 +131,4 @@ def _probe(executable: str, options: list[str]) -> tuple[tuple[str, ...], int | 
             channel.close()
     if observation is None:
         return (), None
-    return observation.dtype.names, int(observation["callee_basic_block_count"])
+    return observation.dtype.names or (), int(observation["callee_basic_block_count"])

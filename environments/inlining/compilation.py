@@ -8,6 +8,7 @@ import os
 import re
 import select
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -16,16 +17,23 @@ from typing import Protocol
 import numpy as np
 
 from environments.errors import UserError
-from environments.inlining.channel import Channel
+from environments.inlining.channel import Channel, ProtocolError
 from environments.inlining.object_size import (
     ObjectSize,
     read_function_bytes,
     read_object_size,
 )
 
+DEFAULT_TIMEOUT_S = 300.0
+ADVISE_OPTIONS = ("-enable-ml-inliner=release", "-inliner-interactive-channel-base={base}")
+INCLUDE_DEFAULT_OPTION = "-inliner-interactive-include-default"
+# At -Oz LLVM inlines below a cost of 5 and nothing else.
+_OZ_THRESHOLD = 5
+
 _REMARK = re.compile(rb"remark: .*?: '([^']+)' not inlined into '([^']+)' because")
 _ADVICE_REMARK = re.compile(rb"remark: \S*:\d+:\d+: (\S+?)(true|false)(?: \[-R.*)?$")
 _STDERR_TAIL_BYTES = 4000
+_MAX_LINE_BYTES = 1 << 16
 _DRAIN_EVERY_MS = 20
 
 
@@ -52,6 +60,16 @@ class CallSite:
 
 
 Decide = Callable[[CallSite], int]
+
+
+def oz_default(observation: np.void) -> bool:
+    """LLVM's own decision at -Oz, from the channel's cost estimate."""
+    return bool(observation["cost_estimate"] < _OZ_THRESHOLD)
+
+
+def announced_default(observation: np.void) -> bool:
+    """LLVM's own decision, as an LLVM announces it that includes it in the channel."""
+    return bool(observation["inlining_default"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,12 +107,22 @@ class Backend(Protocol):
     def read_object(self) -> bytes:
         """The object file, after the end."""
 
-    def finish(self, *, aborted: bool) -> None:
-        """Releases what the compile held; kills the process if it was aborted."""
+    def finish(self) -> None:
+        """Releases what the compile held; ends the process if the compile is not over."""
 
 
 class Compilation:
-    """A compile in progress. Use as a context manager; leaving it early ends the compiler."""
+    """A compile in progress. Use as a context manager; leaving it early ends the compiler.
+
+    Args:
+      module_name: for messages.
+      backend: the process that compiles.
+      channel: its channel.
+      default_fn: LLVM's own decision, from an observation.
+      timeout_s: how long in all the compiler may keep its host waiting.
+      stopped: once set, by any thread, the compile fails.
+      owns_channel: close the channel with the compile.
+    """
 
     def __init__(
         self,
@@ -103,13 +131,18 @@ class Compilation:
         channel: Channel,
         default_fn: Callable[[np.void], bool],
         timeout_s: float,
+        stopped: threading.Event,
+        *,
+        owns_channel: bool = False,
     ) -> None:
         self._module_name = module_name
         self._backend = backend
         self._channel = channel
         self._default_fn = default_fn
         self._timeout_s = timeout_s
-        self._deadline_s = time.monotonic() + timeout_s
+        self._waited_s = 0.0
+        self._stopped = stopped
+        self._owns_channel = owns_channel
         assert backend.process.stderr is not None
         self._stderr_fd = backend.process.stderr.fileno()
         self._stderr = bytearray()
@@ -142,17 +175,22 @@ class Compilation:
         """Waits for the next call site; None when the compile is over.
 
         Raises:
-          CompilerError: the compiler failed, died, or took longer than its time limit.
-          ProtocolError: it speaks another protocol.
+          CompilerError: the compiler failed, died, took longer than its time limit, was stopped
+            or speaks another protocol.
         """
         while True:
-            observation = self._channel.parser.next_observation()
+            try:
+                observation = self._channel.parser.next_observation()
+            except ProtocolError as error:
+                raise CompilerError(f"{self._module_name}: {error}") from error
             if observation is not None:
                 self._drain_stderr()
                 self._last = observation
                 callee, caller = self._names
                 return CallSite(observation, self._default_fn(observation), callee, caller)
             if self._ended:
+                # What belongs to this compile must not be read as a part of the next.
+                self._drain_stderr()
                 return None
             self._wait()
 
@@ -165,10 +203,18 @@ class Compilation:
         self._channel.advise(decision)
 
     def result(self) -> CompiledModule:
-        """Sizes and decisions, after `next_site` returned None."""
+        """Sizes and decisions, after `next_site` returned None.
+
+        Raises:
+          CompilerError: what was compiled is no ELF object.
+        """
         assert self._ended, "the compile is not over"
+        try:
+            size = read_object_size(self._backend.read_object())
+        except UserError as error:
+            raise CompilerError(f"{self._module_name}: {error}") from error
         return CompiledModule(
-            size=read_object_size(self._backend.read_object()),
+            size=size,
             decisions=np.array(self._decisions, np.int8),
             callees=tuple(self._callees),
         )
@@ -178,13 +224,24 @@ class Compilation:
         assert self._ended, "the compile is not over"
         return read_function_bytes(self._backend.read_object())
 
+    def close(self) -> None:
+        """Ends the compile and releases what it held."""
+        self._backend.finish()
+        if self._owns_channel:
+            self._channel.close()
+
     def _wait(self) -> None:
         # stderr is not waited for: it would wake the host twice for each call site. It is read with
         # each call site, and now and then, so that its pipe never stays full.
+        # Only time spent here counts: whoever decides may take as long as they like.
+        began_s = time.monotonic()
         ready = self._poll.poll(_DRAIN_EVERY_MS)
+        self._waited_s += time.monotonic() - began_s
+        if self._stopped.is_set():
+            raise CompilerError(f"{self._module_name}: the compile was stopped")
         if not ready:
             self._drain_stderr()
-            if time.monotonic() < self._deadline_s:
+            if self._waited_s < self._timeout_s:
                 return
             raise CompilerError(
                 f"{self._module_name}: expected an object within {self._timeout_s:g} s, found a "
@@ -206,7 +263,7 @@ class Compilation:
             while data := os.read(self._stderr_fd, 1 << 16):
                 self._stderr += data
         *lines, rest = self._stderr.split(b"\n")
-        self._stderr = bytearray(rest)
+        self._stderr = bytearray(rest[-_MAX_LINE_BYTES:])
         for line in lines:
             self._take_line(bytes(line))
 
@@ -228,7 +285,8 @@ class Compilation:
             self._callees[-1] = text[: -len(values)].decode(errors="replace")
 
     def _complaint(self) -> str:
-        lines = [line for line in self._tail.decode(errors="replace").splitlines() if line.strip()]
+        said = (self._tail + self._stderr).decode(errors="replace")
+        lines = [line for line in said.splitlines() if line.strip()]
         telling = [line for line in lines if "error" in line.lower() or "ssertion" in line] or lines
         return f": {telling[0].strip()[:300]}" if telling else ""
 
@@ -241,4 +299,20 @@ class Compilation:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._backend.finish(aborted=not self._ended)
+        self.close()
+
+
+def compile_without_advice(
+    module_name: str, backend: Backend, timeout_s: float, stopped: threading.Event
+) -> ObjectSize:
+    """Waits for a compile that asks nothing.
+
+    Raises:
+      CompilerError: the compiler failed, died or hung.
+    """
+    channel = Channel()
+    with Compilation(
+        module_name, backend, channel, oz_default, timeout_s, stopped, owns_channel=True
+    ) as compilation:
+        assert compilation.next_site() is None, "advice was asked for without a channel"
+        return compilation.result().size

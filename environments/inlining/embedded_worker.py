@@ -1,13 +1,13 @@
 """The process in which the embedded LLVM runs: one module after another, asked for on stdin.
 
-LLVM's options hold for a whole process, and a fatal error in LLVM ends it: so LLVM never runs in the
-user's own process. This file is started as a script and imports nothing of this project but
-`object_size`'s sibling reader in the parent, so that it is up in a fraction of a second.
+LLVM's options hold for a whole process, and a fatal error in LLVM ends it: so LLVM never runs in
+the user's own process. This file is started as a script and imports nothing of this project, so
+that it is up in a fraction of a second.
 
-Started with the options for LLVM as arguments (``-name=value`` each). Then, a line of JSON each::
+Its arguments are the file descriptor that takes the objects, each from the start of the file, and
+the options for LLVM (``-name=value`` each). Then, a line of JSON each::
 
-    from the parent   {"bitcode": PATH, "object": PATH | null, "calls": BOOL}
-                                                                    null: do not compile
+    from the parent   {"bitcode": PATH, "compiles": BOOL, "calls": BOOL}
     to the parent     {"functions": [[NAME, LINKAGE], ...]}         defined functions, module order
     to the parent     {"calls": {NAME: [NAME, ...], ...}}           if asked for: direct calls
     to the parent     {"done": true} | {"error": MESSAGE}           after the object was written
@@ -26,7 +26,6 @@ import threading
 
 import llvmlite.binding as llvm
 
-
 _BITCODE_MAGIC = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 
@@ -34,17 +33,17 @@ def _reply(message: dict) -> None:
     os.write(1, json.dumps(message).encode() + b"\n")
 
 
-def _compile(bitcode: pathlib.Path, output: pathlib.Path | None, calls: bool) -> None:
+def _serve(request: dict, object_fd: int) -> None:
     # A fresh context: in a shared one, struct names get suffixes that depend on earlier modules.
     context = llvm.create_context()
-    data = bitcode.read_bytes()
+    data = pathlib.Path(request["bitcode"]).read_bytes()
     parse = llvm.parse_bitcode if data.startswith(_BITCODE_MAGIC) else _parse_text
     with parse(data, context) as module:
         functions = [(f.name, f.linkage.name) for f in module.functions if not f.is_declaration]
         _reply({"functions": functions})
-        if calls:
+        if request["calls"]:
             _reply({"calls": _calls(module)})
-        if output is None:
+        if not request["compiles"]:
             return
         target = llvm.Target.from_triple(module.triple)
         # The default code model is for JIT compilers and would put code into .ltext.
@@ -54,7 +53,14 @@ def _compile(bitcode: pathlib.Path, output: pathlib.Path | None, calls: bool) ->
             machine, llvm.create_pipeline_tuning_options(speed_level=2)
         )
         builder.getModulePassManager().run(module, builder)
-        output.write_bytes(machine.emit_object(module))
+        _write(object_fd, machine.emit_object(module))
+
+
+def _write(fd: int, data: bytes) -> None:
+    os.ftruncate(fd, 0)
+    offset = 0
+    while offset < len(data):
+        offset += os.pwrite(fd, data[offset:], offset)
 
 
 def _parse_text(data: bytes, context: llvm.ContextRef) -> llvm.ModuleRef:
@@ -89,7 +95,7 @@ def _requests() -> queue.SimpleQueue[str]:
     return lines
 
 
-def main(options: list[str]) -> None:
+def main(object_fd: int, options: list[str]) -> None:
     """Serves requests until stdin ends."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -99,9 +105,8 @@ def main(options: list[str]) -> None:
     requests = _requests()
     while True:
         request = json.loads(requests.get())
-        output = pathlib.Path(request["object"]) if request["object"] else None
         try:
-            _compile(pathlib.Path(request["bitcode"]), output, request["calls"])
+            _serve(request, object_fd)
         except (RuntimeError, OSError) as error:
             _reply({"error": " ".join(str(error).split())})
         else:
@@ -109,4 +114,4 @@ def main(options: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(int(sys.argv[1]), sys.argv[2:])

@@ -44,6 +44,7 @@ class Default:
     name = fingerprint = "default"
 
     def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
+        """See `Policy`."""
         column = feature_columns(names, ("inlining_default",))[0]
         return lambda features, _: features[:, column].astype(np.int8)
 
@@ -56,6 +57,7 @@ class Constant:
         self._decision = decision
 
     def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
+        """See `Policy`."""
         return lambda features, _: np.full(len(features), self._decision, np.int8)
 
 
@@ -68,6 +70,7 @@ class Random:
         self._seed = seed
 
     def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
+        """See `Policy`."""
         digest = hashlib.sha256(f"{self._seed} {module_name}".encode()).digest()
         entropy = int.from_bytes(digest[:8], "little")
 
@@ -86,6 +89,7 @@ class CostBelow:
         self._threshold = threshold
 
     def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
+        """See `Policy`."""
         column = feature_columns(names, ("cost_estimate",))[0]
         return lambda features, _: (features[:, column] < self._threshold).astype(np.int8)
 
@@ -99,6 +103,7 @@ class Replay:
         self.fingerprint = "replay-" + hashlib.sha256(self._decisions.tobytes()).hexdigest()
 
     def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
+        """See `Policy`."""
         default = Default().begin(module_name, names)
 
         def decide(features: np.ndarray, first: int) -> np.ndarray:

@@ -8,7 +8,6 @@ import io
 import struct
 
 import numpy as np
-
 from elftools.common.exceptions import ELFError
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile

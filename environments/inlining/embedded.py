@@ -1,0 +1,272 @@
+"""The LLVM inside the llvmlite wheel, in a worker process of its own (`embedded_worker.py`)."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import json
+import os
+import pathlib
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+
+from environments.inlining import guardian
+from environments.inlining.channel import Channel
+from environments.inlining.clang_probe import PROBE_IR
+from environments.inlining.compilation import (
+    ADVISE_OPTIONS,
+    DEFAULT_TIMEOUT_S,
+    INCLUDE_DEFAULT_OPTION,
+    Compilation,
+    CompilerError,
+    announced_default,
+    compile_without_advice,
+)
+from environments.inlining.corpus import Module
+from environments.inlining.object_size import ObjectSize
+
+_WORKER_SCRIPT = pathlib.Path(__file__).with_name("embedded_worker.py")
+_NAME_CALLEES = ("-pass-remarks-missed=inline", "-pass-remarks=inline")
+_READ_BYTES = 1 << 16
+
+
+class EmbeddedLlvm:
+    """The embedded LLVM: needs nothing installed, starts once for many modules.
+
+    Args:
+      timeout_s: a compile that keeps its host waiting longer is stopped.
+    """
+
+    def __init__(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self.name = "embedded"
+        version = importlib.metadata.version("llvmlite")
+        self.identity = f"embedded llvmlite-{version} -Oz pic"
+        self._timeout_s = timeout_s
+        self._stopped = threading.Event()
+        self._worker: EmbeddedWorker | None = None
+        self._channel: Channel | None = None
+
+    @functools.cached_property
+    def announced(self) -> tuple[str, ...]:
+        """Feature names of the channel, in order; found by compiling a small probe."""
+        with guardian.make_directory() as directory:
+            path = pathlib.Path(directory) / "probe.ll"
+            path.write_text(PROBE_IR)
+            with self.compile(Module("probe", path, ".", "unknown")) as compilation:
+                names: tuple[str, ...] = ()
+                while (site := compilation.next_site()) is not None:
+                    names = site.features.dtype.names or ()
+                    compilation.advise(site.default)
+        return names
+
+    def compile(self, module: Module) -> Compilation:
+        """Begins to compile `module`; see `Compiler`.
+
+        Raises:
+          CompilerError: the module needs options that only clang understands.
+        """
+        if module.thinlto_index is not None:
+            raise CompilerError(
+                f"{module.name}: expected a module on its own, found one with a ThinLTO index; "
+                "use a clang: --compiler clang"
+            )
+        worker, channel = self._start()
+        channel.restart()
+        return Compilation(
+            module.name,
+            EmbeddedRequest(worker, module.path),
+            channel,
+            announced_default,
+            self._timeout_s,
+            self._stopped,
+        )
+
+    def compile_plain(self, module: Module) -> ObjectSize:
+        """Compiles without advice, in a process of its own.
+
+        Raises:
+          CompilerError: the compiler failed, died or hung.
+        """
+        worker = EmbeddedWorker([])
+        try:
+            request = EmbeddedRequest(worker, module.path)
+            return compile_without_advice(module.name, request, self._timeout_s, self._stopped)
+        finally:
+            worker.kill()
+
+    def read_calls(self, module: Module) -> Mapping[str, Sequence[str]]:
+        """See `Compiler`.
+
+        Raises:
+          CompilerError: the module cannot be read.
+        """
+        worker, _ = self._start()
+        return read_module(worker, module, self._timeout_s, calls=True).calls
+
+    def stop(self) -> None:
+        """See `Compiler`."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """Ends the worker process and removes its pipes."""
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        self._stopped.clear()
+
+    def _start(self) -> tuple[EmbeddedWorker, Channel]:
+        if self._worker is not None and not self._worker.is_usable():
+            self.close()
+        if self._worker is None or self._channel is None:
+            self._channel = Channel()
+            options = [option.format(base=self._channel.base) for option in ADVISE_OPTIONS]
+            self._worker = EmbeddedWorker([*options, INCLUDE_DEFAULT_OPTION, *_NAME_CALLEES])
+        return self._worker, self._channel
+
+
+class EmbeddedWorker:
+    """An `embedded_worker.py` process.
+
+    Args:
+      options: for LLVM; they hold for the whole process.
+    """
+
+    def __init__(self, options: Sequence[str]) -> None:
+        self._object_fd = os.memfd_create("object")
+        self.busy = False
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", _WORKER_SCRIPT, str(self._object_fd), *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(self._object_fd,),
+            # A Ctrl-C is for the host, which then ends its compilers in good order.
+            start_new_session=True,
+        )
+        guardian.watch(self.process)
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+
+    def is_usable(self) -> bool:
+        """Does it wait for a request?"""
+        return not self.busy and self.process.poll() is None
+
+    def request(self, message: dict) -> None:
+        """Asks for something; its replies must be read to their end before the next request."""
+        assert self.process.stdin is not None
+        assert not self.busy, "the embedded LLVM compiles one module at a time"
+        self.busy = True
+        with contextlib.suppress(BrokenPipeError):  # its death is reported by the reading side
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def read_object(self) -> bytes:
+        """The object that it wrote last."""
+        return os.pread(self._object_fd, os.fstat(self._object_fd).st_size, 0)
+
+    def kill(self) -> None:
+        """Kills the process and releases what it held; may be called again."""
+        if self._object_fd < 0:
+            return
+        guardian.kill(self.process)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()  # type: ignore[union-attr]
+        os.close(self._object_fd)
+        self._object_fd = -1
+
+
+class EmbeddedRequest:
+    """One module in an embedded worker, as `Compilation` wants it: compiled, or only read.
+
+    Attributes:
+      linkage: name to linkage of the functions defined, once the worker has told it.
+      calls: names called directly, by calling function, if asked for.
+    """
+
+    def __init__(
+        self,
+        worker: EmbeddedWorker,
+        bitcode: pathlib.Path,
+        *,
+        compiles: bool = True,
+        calls: bool = False,
+    ) -> None:
+        self.process = worker.process
+        assert worker.process.stdout is not None
+        self.end_fd = worker.process.stdout.fileno()
+        self.linkage: Mapping[str, str] = {}
+        self.calls: Mapping[str, Sequence[str]] = {}
+        self._worker = worker
+        self._replies = bytearray()
+        worker.request({"bitcode": os.fspath(bitcode), "compiles": compiles, "calls": calls})
+
+    def poll_end(self) -> bool:
+        """See `Backend`."""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self.end_fd, _READ_BYTES):
+                self._replies += data
+            status = self.process.wait()
+            raise CompilerError(
+                f"expected an object, found that the embedded LLVM {describe_end(status)}"
+            )
+        while (end := self._replies.find(b"\n")) >= 0:
+            reply = json.loads(self._replies[:end])
+            del self._replies[: end + 1]
+            if "functions" in reply:
+                self.linkage = dict(reply["functions"])
+            elif "calls" in reply:
+                self.calls = reply["calls"]
+            else:
+                self._worker.busy = False
+                if "error" in reply:
+                    raise CompilerError(
+                        "expected bitcode that LLVM of this version can compile, found: "
+                        f"{reply['error']}; rebuild the module with this LLVM or an older one"
+                    )
+                return True
+        return False
+
+    def read_object(self) -> bytes:
+        """See `Backend`."""
+        return self._worker.read_object()
+
+    def finish(self) -> None:
+        """See `Backend`; the worker goes on to the next request unless this one is unfinished."""
+        if self._worker.busy:
+            self._worker.kill()
+
+
+def read_module(
+    worker: EmbeddedWorker, module: Module, timeout_s: float, *, calls: bool
+) -> EmbeddedRequest:
+    """Has `worker` read a module without compiling it.
+
+    Raises:
+      CompilerError: this LLVM cannot read it, or not in time.
+    """
+    request = EmbeddedRequest(worker, module.path, compiles=False, calls=calls)
+    waiting = select.poll()
+    waiting.register(request.end_fd, select.POLLIN)
+    try:
+        while waiting.poll(timeout_s * 1000):
+            if request.poll_end():
+                return request
+        raise CompilerError(f"expected it read within {timeout_s:g} s, found that it was not")
+    except CompilerError as error:
+        raise CompilerError(f"{module.name}: {error}") from error
+    finally:
+        request.finish()
+
+
+def describe_end(status: int) -> str:
+    """How a process ended, from its `returncode`."""
+    return f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"

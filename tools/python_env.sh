@@ -44,11 +44,11 @@ find_python() {
   return 1
 }
 
-# fingerprint STACK: changes whenever what would be installed changes.
+# fingerprint STACK: changes whenever what would be installed changes, or where (a moved checkout).
 fingerprint() {
   "$PYTHON" -c '
-import hashlib, pathlib, sys
-digest = hashlib.sha256(sys.version.encode())
+import hashlib, os, pathlib, sys
+digest = hashlib.sha256(f"{sys.version} {os.getcwd()}".encode())
 for name in sys.argv[1:]:
     digest.update(pathlib.Path(name).read_bytes())
 print(digest.hexdigest())

@@ -83,14 +83,14 @@ class Header:
         """
         try:
             announced = json.loads(line)
-            fields = [_field(spec) for spec in announced["features"]]
+            features = np.dtype([_field(spec) for spec in announced["features"]])
             advice = np.dtype(_DTYPES[announced["advice"]["type"]])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ProtocolError(
                 "interactive channel: expected a JSON header with 'features' and 'advice', "
                 f"found {line[:80]!r} ({error}); use a compiler of LLVM 17 or newer"
             ) from error
-        return cls(np.dtype(fields), advice)
+        return cls(features, advice)
 
 
 def _field(spec: dict) -> tuple:
@@ -170,9 +170,17 @@ class Channel:
         self._directory = guardian.make_directory()
         self.base = str(pathlib.Path(self._directory.name) / "channel")
         self._fds: list[int] = []
-        for suffix in (".in", ".out"):
-            os.mkfifo(self.base + suffix, 0o600)
-            self._fds.append(os.open(self.base + suffix, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+        try:
+            for suffix in (".in", ".out"):
+                os.mkfifo(self.base + suffix, 0o600)
+                flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
+                self._fds.append(os.open(self.base + suffix, flags))
+        except OSError as error:
+            self.close()
+            raise UserError(
+                f"interactive channel: expected to make a named pipe {self.base}, found: {error}; "
+                "free some space, or set TMPDIR to a file system that has named pipes"
+            ) from error
         self._advice_fd, self.observation_fd = self._fds
         self.parser = StreamParser()
 
@@ -187,9 +195,19 @@ class Channel:
             return
 
     def advise(self, decision: int) -> None:
-        """Answers the observation that was read last."""
+        """Answers the observation that was read last.
+
+        Raises:
+          ProtocolError: the answers so far were never read.
+        """
         assert self.parser.header is not None, "an advice answers an observation"
-        os.write(self._advice_fd, self.parser.header.advice_dtype.type(decision).tobytes())
+        try:
+            os.write(self._advice_fd, np.array(decision, self.parser.header.advice_dtype).tobytes())
+        except BlockingIOError as error:
+            raise ProtocolError(
+                "interactive channel: expected every advice to be read, found thousands that were "
+                "not; use a compiler of LLVM 17 or newer"
+            ) from error
 
     def answer_ahead(self, answers: bytes) -> None:
         """Leaves answers in the pipe for observations that are still to come."""

@@ -15,9 +15,10 @@ import numpy as np
 from environments.inlining.compilation import CompilerError
 from environments.inlining.compilers import Compiler
 from environments.inlining.corpus import Module
-from environments.inlining.features import FeatureTracker, feature_names
+from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy
 from environments.inlining.trajectories import Trajectory, TrajectoryStore
+from environments.inlining.walk import Walk
 
 Result = TypeVar("Result")
 Task = TypeVar("Task")
@@ -37,10 +38,19 @@ class Failure:
 
 
 def content_key(module: Module) -> str:
-    """Hash of all that decides a module's object besides the compiler and the decisions."""
-    parts = [module.sha256, *module.command]
-    if module.thinlto_index is not None:
-        parts.append(hashlib.sha256(module.thinlto_index.read_bytes()).hexdigest())
+    """Hash of all that decides a module's object besides the compiler and the decisions.
+
+    Raises:
+      CompilerError: the module cannot be read.
+    """
+    try:
+        parts = [module.sha256, *module.command]
+        if module.thinlto_index is not None:
+            parts.append(hashlib.sha256(module.thinlto_index.read_bytes()).hexdigest())
+    except OSError as error:
+        raise CompilerError(
+            f"{module.name}: expected to read the module, found: {error}; build the corpus again"
+        ) from error
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -51,23 +61,15 @@ def play(compiler: Compiler, module: Module, policy: Policy, store: TrajectorySt
       CompilerError: the compiler failed, died or hung.
     """
     identity = compile_identity(compiler)
-    names = feature_names(compiler.announced)
-    decide = policy.begin(module.name, names)
+    decide = policy.begin(module.name, feature_names(compiler.announced))
     key = content_key(module)
     recalled = store.recall(key, identity, module.name, decide)
     if recalled is not None:
         return recalled
-    rows: list[np.ndarray] = []
-    tracker = FeatureTracker(compiler.announced)
-    with compiler.compile(module) as compilation:
-        while (site := compilation.next_site()) is not None:
-            if rows:
-                tracker.record(compilation.last_decision, compilation.last_callee)
-            rows.append(tracker.observe(site, compilation.linkage))
-            compilation.advise(decide(rows[-1][np.newaxis], len(rows) - 1)[0])
-        compiled = compilation.result()
-    features = np.array(rows, np.int64).reshape(len(rows), len(names))
-    trajectory = Trajectory(module.name, names, features, compiled.decisions, compiled.size)
+    with Walk(compiler, module) as walk:
+        while (features := walk.next_features()) is not None:
+            walk.decide(decide(features[np.newaxis], walk.num_decisions - 1)[0])
+        trajectory = walk.trajectory()
     store.put(key, identity, trajectory)
     return trajectory
 
@@ -102,6 +104,8 @@ class Collector:
         self.store = store
         self.num_workers = num_workers
         self._max_attempts = max_attempts
+        self._closing = False
+        # A compiler starts its process with its first module: these hold nothing yet.
         self._compilers = [make_compiler() for _ in range(num_workers)]
         self._idle: queue.SimpleQueue[Compiler] = queue.SimpleQueue()
         for compiler in self._compilers:
@@ -174,15 +178,18 @@ class Collector:
                 try:
                     return task_fn(compiler, task)
                 except CompilerError as error:
-                    if attempt + 1 == self._max_attempts:
+                    if self._closing or attempt + 1 == self._max_attempts:
                         return Failure(name, str(error))
             raise AssertionError("unreachable")
         finally:
             self._idle.put(compiler)
 
     def close(self) -> None:
-        """Ends the compilers, also those at work."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Ends the compilers, also those at work; returns when nothing of them is left."""
+        self._closing = True
+        for compiler in self._compilers:
+            compiler.stop()
+        self._pool.shutdown(wait=True, cancel_futures=True)
         for compiler in self._compilers:
             compiler.close()
 

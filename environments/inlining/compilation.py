@@ -147,7 +147,7 @@ class Compilation:
         self._stderr_fd = backend.process.stderr.fileno()
         self._stderr = bytearray()
         self._tail = bytearray()
-        self._ended = False
+        self._ended = self._closed = False
         self._names: tuple[str | None, str | None] = (None, None)
         self._decisions: list[int] = []
         self._callees: list[str | None] = []
@@ -195,12 +195,19 @@ class Compilation:
             self._wait()
 
     def advise(self, decision: int) -> None:
-        """Decides the call site that `next_site` returned last: 1 to inline, 0 not to."""
+        """Decides the call site that `next_site` returned last: 1 to inline, 0 not to.
+
+        Raises:
+          CompilerError: the compiler does not read the answers.
+        """
         decision = int(decision)
         self._decisions.append(decision)
         self._callees.append(self._names[0])
         self._names = (None, None)
-        self._channel.advise(decision)
+        try:
+            self._channel.advise(decision)
+        except ProtocolError as error:
+            raise CompilerError(f"{self._module_name}: {error}") from error
 
     def result(self) -> CompiledModule:
         """Sizes and decisions, after `next_site` returned None.
@@ -225,7 +232,10 @@ class Compilation:
         return read_function_bytes(self._backend.read_object())
 
     def close(self) -> None:
-        """Ends the compile and releases what it held."""
+        """Ends the compile and releases what it held; may be called again."""
+        if self._closed:
+            return
+        self._closed = True
         self._backend.finish()
         if self._owns_channel:
             self._channel.close()

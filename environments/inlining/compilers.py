@@ -60,7 +60,9 @@ def make_compiler(name: str = "embedded", timeout_s: float = DEFAULT_TIMEOUT_S) 
     Raises:
       UserError: there is no such program, it is not clang, or it is too old.
     """
-    return EmbeddedLlvm(timeout_s) if name == "embedded" else SystemClang(name, timeout_s)
+    if name == "embedded":
+        return EmbeddedLlvm(timeout_s)
+    return SystemClang(name, timeout_s)
 
 
 def run_policy(compiler: Compiler, module: Module, decide: Decide) -> CompiledModule:

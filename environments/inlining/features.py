@@ -19,6 +19,7 @@ import numpy as np
 from environments.inlining.compilation import CallSite
 
 UNKNOWN = -1
+_INT32 = np.iinfo(np.int32)
 
 _LOCAL = frozenset({"internal", "private"})
 _ONCE = frozenset({"linkonce", "linkonce_odr", "linkonce_any"})
@@ -85,7 +86,8 @@ class FeatureTracker:
         values += self._callee(site, linkage)
         values += self._of_caller(site)
         values += [self._num_decisions, self._num_inlined]
-        return np.array(values, np.int64)
+        # The store packs them into 32 bits: what is recalled must be what was seen.
+        return np.clip(np.array(values, np.int64), _INT32.min, _INT32.max)
 
     def record(self, decision: int, callee: str | None) -> None:
         """Takes the decision at the last call site.

@@ -137,7 +137,8 @@ class TrajectoryStore:
         kept = self._trajectories(key, compiler, module_name)
         current, step = kept[0] if kept else None, 0
         while current is not None:
-            wanted = decide(current.features[step:], step) if step < len(current.decisions) else []
+            rest = current.features[step:]
+            wanted = decide(rest, step) if len(rest) else np.empty(0, np.int8)
             differs = np.flatnonzero(wanted != current.decisions[step:])
             if not len(differs):
                 return current

@@ -1,0 +1,85 @@
+"""One compile, walked call site by call site with the features that a policy sees."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from environments.inlining.compilation import CallSite
+from environments.inlining.compilers import Compiler
+from environments.inlining.corpus import Module
+from environments.inlining.features import FeatureTracker
+from environments.inlining.trajectories import Trajectory
+
+
+class Walk:
+    """A compile in progress. Use as a context manager; leaving it early ends the compile.
+
+    Args:
+      compiler: compiles; it must not be at work on another module.
+      module: what it compiles.
+
+    Attributes:
+      names: names of the features, F of them.
+      site: the call site that `next_features` returned last, None before the first and at the end.
+      compilation: the compile itself.
+
+    Raises:
+      CompilerError: the compile cannot be started.
+    """
+
+    def __init__(self, compiler: Compiler, module: Module) -> None:
+        self._module_name = module.name
+        self._tracker = FeatureTracker(compiler.announced)
+        self._rows: list[np.ndarray] = []
+        self.names = self._tracker.names
+        self.site: CallSite | None = None
+        self.compilation = compiler.compile(module)
+
+    @property
+    def num_decisions(self) -> int:
+        """Call sites met so far, the one at hand included."""
+        return len(self._rows)
+
+    def next_features(self) -> np.ndarray | None:
+        """Goes on to the next call site: its features int64 [F], or None when the compile is over.
+
+        Raises:
+          CompilerError: the compiler failed, died or hung.
+        """
+        self.site = self.compilation.next_site()
+        if self._rows:
+            self._tracker.record(self.compilation.last_decision, self.compilation.last_callee)
+        if self.site is None:
+            return None
+        self._rows.append(self._tracker.observe(self.site, self.compilation.linkage))
+        return self._rows[-1]
+
+    def decide(self, decision: int) -> None:
+        """Decides the call site at hand: 1 to inline, 0 not to.
+
+        Raises:
+          CompilerError: the compiler does not read the answers.
+        """
+        self.compilation.advise(decision)
+
+    def trajectory(self) -> Trajectory:
+        """The whole compile, after `next_features` returned None.
+
+        Raises:
+          CompilerError: what was compiled is no object file.
+        """
+        compiled = self.compilation.result()
+        features = np.array(self._rows, np.int64).reshape(len(self._rows), len(self.names))
+        return Trajectory(
+            self._module_name, self.names, features, compiled.decisions, compiled.size
+        )
+
+    def close(self) -> None:
+        """Ends the compile and releases what it held; may be called again."""
+        self.compilation.close()
+
+    def __enter__(self) -> Walk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

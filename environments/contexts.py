@@ -1,0 +1,70 @@
+"""What an episode starts from: x ~ D.
+
+A `ContextSampler` draws the context of the next episode: a module, a graph, a start point. It is
+handed the environment's own random generator, so an environment's seed decides all of its contexts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from environments.errors import UserError
+
+Context = TypeVar("Context")
+ContextSampler = Callable[[np.random.Generator], Context]
+
+
+def uniform(contexts: Sequence[Context]) -> ContextSampler[Context]:
+    """Each context with the same probability.
+
+    Raises:
+      UserError: there are no contexts.
+    """
+    _check_some(contexts)
+    return lambda generator: contexts[int(generator.integers(len(contexts)))]
+
+
+def sequential(contexts: Sequence[Context]) -> ContextSampler[Context]:
+    """One context after another, and again from the first.
+
+    Raises:
+      UserError: there are no contexts.
+    """
+    _check_some(contexts)
+    cycle = itertools.cycle(contexts)
+    return lambda generator: next(cycle)
+
+
+def weighted(contexts: Sequence[Context], weights: Sequence[float]) -> ContextSampler[Context]:
+    """Each context with a probability proportional to its weight.
+
+    Args:
+      contexts: N of them.
+      weights: N weights, finite and not negative, not all zero.
+
+    Raises:
+      UserError: there are no contexts, or these are no such weights.
+    """
+    _check_some(contexts)
+    shares = np.asarray(weights, np.float64)
+    if shares.shape != (len(contexts),):
+        raise UserError(
+            f"contexts: expected {len(contexts)} weights, one for each context, found "
+            f"{shares.size}; give one weight for each"
+        )
+    if not np.all(np.isfinite(shares)) or np.any(shares < 0) or not np.any(shares > 0):
+        raise UserError(
+            "contexts: expected finite weights of 0 or more and one above 0, found "
+            f"{shares.min()} to {shares.max()}; correct the weights"
+        )
+    shares = shares / shares.sum()
+    return lambda generator: contexts[int(generator.choice(len(contexts), p=shares))]
+
+
+def _check_some(contexts: Sequence[Context]) -> None:
+    if not contexts:
+        raise UserError("contexts: expected one or more to sample from, found none; add some")

@@ -1,0 +1,201 @@
+"""Inlining for size as a TF-Agents environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from tf_agents.environments import py_environment
+from tf_agents.specs import array_spec
+from tf_agents.trajectories import time_step as ts
+
+from environments.contexts import ContextSampler
+from environments.inlining.collection import compile_identity, content_key, play
+from environments.inlining.compilation import CompilerError
+from environments.inlining.compilers import Compiler
+from environments.inlining.corpus import Module
+from environments.inlining.embedded import EmbeddedLlvm
+from environments.inlining.features import feature_names
+from environments.inlining.heuristics import Default
+from environments.inlining.trajectories import Trajectory, TrajectoryStore
+from environments.inlining.walk import Walk
+
+Result = TypeVar("Result")
+
+
+class InliningEnvironment(py_environment.PyEnvironment):
+    """One episode compiles one module at -Oz; one step decides one call site.
+
+    Context: a `Module` of a corpus.
+
+    Observation: a dict from the name of a feature to its value, int64 []. The features are those
+      that the compiler's channel announces (they differ between versions of LLVM) and those of
+      `features.DERIVED_FEATURES`. At the end of an episode all are 0, for there is no call site.
+
+    Action: int64 [], 1 to inline the call site and 0 not to.
+
+    Reward: 0 until the end, then (d - s) / d, where s is the size of the object in bytes and d that
+      of the same module under LLVM's own decisions, both the text column of `llvm-size`: 0.1 is an
+      object 10% smaller than LLVM's, and negative is larger. Where d is 0 the reward is 0.
+
+    End: when the module is compiled. The discount is 1 until then and 0 at the end. A module
+      without call sites has an episode of two time steps, FIRST and LAST: its first observation is
+      all 0, the action is ignored, and the reward is 0, since s = d.
+
+    The environment is deterministic: its seed and the actions decide everything. A compiler that
+    dies or hangs is replaced and brought back to the same call site by its earlier decisions; if
+    that fails too, `step` or `reset` raises `CompilerError`, and the next call starts the next
+    episode.
+
+    Args:
+      sampler: draws the module of each episode.
+      compiler: compiles; the environment closes it. By default the embedded LLVM.
+      store: where compiles are kept, that of each module's default among them. By default kept in
+        memory for the life of the environment.
+      seed: of the sampler's random generator.
+      max_attempts: how often a module is compiled where the compiler dies or hangs.
+    """
+
+    def __init__(
+        self,
+        sampler: ContextSampler[Module],
+        compiler: Compiler | None = None,
+        store: TrajectoryStore | None = None,
+        seed: int = 0,
+        max_attempts: int = 2,
+    ) -> None:
+        super().__init__(handle_auto_reset=True)
+        self._sampler = sampler
+        self._compiler = EmbeddedLlvm() if compiler is None else compiler
+        self._store = TrajectoryStore() if store is None else store
+        self._generator = np.random.default_rng(seed)
+        self._max_attempts = max_attempts
+        self._names = feature_names(self._compiler.announced)
+        self._module: Module | None = None
+        self._walk: Walk | None = None
+        self._decisions: list[int] = []
+        self._trajectory: Trajectory | None = None
+        self._has_site = False
+        self._info: dict[str, Any] = {}
+
+    def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
+        """A scalar for each feature."""
+        return {name: array_spec.ArraySpec((), np.int64, name) for name in self._names}
+
+    def action_spec(self) -> array_spec.BoundedArraySpec:
+        """1 to inline, 0 not to."""
+        return array_spec.BoundedArraySpec((), np.int64, 0, 1, "inline")
+
+    def get_info(self) -> dict[str, Any]:
+        """What came of the episode that ended last.
+
+        Returns:
+          `context`, the module's name; `size_bytes` and `default_size_bytes`, the text columns;
+          `exec_bytes` and `default_exec_bytes`, executable sections only; and `decisions`, the
+          number of call sites. Empty until an episode has ended.
+        """
+        return dict(self._info)
+
+    def seed(self, seed: int) -> None:
+        """Starts the sampler's random generator anew; holds from the next episode on."""
+        self._generator = np.random.default_rng(seed)
+
+    def close(self) -> None:
+        """Ends a compile in progress and the compiler; may be called again."""
+        self._abandon()
+        self._compiler.close()
+
+    def _reset(self) -> ts.TimeStep:
+        self._abandon()
+        self._module = self._sampler(self._generator)
+        features = self._attempt(self._advance)
+        self._has_site = features is not None
+        return ts.restart(self._observation(features))
+
+    def _step(self, action: np.ndarray) -> ts.TimeStep:
+        decision = int(action)
+        if decision not in (0, 1):
+            raise ValueError(f"action: expected 0 or 1, found {action}; give one of them")
+        features = None
+        if self._has_site:
+            self._decisions.append(decision)
+            features = self._attempt(self._advance)
+        if features is not None:
+            return ts.transition(self._observation(features), reward=0.0)
+        reward = self._attempt(self._finish)
+        return ts.termination(self._observation(None), reward=reward)
+
+    def _attempt(self, act_fn: Callable[[], Result]) -> Result:
+        """Does something with the compiler, again if that fails, and leaves nothing half done."""
+        for attempt in range(self._max_attempts):
+            try:
+                return act_fn()
+            except CompilerError:
+                self._end_walk()
+                if attempt + 1 == self._max_attempts:
+                    self._abandon()
+                    raise
+            except BaseException:
+                self._abandon()
+                raise
+        raise AssertionError("unreachable")
+
+    def _advance(self) -> np.ndarray | None:
+        """Features of the call site that follows the decisions so far, None at the end."""
+        assert self._module is not None
+        features, pending = None, self._decisions[-1:]
+        if self._walk is None:
+            self._walk = Walk(self._compiler, self._module)
+            features, pending = self._walk.next_features(), self._decisions
+        for decision in pending:
+            self._walk.decide(decision)
+            features = self._walk.next_features()
+        return features
+
+    def _finish(self) -> float:
+        """Ends the episode: keeps its compile and returns its reward."""
+        assert self._module is not None
+        if self._trajectory is None:
+            if self._walk is None:
+                self._advance()
+            assert self._walk is not None
+            self._trajectory = self._walk.trajectory()
+            self._end_walk()
+            key = content_key(self._module)
+            self._store.put(key, compile_identity(self._compiler), self._trajectory)
+        default = play(self._compiler, self._module, Default(), self._store).size
+        size = self._trajectory.size
+        self._info = {
+            "context": self._module.name,
+            "size_bytes": size.text_bytes,
+            "default_size_bytes": default.text_bytes,
+            "exec_bytes": size.exec_bytes,
+            "default_exec_bytes": default.exec_bytes,
+            "decisions": len(self._trajectory.decisions),
+        }
+        return relative_saving(size.text_bytes, default.text_bytes)
+
+    def _observation(self, features: np.ndarray | None) -> dict[str, np.ndarray]:
+        values = np.zeros(len(self._names), np.int64) if features is None else features
+        return {name: np.asarray(value) for name, value in zip(self._names, values, strict=True)}
+
+    def _end_walk(self) -> None:
+        if self._walk is not None:
+            self._walk.close()
+            self._walk = None
+
+    def _abandon(self) -> None:
+        """Forgets the episode in progress; the next call of `step` or `reset` starts another."""
+        self._end_walk()
+        self._decisions = []
+        self._trajectory = None
+        self._has_site = False
+        self._current_time_step = None
+
+
+def relative_saving(size_bytes: int, default_size_bytes: int) -> float:
+    """(default - size) / default: the part of the default's size that is saved; 0 of nothing."""
+    if default_size_bytes == 0:
+        return 0.0
+    return (default_size_bytes - size_bytes) / default_size_bytes

@@ -27,8 +27,9 @@ from environments.errors import UserError
 
 DESCRIPTION_FILE = "corpus_description.json"
 FACTS_KEY = "tfrl"
-# ml-compiler-opt writes this where the user still has to fill in the options.
-_UNSPECIFIED_COMMAND = ["<UNSPECIFIED>"]
+COMMAND_KEY = "global_command_override"
+# ml-compiler-opt's tools ask for real options where this stands; here it means that none are needed.
+UNSPECIFIED_COMMAND = ["<UNSPECIFIED>"]
 _LANGUAGE_OF_SUFFIX = {
     ".c": "c",
     ".cc": "c++",
@@ -221,7 +222,7 @@ def _check_description(path: pathlib.Path, description: Any) -> None:
             )
     if not isinstance(description.setdefault("has_thinlto", False), bool):
         raise UserError(f'expected "has_thinlto" as true or false in {path}; {remedy}')
-    command = description.get("global_command_override", [])
+    command = description.get(COMMAND_KEY, [])
     if not isinstance(command, list) or not all(isinstance(option, str) for option in command):
         raise UserError(
             f'expected "global_command_override" as a list of options in {path}; {remedy}'
@@ -270,8 +271,8 @@ def _load_module(
 
 def _load_command(path: pathlib.Path, description: Mapping[str, Any]) -> tuple[str, ...]:
     """The cc1 options of a module: the corpus's one command for all, or the module's own."""
-    override = description.get("global_command_override", [])
-    if override and override != _UNSPECIFIED_COMMAND:
+    override = description.get(COMMAND_KEY, [])
+    if override and override != UNSPECIFIED_COMMAND:
         return tuple(override)
     try:
         text = path.read_text(encoding="utf-8")

@@ -201,6 +201,7 @@ def _write(
     description = {
         "modules": names,
         "has_thinlto": False,
+        corpus_lib.COMMAND_KEY: corpus_lib.UNSPECIFIED_COMMAND,
         corpus_lib.FACTS_KEY: {**built_by, "modules": facts},
     }
     _write_json(scratch, output / corpus_lib.DESCRIPTION_FILE, description)

@@ -1,0 +1,186 @@
+"""The benchmark corpus tool: pins, split, downloads that go wrong; no network is needed."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import pathlib
+import tarfile
+
+import pytest
+
+from environments.errors import UserError
+from environments.inlining.corpus import Corpus
+from tools import fetch_corpus
+from tools.fetch_corpus import Project
+
+SOURCE = (
+    '#include "config.h"\n'
+    "static int twice(int x) { return 2 * x; }\nint f(int x) { return twice(x) + VALUE; }\n"
+)
+
+
+def make_sdist(directory, name="demo-1.0", extra=()):
+    """A source distribution with two sources and whatever else is asked for."""
+    path = directory / f"{name}.tar.gz"
+    files = {"lib/a.c": SOURCE, "lib/b.c": SOURCE.replace("f(", "g("), "lib/b_test.c": "#error\n"}
+    with tarfile.open(path, "w:gz") as archive:
+        for member, text in {**{f"{name}/{k}": v for k, v in files.items()}, **dict(extra)}.items():
+            entry = tarfile.TarInfo(member)
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return path
+
+
+def make_project(path, **changes):
+    fields = {
+        "name": "demo",
+        "distribution": "demo",
+        "version": "1.0",
+        "file": path.name,
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "licence": "MIT",
+        "language": "c",
+        "root": "lib",
+        "sources": ["*.c"],
+        "exclude": ["*_test.c"],
+        "include": ["tfrl"],
+        "defines": ["VALUE=value()"],
+        "standard": "gnu11",
+        "max_sources": 10,
+        "files": {"tfrl/config.h": ["int value(void);"]},
+    }
+    return Project(**{**fields, **changes})
+
+
+@pytest.fixture
+def local_index(tmp_path, monkeypatch):
+    """Has pip, and so the tool, look into a directory only."""
+    links = tmp_path / "links"
+    links.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(links))
+    return links
+
+
+def test_pins_are_complete_and_varied():
+    projects = fetch_corpus.read_projects()
+    names = [project.name for project in projects]
+    assert len(set(names)) == len(names) >= 12
+    cxx = [project for project in projects if project.language == "c++"]
+    assert len(cxx) >= 12 and len(projects) - len(cxx) >= 8
+    for project in projects:
+        assert len(project.sha256) == 64 and project.licence
+        for path in (project.root, *project.include, *project.files):
+            assert ".." not in pathlib.PurePosixPath(path).parts and not path.startswith("/")
+
+
+def test_split_follows_from_names_alone():
+    sizes = {"c++": dict.fromkeys("abcdefghij", 10), "c": dict.fromkeys("klmnop", 10)}
+    split = fetch_corpus.split_projects(sizes)
+    cxx = sorted("abcdefghij", key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+    assert [split[name] for name in cxx] == ["heldout"] * 3 + ["validation"] * 3 + ["train"] * 4
+    c = sorted("klmnop", key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+    assert [split[name] for name in c] == ["heldout"] * 2 + ["validation"] + ["train"] * 3
+    sizes["c"][c[0]] = 9
+    small = fetch_corpus.split_projects(sizes)
+    assert [small[name] for name in c] == [
+        "train",
+        "heldout",
+        "heldout",
+        "validation",
+        *["train"] * 2,
+    ]
+
+
+def test_whole_way_from_distribution_to_corpora(tmp_path, local_index, monkeypatch, capsys):
+    path = make_sdist(local_index)
+    project = make_project(path)
+    monkeypatch.setattr(fetch_corpus, "read_projects", lambda: (project,))
+    arguments = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), "--jobs", "2"]
+    fetch_corpus.run(fetch_corpus.parse_arguments(arguments))
+    corpus = Corpus.load(tmp_path / "out/train")
+    assert [module.name for module in corpus.modules] == ["demo/a.c", "demo/b.c"]
+    assert "train: 2 modules (2 c) of demo" in capsys.readouterr().out
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["all", "train"]
+
+    path.unlink()
+    files, errors = fetch_corpus.download_all([project], tmp_path / "cache")
+    assert errors == [], "what was downloaded before is used again"
+    report = fetch_corpus.build([project], files, tmp_path / "out", "embedded", 1)
+    assert (report.compiled, report.reused) == (0, 2)
+
+
+def test_sources_are_drawn_by_name(tmp_path):
+    path = make_sdist(tmp_path)
+    project = make_project(path, max_sources=1)
+    root = fetch_corpus.extract(project, path, tmp_path / "unpacked")
+    (unit,) = fetch_corpus.project_units(project, root)
+    drawn = min(("a.c", "b.c"), key=lambda name: fetch_corpus.digest(f"demo/{name}"))
+    assert unit.name == f"demo/{drawn}"
+    assert unit.argument_sets == (("-std=gnu11", "-Itfrl", "-DVALUE=value()"),)
+    assert (root / "tfrl/config.h").read_text() == "int value(void);\n"
+
+
+def test_archives_cannot_write_elsewhere(tmp_path):
+    path = make_sdist(tmp_path, extra=[("demo-1.0/lib/../../../escaped.c", "int x;")])
+    (tmp_path / "deep/enough").mkdir(parents=True)
+    with pytest.raises(UserError, match="unpack demo-1.0.tar.gz"):
+        fetch_corpus.extract(make_project(path), path, tmp_path / "deep/enough")
+    assert not list(tmp_path.rglob("escaped.c"))
+
+
+def test_wrong_checksum_is_refused(tmp_path, local_index):
+    path = make_sdist(local_index)
+    project = make_project(path, sha256="0" * 64)
+    files, errors = fetch_corpus.download_all([project], tmp_path / "cache")
+    assert files == {}
+    assert "expected demo-1.0.tar.gz with sha256 000" in errors[0]
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_damaged_cache_is_repaired(tmp_path, local_index):
+    path = make_sdist(local_index)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / path.name).write_bytes(b"half")
+    files, errors = fetch_corpus.download_all([make_project(path)], tmp_path / "cache")
+    assert errors == []
+    assert files["demo"].read_bytes() == path.read_bytes()
+
+
+def test_missing_projects_are_named_one_line_each(tmp_path, local_index, monkeypatch, capsys):
+    path = make_sdist(local_index)
+    projects = [make_project(path, name=name, distribution=name) for name in ("lost", "gone")]
+    monkeypatch.setattr(fetch_corpus, "read_projects", lambda: tuple(projects))
+    arguments = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
+    with pytest.raises(UserError, match="expected 2 projects, found 0"):
+        fetch_corpus.run(fetch_corpus.parse_arguments(arguments))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[1].strip() for line in lines] == ["lost", "gone"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_network_that_is_down_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    project = make_project(make_sdist(tmp_path))
+    _, errors = fetch_corpus.download_all([project], tmp_path / "cache")
+    assert len(errors) == 1 and "\n" not in errors[0]
+    assert "check the network" in errors[0]
+
+
+def test_pip_settings_prefer_the_environment(monkeypatch):
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/one")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    settings = fetch_corpus.pip_settings()
+    assert settings["index-url"] == "http://127.0.0.1:9/one"
+    finder = fetch_corpus.make_finder(settings)
+    assert not [source for source in finder.sources if source["type"] == "index"]
+
+
+def test_unknown_project_is_an_error(tmp_path):
+    arguments = argparse.Namespace(project=["nonesuch"], output=tmp_path, cache=tmp_path)
+    with pytest.raises(UserError, match="found nonesuch"):
+        fetch_corpus.run(arguments)

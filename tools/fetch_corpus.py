@@ -1,0 +1,394 @@
+"""Makes the benchmark corpus: real C and C++ from pinned, checksummed source distributions.
+
+    python tools/fetch_corpus.py -o runs/corpus
+
+writes four corpora: `runs/corpus/train`, `validation` and `heldout`, each of whole projects, and
+`all`, which holds every module (the others are hard links into it). Which projects, versions,
+sources and options is in `corpus_projects.json`, and which of them are held out follows from their
+names alone (see `split_projects`).
+
+Distributions come from the package index that pip is configured to use (index-url, extra-index-url,
+find-links, no-index, cert, proxy), are kept in a cache directory and are checked against their
+sha256 each time. Nothing of what is downloaded is run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import concurrent.futures
+import dataclasses
+import fnmatch
+import hashlib
+import json
+import logging
+import os
+import pathlib
+import ssl
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from environments.errors import UserError
+from environments.inlining.corpus import Corpus, describe, language_of
+from environments.inlining.corpus_build import BuildReport, build_units, write_subset
+from environments.inlining.corpus_sources import CompileUnit
+from environments.inlining.toolchain import EMBEDDED, find_compiler
+
+PROJECTS_FILE = pathlib.Path(__file__).with_name("corpus_projects.json")
+SPLITS = ("train", "validation", "heldout")
+# How many projects of each language are held out and used for validation.
+DRAWN = {"c++": {"heldout": 3, "validation": 3}, "c": {"heldout": 2, "validation": 1}}
+# A project with fewer sources says little about a policy, so it is always trained on.
+SMALLEST_DRAWN = 10
+COMPILE_TIMEOUT_S = 60.0
+DOWNLOAD_TIMEOUT_S = 60.0
+_DOWNLOADS = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Project:
+    """One entry of corpus_projects.json.
+
+    Attributes:
+        name: the project; first component of its modules' names.
+        distribution: its name on the package index.
+        version: the pinned version.
+        file: file name of the source distribution.
+        sha256: its checksum.
+        licence: of the sources that are compiled.
+        language: "c" or "c++".
+        root: directory inside the distribution, where the compiler runs.
+        sources: globs relative to the root.
+        exclude: patterns of those to leave out (other platforms, tests, Python bindings).
+        include: include directories, relative to the root.
+        defines: macros.
+        standard: language standard.
+        files: small headers that the project's own build would generate; path: lines.
+        max_sources: of the matching sources, those whose "name/path" has the smallest sha256.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    file: str
+    sha256: str
+    licence: str
+    language: str
+    root: str
+    sources: tuple[str, ...]
+    standard: str
+    max_sources: int
+    exclude: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    defines: tuple[str, ...] = ()
+    files: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+
+
+def read_projects(path: pathlib.Path = PROJECTS_FILE) -> tuple[Project, ...]:
+    """Reads the pins."""
+    return tuple(Project(**entry) for entry in json.loads(path.read_text())["projects"])
+
+
+def digest(text: str) -> str:
+    """Hash by which projects and sources are drawn: fixed, and unrelated to any result."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def split_projects(sizes: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+    """Decides which projects are trained on, validated on and held out.
+
+    Of each language, the projects with at least `SMALLEST_DRAWN` sources are sorted by the sha256
+    of their name; the first are held out, the next are for validation, and all others are trained
+    on (`DRAWN` has the numbers).
+
+    Args:
+        sizes: language: {project: number of sources}.
+
+    Returns:
+        The split of each project.
+    """
+    split = {}
+    for language, projects in sizes.items():
+        split.update(dict.fromkeys(projects, "train"))
+        large = [name for name, sources in projects.items() if sources >= SMALLEST_DRAWN]
+        drawn = iter(sorted(large, key=digest))
+        for part in ("heldout", "validation"):
+            for _, name in zip(range(DRAWN[language][part]), drawn, strict=False):
+                split[name] = part
+    return split
+
+
+def pip_settings() -> dict[str, str]:
+    """Settings of pip that say where packages come from, as it would use them itself."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    ranks: dict[str, dict[str, str]] = {"global": {}, "download": {}, ":env:": {}}
+    for line in done.stdout.splitlines():
+        name, equals, value = line.partition("=")
+        section, _, key = name.partition(".")
+        if equals and section in ranks:
+            ranks[section][key] = str(ast.literal_eval(value))
+    return {**ranks["global"], **ranks["download"], **ranks[":env:"]}
+
+
+def make_finder(settings: Mapping[str, str]) -> Any:
+    """An `unearth.PackageFinder` for source distributions, set up as pip is."""
+    try:
+        import unearth
+        from unearth.fetchers import PyPIClient
+    except ModuleNotFoundError:
+        raise UserError(
+            "expected the package unearth, which downloads without building, found none; "
+            "`pip install unearth`"
+        ) from None
+    # It reports each location that does not have a package; here another one may.
+    logging.getLogger("unearth").setLevel(logging.ERROR)
+    offline = settings.get("no-index", "").lower() in ("1", "true", "yes", "on")
+    indexes = [] if offline else settings.get("index-url", "").split()
+    if not (offline or indexes):
+        indexes = [source["url"] for source in unearth.PackageFinder().sources]
+    indexes += [] if offline else settings.get("extra-index-url", "").split()
+    links = settings.get("find-links", "").split()
+    trusted = settings.get("trusted-host", "").split()
+    options: dict[str, Any] = {"follow_redirects": True, "timeout": DOWNLOAD_TIMEOUT_S}
+    if "cert" in settings:
+        options["verify"] = ssl.create_default_context(cafile=settings["cert"])
+    if "proxy" in settings:
+        options["proxy"] = settings["proxy"]
+    client: Any = PyPIClient(trusted_hosts=trusted, **options)
+    return unearth.PackageFinder(
+        session=client,
+        index_urls=indexes,
+        find_links=[link for link in links if "://" in link or pathlib.Path(link).exists()],
+        no_binary=[":all:"],
+        ignore_compatibility=True,
+    )
+
+
+def download(project: Project, cache: pathlib.Path, finder: Any) -> pathlib.Path:
+    """Gets one source distribution, from the cache or the index.
+
+    Args:
+        project: what to get.
+        cache: directory that keeps distributions.
+        finder: see `make_finder`.
+
+    Returns:
+        The file, with the pinned checksum.
+
+    Raises:
+        UserError: if it cannot be had, or has another checksum.
+    """
+    kept = cache / project.file
+    if kept.is_file() and hashlib.sha256(kept.read_bytes()).hexdigest() == project.sha256:
+        return kept
+    wanted = f"{project.distribution}=={project.version}"
+    try:
+        data = _read_from_index(project, wanted, finder)
+    except UserError:
+        raise
+    except Exception as error:  # The HTTP client's exceptions have no public common base.
+        raise UserError(
+            f"expected to download {wanted}, found: {type(error).__name__}: {error}; "
+            f"check the network and pip's configuration, or put {project.file} into {cache}"
+        ) from None
+    found = hashlib.sha256(data).hexdigest()
+    if found != project.sha256:
+        raise UserError(
+            f"expected {project.file} with sha256 {project.sha256}, found {found}; "
+            "the package index offers another file under this name, do not use it"
+        )
+    with tempfile.NamedTemporaryFile(dir=cache, delete=False) as temporary:
+        temporary.write(data)
+    pathlib.Path(temporary.name).replace(kept)
+    return kept
+
+
+def _read_from_index(project: Project, wanted: str, finder: Any) -> bytes:
+    """The bytes of a distribution, unchecked."""
+    from packaging.requirements import Requirement
+
+    for package in finder.find_matches(Requirement(wanted), allow_yanked=True):
+        if package.link.filename == project.file:
+            with finder.session.get_stream(package.link.normalized) as response:
+                response.raise_for_status()
+                return b"".join(response.iter_bytes())
+    raise UserError(
+        f"expected {project.file} on the package index, found no such file; "
+        "check the network and pip's configuration (`pip config list`)"
+    )
+
+
+def download_all(
+    projects: Sequence[Project], cache: pathlib.Path
+) -> tuple[dict[str, pathlib.Path], list[str]]:
+    """Gets all distributions.
+
+    Returns:
+        The file of each project that could be had, and one line for each that could not.
+    """
+    cache.mkdir(parents=True, exist_ok=True)
+    finder = make_finder(pip_settings())
+    files, errors = {}, []
+    with concurrent.futures.ThreadPoolExecutor(_DOWNLOADS) as executor:
+        futures = [executor.submit(download, project, cache, finder) for project in projects]
+        for project, future in zip(projects, futures, strict=True):
+            try:
+                files[project.name] = future.result()
+            except UserError as error:
+                errors.append(f"{project.name}: {error}")
+    return files, errors
+
+
+def extract(project: Project, file: pathlib.Path, directory: pathlib.Path) -> pathlib.Path:
+    """Unpacks a project's root, adds its `files`, and returns where the root lies."""
+    with tarfile.open(file) as archive:
+        members = archive.getmembers()
+        top = members[0].name.split("/")[0]
+        root = pathlib.PurePosixPath(top, project.root)
+        wanted = [
+            member
+            for member in members
+            if root in pathlib.PurePosixPath(member.name).parents and not member.islnk()
+        ]
+        try:
+            # The filter keeps members, and what links point to, inside the directory.
+            archive.extractall(directory, wanted, filter="data")
+        except tarfile.TarError as error:
+            raise UserError(f"expected to unpack {file.name}, found: {error}") from None
+    for name, lines in project.files.items():
+        path = directory / root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines))
+    return directory / root
+
+
+def project_units(project: Project, root: pathlib.Path) -> list[CompileUnit]:
+    """The sources of a project, unpacked in `root`, to compile: at most `max_sources`."""
+    found = {
+        path.relative_to(root).as_posix()
+        for pattern in project.sources
+        for path in root.glob(pattern)
+        if language_of(path) == project.language
+    }
+    fit = [
+        name
+        for name in found
+        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in project.exclude)
+    ]
+    drawn = sorted(fit, key=lambda name: digest(f"{project.name}/{name}"))[: project.max_sources]
+    options = (
+        f"-std={project.standard}",
+        *(f"-I{path}" for path in project.include),
+        *(f"-D{macro}" for macro in project.defines),
+    )
+    return [
+        CompileUnit(f"{project.name}/{name}", name, root, root, project.language, (options,))
+        for name in sorted(drawn)
+    ]
+
+
+def build(
+    projects: Sequence[Project],
+    files: Mapping[str, pathlib.Path],
+    output: pathlib.Path,
+    compiler: str,
+    jobs: int | None,
+) -> BuildReport:
+    """Compiles the projects, whose distributions are `files`, and writes the corpora."""
+    found = find_compiler(compiler)
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".sources-", dir=output) as unpacked:
+        units: dict[str, list[CompileUnit]] = {}
+        for project in projects:
+            root = extract(project, files[project.name], pathlib.Path(unpacked, project.name))
+            units[project.name] = project_units(project, root.absolute())
+        every = [unit for name in sorted(units) for unit in units[name]]
+        report = build_units(every, output / "all", found, jobs, _show, COMPILE_TIMEOUT_S)
+    sizes: dict[str, dict[str, int]] = {"c++": {}, "c": {}}
+    for project in projects:
+        sizes[project.language][project.name] = len(units[project.name])
+    split = split_projects(sizes)
+    corpus = Corpus.load(output / "all")
+    for part in SPLITS:
+        mine = [name for name in corpus.projects if split[name] == part]
+        if mine:
+            write_subset(corpus.select(mine), output / part)
+    return report
+
+
+def _show(done: int, total: int, name: str) -> None:
+    """One line that is rewritten on a terminal, and a line now and then in a log."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K  {done}/{total} {name}"[:120], end="", file=sys.stderr, flush=True)
+    elif done % 50 == 0 or done == total:
+        print(f"  {done}/{total} compiled", file=sys.stderr, flush=True)
+
+
+def default_cache() -> pathlib.Path:
+    """Where distributions are kept unless the user says otherwise."""
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(base, "tfrl", "sdists")
+
+
+def parse_arguments(arguments: Iterable[str] | None = None) -> argparse.Namespace:
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("runs/corpus"))
+    parser.add_argument("--cache", type=pathlib.Path, default=default_cache())
+    parser.add_argument("--compiler", default=EMBEDDED, help="embedded, or a clang >= 17")
+    parser.add_argument("--jobs", type=int, help="compilers at a time; one for each processor")
+    parser.add_argument("--project", action="append", help="only these projects; repeatable")
+    return parser.parse_args(None if arguments is None else list(arguments))
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Downloads, compiles and says what came out; UserError if it is not the whole corpus."""
+    projects = read_projects()
+    if arguments.project:
+        unknown = sorted(set(arguments.project) - {project.name for project in projects})
+        if unknown:
+            names = ", ".join(project.name for project in projects)
+            raise UserError(f"expected projects among {names}, found {', '.join(unknown)}")
+        projects = tuple(one for one in projects if one.name in arguments.project)
+    files, errors = download_all(projects, arguments.cache)
+    for line in errors:
+        print(f"error: {line}", file=sys.stderr)
+    if errors:
+        raise UserError(
+            f"expected {len(projects)} projects, found {len(files)}; "
+            "the corpus is not made from fewer, because figures would not compare: run this again"
+        )
+    report = build(projects, files, arguments.output, arguments.compiler, arguments.jobs)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    for failure in report.not_compiled:
+        print(f"not compiled: {failure.name}: {failure.error}", file=sys.stderr)
+    for part in SPLITS:
+        if (arguments.output / part).is_dir():
+            facts = describe(Corpus.load(arguments.output / part))
+            languages = ", ".join(f"{count} {name}" for name, count in facts["languages"].items())
+            named = ", ".join(project["project"] for project in facts["projects"])
+            print(f"{part}: {facts['modules']} modules ({languages}) of {named}")
+    print(f"{report.modules} modules in {arguments.output} after {report.seconds:.0f} s")
+
+
+def main() -> int:
+    """Runs the tool; mistakes of the user and of the network end in one line."""
+    try:
+        run(parse_arguments())
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("error: stopped; run it again to go on", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -18,9 +18,9 @@ SYSTEMS = ("inlining", "tensor_graphs", "learn_to_optimize")
 ARROWS: Mapping[str, frozenset[str]] = {
     "episodes": frozenset(),
     "networks": frozenset({"episodes"}),
-    "agents": frozenset({"episodes", "networks"}),
+    "agents": frozenset({"episodes", "networks", "policies"}),
     "world_models": frozenset({"episodes", "networks"}),
-    "policies": frozenset({"episodes"}),
+    "policies": frozenset({"episodes", "networks"}),
     "drivers": frozenset({"episodes", "policies"}),
     "training": frozenset(
         {"agents", "drivers", "episodes", "networks", "policies", "world_models"}

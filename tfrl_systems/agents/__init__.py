@@ -1,0 +1,1 @@
+"""Learning algorithms: each file has a `Config` and a `make_agent`."""

@@ -1,0 +1,321 @@
+"""BC-Max: cloning the best known decisions.
+
+T. V. Marinov, A. Agarwal, M. Trofin: Scalable RL for Systems via Offline Imitation from Multiple
+Baselines: A Case Study in Compiler Optimization (2024).
+
+The agent is the learning step of Algorithm 1, line 7 (the same line in Algorithm 4): a weighted
+cross-entropy over state-action pairs,
+
+    min over π of  - Σ_j w_j Σ_h log π(a_{j,h} | s_{j,h}),
+
+printed there with a factor a_{j,h} before the logarithm, which would drop every action 0: equation
+(2) has no such factor, and neither has this. The pairs come from the best trajectory of each module
+(`episodes.best_per_context`), or from any labels that are better (`episodes.labelled_experience`).
+`train` fits the model to all the pairs that it is given, from scratch: the result depends on them,
+the configuration and the seed, not on what was trained before.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tf_agents.agents import tf_agent
+from tf_agents.policies import greedy_policy
+from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory
+
+from environments.errors import UserError
+from tfrl_systems import episodes
+from tfrl_systems.networks import decision_network, trees, votes
+from tfrl_systems.policies import decision_policy, numpy_policy
+
+# Loss and agreement are taken over at most so many rows, evenly spread.
+_MAX_SCORED_ROWS = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Settings of a BC-Max agent.
+
+    Attributes:
+      model: what is learned: "trees" (boosted decision trees) or "networks" (perceptrons).
+      num_models: members of the ensemble; their logits are averaged.
+      features: observations that the model sees; () for all.
+      baseline_feature: observation that holds the baseline's action; "" for no baseline.
+      margin: logits added in favour of the baseline's action: the policy departs from it only when
+        it is surer than that. Below 0 it departs before it is sure.
+      seed: decides all randomness of the training.
+      num_trees: trees: boosting rounds of each member.
+      max_leaf_nodes: trees: leaves of a tree, at most 64.
+      tree_learning_rate: trees: shrinkage.
+      min_samples_leaf: trees: rows that a leaf must hold.
+      l2: trees: L2 regularisation of the leaves.
+      feature_fraction: trees: share of the features that each split may choose from.
+      hidden_sizes: networks: units of the hidden layers, at most 256 each.
+      num_knots: networks: quantiles of the normalisation.
+      epochs: networks: passes over the data.
+      batch_size: networks: rows of a minibatch.
+      network_learning_rate: networks: Adam's at the start; it falls to 0 linearly.
+      weight_decay: networks: decoupled, times the learning rate.
+    """
+
+    model: str = "trees"
+    num_models: int = 5
+    features: tuple[str, ...] = ()
+    baseline_feature: str = "inlining_default"
+    margin: float = 0.0
+    seed: int = 0
+    num_trees: int = 100
+    max_leaf_nodes: int = 16
+    tree_learning_rate: float = 0.1
+    min_samples_leaf: int = 20
+    l2: float = 1.0
+    feature_fraction: float = 0.5
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    num_knots: int = 65
+    epochs: int = 30
+    batch_size: int = 256
+    network_learning_rate: float = 3e-3
+    weight_decay: float = 1e-2
+
+
+BCMaxInfo = collections.namedtuple("BCMaxInfo", ["agreement", "num_rows"])
+"""Beside the loss: weighted share of the rows whose action the greedy policy takes, and rows."""
+
+
+def make_agent(
+    config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
+) -> tf_agent.TFAgent:
+    """A BC-Max agent.
+
+    Args:
+      config: its settings.
+      time_step_spec: the observation is a dict of integer scalars by feature name.
+      action_spec: an integer scalar, 0 or 1.
+
+    Raises:
+      UserError: a setting is out of its range, or does not fit the specs.
+    """
+    offered = time_step_spec.observation
+    if not isinstance(offered, dict) or any(spec.shape.rank for spec in offered.values()):
+        raise UserError("bc_max: expected a dict of integer scalars as observation; found another")
+    if action_spec.shape.rank or (np.min(action_spec.minimum), np.max(action_spec.maximum)) != (
+        0,
+        1,
+    ):
+        raise UserError(f"bc_max: expected a scalar action, 0 or 1; found {action_spec}")
+    _check(config, tuple(offered))
+    return BCMaxAgent(config, time_step_spec, action_spec)
+
+
+class BCMaxAgent(tf_agent.TFAgent):
+    """See `make_agent`, which checks the arguments.
+
+    `policy` takes the likelier action; `collect_policy` draws it. `train` takes a Trajectory [B, T]
+    and weights [B, T] (1 if None); boundary steps never count. It is no graph function: do not
+    wrap it in `common.function`.
+    """
+
+    # scikit-learn cannot be traced; the networks have graph functions of their own.
+    _enable_functions = False
+
+    def __init__(
+        self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
+    ) -> None:
+        self._config = config
+        self._feature_names = config.features or tuple(sorted(time_step_spec.observation))
+        self._model = _make_model(config, len(self._feature_names))
+        collect_policy = decision_policy.DecisionPolicy(
+            time_step_spec,
+            action_spec,
+            self._model,
+            self._feature_names,
+            config.baseline_feature,
+            config.margin,
+            dataclasses.asdict(config),
+        )
+        super().__init__(
+            time_step_spec,
+            action_spec,
+            policy=greedy_policy.GreedyPolicy(collect_policy),
+            collect_policy=collect_policy,
+            train_sequence_length=None,
+            train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
+        )
+
+    def _train(
+        self, experience: trajectory.Trajectory, weights: Any = None, **_: Any
+    ) -> tf_agent.LossInfo:
+        if not tf.executing_eagerly():
+            raise RuntimeError("BCMaxAgent.train: expected eager execution, found a tf.function")
+        counted = episodes.step_weights(experience)
+        if weights is not None:
+            counted = counted * np.broadcast_to(np.asarray(weights, np.float64), counted.shape)
+        (rows,) = np.nonzero(counted.reshape(-1))
+        if not len(rows):
+            raise UserError("bc_max: expected rows with positive weight to learn from, found none")
+        chosen = counted.reshape(-1)[rows]
+        if not np.all(np.isfinite(chosen) & (chosen > 0)):
+            raise ValueError("bc_max: expected weights that are finite and not negative")
+
+        def column(values: Any) -> np.ndarray:
+            return np.asarray(values).reshape(-1)[rows].astype(np.int64)
+
+        features = np.stack(
+            [column(experience.observation[name]) for name in self._feature_names], axis=1
+        )
+        actions = column(experience.action)
+        self._model.fit(features, actions, chosen / chosen.mean(), self._config.seed)
+        self.train_step_counter.assign_add(1)
+        scored = rows[:: -(-len(rows) // _MAX_SCORED_ROWS)]
+        return self._score(experience, scored, counted.reshape(-1)[scored], len(rows))
+
+    def _score(
+        self,
+        experience: trajectory.Trajectory,
+        rows: np.ndarray,
+        weights: np.ndarray,
+        num_rows: int,
+    ) -> tf_agent.LossInfo:
+        policy = numpy_policy.NumpyPolicy.from_policy(self.policy)
+        features = np.stack(
+            [
+                np.asarray(experience.observation[name]).reshape(-1)[rows].astype(np.int64)
+                for name in policy.feature_names
+            ],
+            axis=1,
+        )
+        towards = 2 * np.asarray(experience.action).reshape(-1)[rows] - 1
+        surplus = towards * policy.logits(features)
+        loss = np.average(np.logaddexp(0.0, -surplus), weights=weights)
+        agreement = np.average(surplus > 0, weights=weights)
+        return tf_agent.LossInfo(
+            tf.constant(loss, tf.float32), BCMaxInfo(float(agreement), num_rows)
+        )
+
+
+def bucket_weights(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Module weights that give each order of magnitude of size the same total (D.3).
+
+    Bucket 0 holds the sizes in [0, 1), bucket m those in [2^(m-1), 2^m), and
+
+        w_x = max_m |b_m| / |b_{m(x)}|.
+
+    Args:
+      sizes: size_bytes of each module under the best baseline policy, [n].
+
+    Returns:
+      float64 [n], at least 1.
+    """
+    buckets = _buckets(sizes)
+    counts = np.bincount(buckets)
+    return counts.max() / counts[buckets].astype(np.float64)
+
+
+def hedge_weights(
+    sizes: Sequence[int] | np.ndarray,
+    learned_sizes: Sequence[Sequence[int]] | np.ndarray,
+    eta: float,
+) -> np.ndarray:
+    """Module weights that grow where the learned policies left much size (D.4).
+
+    p_m^1 = |b_m| / Σ_m |b_m| over the buckets of D.3; then for each learned policy π_t, by Hedge,
+
+        L~_m = Σ_{x in b_m} size(x, π_t),  L = L~ / max_m L~_m,  p_m^{t+1} ∝ p_m^t exp(-η L_m),
+
+    and w_x = max_m p_m / p_{m(x)}. Losses are sums of sizes as printed there, though section 3
+    speaks of the performance relative to the best baseline. The norm printed as that of L^t is that
+    of L~^t.
+
+    Args:
+      sizes: size_bytes of each module under the first policy, [n]; they make the buckets.
+      learned_sizes: the same under each learned policy so far, [t, n]; t may be 0.
+      eta: step of Hedge, η >= 0.
+
+    Returns:
+      float64 [n], at least 1.
+    """
+    buckets = _buckets(sizes)
+    counts = np.bincount(buckets)
+    share = counts / counts.sum()
+    for learned in np.reshape(np.asarray(learned_sizes, np.float64), (-1, len(buckets))):
+        losses = np.bincount(buckets, weights=learned)
+        share = share * np.exp(-eta * losses / (losses.max() or 1.0))
+        share /= share.sum()
+    return share.max() / share[buckets]
+
+
+def _buckets(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
+    """m(x): the number of bits of each size."""
+    return np.frexp(np.asarray(sizes, np.float64))[1]
+
+
+def _make_model(config: Config, num_features: int) -> votes.DecisionModel:
+    if config.model == "trees":
+        return trees.BoostedTrees(
+            num_features,
+            trees.TreeSettings(
+                num_models=config.num_models,
+                num_trees=config.num_trees,
+                max_leaf_nodes=config.max_leaf_nodes,
+                learning_rate=config.tree_learning_rate,
+                min_samples_leaf=config.min_samples_leaf,
+                l2=config.l2,
+                feature_fraction=config.feature_fraction,
+            ),
+        )
+    return decision_network.DecisionNetworks(
+        num_features,
+        decision_network.NetworkSettings(
+            num_models=config.num_models,
+            hidden_sizes=config.hidden_sizes,
+            num_knots=config.num_knots,
+            epochs=config.epochs,
+            batch_size=config.batch_size,
+            learning_rate=config.network_learning_rate,
+            weight_decay=config.weight_decay,
+        ),
+    )
+
+
+def _check(config: Config, offered: tuple[str, ...]) -> None:
+    """Raises a UserError that names the first setting that is out of its range."""
+    needed = [*config.features, *filter(None, [config.baseline_feature])]
+    missing = sorted(set(needed) - set(offered))
+    allowed = {
+        "model": config.model in ("trees", "networks"),
+        "num_models": 1 <= config.num_models <= 1000,
+        "features": not missing,
+        "margin": abs(config.margin) <= votes.MAX_LOGIT,
+        "num_trees": config.num_trees >= 1,
+        "max_leaf_nodes": 2 <= config.max_leaf_nodes <= 64,
+        "tree_learning_rate": config.tree_learning_rate > 0,
+        "min_samples_leaf": config.min_samples_leaf >= 1,
+        "l2": config.l2 >= 0,
+        "feature_fraction": 0 < config.feature_fraction <= 1,
+        "hidden_sizes": all(
+            1 <= size <= decision_network.MAX_HIDDEN_UNITS for size in config.hidden_sizes
+        ),
+        "num_knots": config.num_knots >= 2,
+        "epochs": config.epochs >= 1,
+        "batch_size": config.batch_size >= 1,
+        "network_learning_rate": config.network_learning_rate > 0,
+        "weight_decay": config.weight_decay >= 0,
+    }
+    for name, holds in allowed.items():
+        if holds:
+            continue
+        if name == "features":
+            raise UserError(
+                f"bc_max: expected observations called {', '.join(missing)}, found only "
+                f"{', '.join(offered)}; name others in features and baseline_feature"
+            )
+        raise UserError(
+            f"bc_max: expected {name} within its range, found {getattr(config, name)!r}; "
+            "see agents.bc_max.Config"
+        )

@@ -1,0 +1,1 @@
+"""Function approximators: what maps observations to numbers."""

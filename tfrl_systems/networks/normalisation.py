@@ -1,0 +1,106 @@
+"""Quantile normalisation: each feature becomes the share of the data that lies below it.
+
+Counts and costs have heavy tails; their ranks do not. The map is piecewise linear between knots
+learned from data, and computed in integers, so that TensorFlow and NumPy agree on every bit. It is
+part of the policy: its knots are saved and travel with the weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+UNIT_BITS = 16
+UNIT = 1 << UNIT_BITS
+"""The value 1.0 of a normalised feature."""
+
+MAX_VALUE = 1 << 31
+"""Features are cut off here; then no product below overflows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Knots:
+    """Segments of the map of each feature, int64 [F, K].
+
+    A value x from `start[f, k]` to the next start becomes
+    `base[f, k] + (x - start[f, k]) * rise[f, k] // run[f, k]`, in units of 2^-UNIT_BITS. Unused
+    segments repeat the last one, which is flat.
+    """
+
+    start: np.ndarray
+    base: np.ndarray
+    rise: np.ndarray
+    run: np.ndarray
+
+    @classmethod
+    def constant(cls, num_features: int, num_knots: int) -> Knots:
+        """A map of everything to 0."""
+        zeros = np.zeros((num_features, num_knots), np.int64)
+        return cls(zeros, zeros, zeros, np.ones_like(zeros))
+
+
+def learn_knots(features: np.ndarray, num_knots: int) -> Knots:
+    """Knots at `num_knots` evenly spaced quantiles of each feature.
+
+    A value that many rows share is one knot, at the mean of its quantiles. The smallest knot maps
+    to 0 and the largest to 1; a feature that is constant in the data maps to 0.
+
+    Args:
+      features: int64 [N, F], N >= 1.
+      num_knots: K >= 2.
+    """
+    clipped = np.clip(features, -MAX_VALUE, MAX_VALUE)
+    quantiles = np.linspace(0.0, 1.0, num_knots)
+    samples = np.quantile(clipped, quantiles, axis=0, method="inverted_cdf").astype(np.int64)
+    knots = Knots.constant(clipped.shape[1], num_knots)
+    start, base = knots.start.copy(), knots.base.copy()
+    for feature, column in enumerate(samples.T):
+        values, place = np.unique(column, return_inverse=True)
+        level = np.bincount(place, weights=quantiles) / np.bincount(place)
+        scale = level[-1] - level[0] or 1.0
+        padding = num_knots - len(values)
+        start[feature] = np.pad(values, (0, padding), mode="edge")
+        units = np.rint((level - level[0]) / scale * UNIT).astype(np.int64)
+        base[feature] = np.pad(units, (0, padding), mode="edge")
+    last = np.zeros((len(start), 1), np.int64)
+    run = np.hstack([np.diff(start, axis=1), last])
+    return Knots(start, base, np.hstack([np.diff(base, axis=1), last]), np.maximum(run, 1))
+
+
+class QuantileNormalisation(tf.Module):
+    """The map, with its knots in variables.
+
+    Args:
+      num_features: F.
+      num_knots: K.
+    """
+
+    def __init__(self, num_features: int, num_knots: int) -> None:
+        super().__init__(name="normalisation")
+        for name, value in vars(Knots.constant(num_features, num_knots)).items():
+            setattr(self, name, tf.Variable(value, trainable=False, name=name))
+
+    def learn(self, features: np.ndarray) -> None:
+        """Learns the knots from data, int64 [N, F]."""
+        for name, value in vars(learn_knots(features, self.start.shape[1])).items():
+            getattr(self, name).assign(value)
+
+    def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        """Normalised features in units of 2^-UNIT_BITS, int64 [B, F]; features int64 [B, F]."""
+        start = self.start.read_value()
+        columns = tf.transpose(tf.clip_by_value(features, start[:, 0], start[:, -1]))
+        place = tf.searchsorted(start, columns, side="right") - 1
+        chosen = {
+            name: tf.gather(getattr(self, name), place, batch_dims=1)
+            for name in ("start", "base", "rise", "run")
+        }
+        climbed = (columns - chosen["start"]) * chosen["rise"] // chosen["run"]
+        return tf.transpose(chosen["base"] + climbed)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The knots, named as in `Knots`."""
+        return {
+            field.name: getattr(self, field.name).numpy() for field in dataclasses.fields(Knots)
+        }

@@ -1,0 +1,1 @@
+"""Policies outside training: saved, carried to workers, evaluated with NumPy alone."""

@@ -1,0 +1,105 @@
+"""A TF-Agents policy over a decision model, with a baseline that it departs from only when sure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from tf_agents.policies import tf_policy
+from tf_agents.trajectories import policy_step
+from tf_agents.trajectories import time_step as ts
+
+from environments.errors import UserError
+from tfrl_systems.networks import votes
+
+
+class DecisionPolicy(tf_policy.TFPolicy):
+    """Draws the action from a Categorical over {0, 1}; wrap it in a GreedyPolicy for the likelier.
+
+    Args:
+      time_step_spec: its observation is a dict of integer scalars by name.
+      action_spec: an integer scalar, 0 or 1.
+      model: the decision model, over the features of `feature_names` in that order.
+      feature_names: observations that the model sees.
+      baseline_feature: the observation that holds the baseline's action, or "" for none.
+      margin: logits that are added in favour of the baseline's action.
+      settings: kept in policy.json: what made the policy, as JSON values.
+    """
+
+    def __init__(
+        self,
+        time_step_spec: ts.TimeStep,
+        action_spec: Any,
+        model: votes.DecisionModel,
+        feature_names: tuple[str, ...],
+        baseline_feature: str,
+        margin: float,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self.model = model
+        self._feature_names = feature_names
+        self._baseline_feature = baseline_feature
+        self._margin = margin
+        self._settings = json.dumps(dict(settings))
+        super().__init__(time_step_spec, action_spec, name="DecisionPolicy")
+
+    def logits(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Logits of actions 0 and 1, float32 [..., 2]; observations [...], of any outer shape."""
+        columns = [tf.cast(observation[name], tf.int64) for name in self._feature_names]
+        features = tf.stack(columns, axis=-1)
+        counted = self.model.votes(tf.reshape(features, [-1, len(columns)]))
+        total = tf.reshape(counted, tf.shape(features)[:-1])
+        towards = tf.zeros_like(total)
+        if self._baseline_feature:
+            inlines = observation[self._baseline_feature] > 0
+            towards = tf.where(inlines, tf.ones_like(total), -tf.ones_like(total))
+        num_models = self.model.num_models
+        steps = votes.half_steps(total, towards, self._margin, num_models)
+        logit = tf.cast(steps, tf.float64) / votes.half_steps_per_logit(num_models)
+        logit = tf.cast(logit, tf.float32)
+        return tf.stack([tf.zeros_like(logit), logit], axis=-1)
+
+    def describe(self) -> dict[str, Any]:
+        """What `NumpyPolicy` needs to know besides the model's arrays, as JSON values."""
+        return {
+            "kind": self.model.kind,
+            "num_models": self.model.num_models,
+            "features": list(self._feature_names),
+            "baseline_feature": self._baseline_feature,
+            "margin": self._margin,
+            "settings": json.loads(self._settings),
+        }
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The model's arrays."""
+        return self.model.arrays()
+
+    def _variables(self) -> list[tf.Variable]:
+        return list(self.model.variables)
+
+    def _distribution(self, time_step: ts.TimeStep, policy_state: Any) -> policy_step.PolicyStep:
+        distribution = tfp.distributions.Categorical(
+            logits=self.logits(time_step.observation), dtype=self.action_spec.dtype
+        )
+        return policy_step.PolicyStep(distribution, policy_state)
+
+
+def unwrap(policy: tf_policy.TFPolicy) -> DecisionPolicy:
+    """The decision policy inside wrappers such as GreedyPolicy.
+
+    Raises:
+      UserError: there is none.
+    """
+    found = policy
+    while not isinstance(found, DecisionPolicy):
+        if not hasattr(found, "wrapped_policy"):
+            raise UserError(
+                f"policy: expected one made by agents.bc_max, found {type(policy).__name__}; "
+                "only decision policies are saved with a NumPy twin"
+            )
+        found = found.wrapped_policy
+    return found

@@ -1,0 +1,120 @@
+"""Saving a policy: one directory that TensorFlow, NumPy and a reader can use."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import pathlib
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import absl.logging
+import numpy as np
+from tf_agents.policies import policy_saver, tf_policy
+
+from environments.errors import UserError
+from tfrl_systems.policies import decision_policy, policy_files
+from tfrl_systems.policies.policy_files import load_policy_json
+
+__all__ = ["load_policy_json", "save_policy"]
+
+_VERSIONED = ("tfrl-systems", "tensorflow", "tf-agents", "tensorflow-probability", "numpy")
+
+
+def save_policy(
+    directory: pathlib.Path | str, policy: tf_policy.TFPolicy, metadata: Mapping[str, Any]
+) -> str:
+    """Writes a policy atomically: the directory is there in full, or as it was before.
+
+    Args:
+      directory: replaced if it holds a policy; its parents are made.
+      policy: made by `agents.bc_max`, wrapped or not; the greedy one is what users expect.
+      metadata: added to policy.json: environment, compiler, corpus, how to use it. JSON values.
+
+    Returns:
+      SHA-256 of the model's arrays, equal for equal policies.
+
+    Raises:
+      UserError: the directory holds something else, or cannot be written.
+    """
+    target = pathlib.Path(directory)
+    _refuse_foreign(target)
+    inner = decision_policy.unwrap(policy)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = pathlib.Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        try:
+            fresh = scratch / "new"
+            with _quiet():
+                policy_saver.PolicySaver(policy).save(str(fresh))
+            digest = _write_own_files(fresh, inner, metadata)
+            if target.exists():
+                target.rename(scratch / "old")
+            fresh.rename(target)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    except OSError as error:
+        raise UserError(
+            f"{target}: expected to write a policy there, found: {error}; "
+            "free some space or name another directory"
+        ) from error
+    return digest
+
+
+def _write_own_files(
+    directory: pathlib.Path, policy: decision_policy.DecisionPolicy, metadata: Mapping[str, Any]
+) -> str:
+    arrays_path = directory / policy_files.ARRAYS_NAME
+    np.savez_compressed(arrays_path, **policy.arrays())
+    digest = policy_files.sha256(arrays_path)
+    described = {
+        "format": policy_files.FORMAT,
+        "format_version": policy_files.FORMAT_VERSION,
+        **metadata,
+        **policy.describe(),
+        "arrays_sha256": digest,
+        "versions": _versions(),
+    }
+    text = json.dumps(described, indent=2) + "\n"
+    (directory / policy_files.JSON_NAME).write_text(text, encoding="utf-8")
+    return digest
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without TensorFlow's remarks on how it renames the arguments of TF-Agents' signatures."""
+    level = absl.logging.get_verbosity()
+    absl.logging.set_verbosity(absl.logging.ERROR)
+    try:
+        yield
+    finally:
+        absl.logging.set_verbosity(level)
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for name in _VERSIONED:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _refuse_foreign(target: pathlib.Path) -> None:
+    """Only a policy of ours or an empty directory is replaced."""
+    if not target.exists():
+        return
+    if target.is_dir() and not any(target.iterdir()):
+        return
+    try:
+        load_policy_json(target)
+    except UserError as error:
+        raise UserError(
+            f"{target}: expected a policy directory or none at all, found something else, which "
+            "is left alone; name another directory"
+        ) from error

@@ -1,0 +1,193 @@
+"""The decision models without TensorFlow: the same bits, one row in microseconds.
+
+Each class takes the arrays of its model (`votes.DecisionModel.arrays`) and gives the same votes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tfrl_systems.networks import votes
+
+# Values are cut off at 2^40 and features lie 2^42 apart on one line, so that a single search finds
+# the place of every feature of a row. Thresholds and knots are within 2^31.
+_LIMIT = np.int64(1 << 40)
+_SPAN = np.int64(1 << 42)
+
+# Gathered masks of a chunk of rows should stay in the second-level cache.
+_CHUNK_BYTES = 1 << 19
+
+# De Bruijn sequences: bit 2^i times the factor, shifted right, is a number of its own for each i.
+_DE_BRUIJN: dict[int, tuple[np.dtype, int, int]] = {
+    32: (np.dtype(np.uint32), 0x077CB531, 27),
+    64: (np.dtype(np.uint64), 0x03F79D71B4CB0A89, 58),
+}
+
+
+class NumpyTrees:
+    """Boosted trees as `networks.trees.BoostedTrees`, evaluated by bit masks.
+
+    QuickScorer (Lucchese et al., SIGIR 2015): each tree keeps a mask of the leaves that can still
+    be reached, numbered from the left. A test that fails (x > threshold) clears the leaves of its
+    left subtree; when all tests are made, the leftmost leaf that is left is the one where the row
+    ends. Here the masks of all tests of a feature are combined beforehand, for each interval
+    between its thresholds: a row costs one search for all features and one gather and AND each, for
+    all trees at once.
+
+    Args:
+      arrays: fields of `networks.trees.FlatTrees`.
+      num_features: F.
+
+    Attributes:
+      used: features that some tree tests, int64, sorted; the others may have any value.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], num_features: int) -> None:
+        trees = [_Tree(arrays, number) for number in range(len(arrays["feature"]))]
+        num_leaves = max((len(tree.leaves) for tree in trees), default=1)
+        bits = 32 if num_leaves <= 32 else 64
+        self._dtype, factor, self._shift = _DE_BRUIJN[bits]
+        self._factor = self._dtype.type(factor)
+        self._base = np.int64(arrays["base"])
+        self._first = np.arange(len(trees), dtype=np.int64) * bits
+        self._values = self._place_values(trees, arrays["value"], bits)
+        tests = np.array([test for tree in trees for test in tree.tests], np.object_)
+        tests = tests.reshape(-1, 4)
+        self.used = np.unique(tests[:, 0].astype(np.int64))
+        self._num_features = num_features
+        self._offsets = np.arange(len(self.used)) * _SPAN
+        self._keys, self._masks = self._combine(tests, len(trees))
+        row_bytes = max(1, len(self.used) * len(trees) * self._dtype.itemsize)
+        self._chunk = max(1, _CHUNK_BYTES // row_bytes)
+
+    def votes(self, features: np.ndarray) -> np.ndarray:
+        """Sums of the members' logits, int64 [N]; features of `used` only, int64 [N, U]."""
+        if len(features) <= self._chunk:
+            return self._votes(features)
+        chunks = range(0, len(features), self._chunk)
+        return np.concatenate([self._votes(features[i : i + self._chunk]) for i in chunks])
+
+    def _votes(self, features: np.ndarray) -> np.ndarray:
+        places = np.minimum(np.maximum(features, -_LIMIT), _LIMIT) + self._offsets
+        rows = self._keys.searchsorted(places) + np.arange(len(self.used))
+        alive = np.bitwise_and.reduce(self._masks.take(rows, axis=0), axis=1)
+        alive &= np.negative(alive)
+        alive *= self._factor
+        alive >>= self._dtype.type(self._shift)
+        return self._values.take(alive + self._first).sum(axis=1) + self._base
+
+    def _place_values(self, trees: Sequence[_Tree], value: np.ndarray, bits: int) -> np.ndarray:
+        """Leaf values by tree and by the De Bruijn number of the leaf's bit, flat."""
+        one, shift = self._dtype.type(1), self._dtype.type(self._shift)
+        with np.errstate(over="ignore"):
+            codes = [
+                int(((one << self._dtype.type(i)) * self._factor) >> shift) for i in range(bits)
+            ]
+        placed = np.zeros((len(trees), bits), np.int64)
+        for number, tree in enumerate(trees):
+            placed[number, codes[: len(tree.leaves)]] = value[number, tree.leaves]
+        return placed.reshape(-1)
+
+    def _combine(self, tests: np.ndarray, num_trees: int) -> tuple[np.ndarray, np.ndarray]:
+        """Sorted thresholds of all features on one line, and the masks of each interval."""
+        keys, masks = [np.zeros(0, np.int64)], [np.zeros((0, num_trees), self._dtype)]
+        every = self._dtype.type(np.iinfo(self._dtype).max)
+        for number, feature in enumerate(self.used):
+            _, threshold, tree, cleared = tests[tests[:, 0] == feature].T
+            bounds, place = np.unique(threshold.astype(np.int64), return_inverse=True)
+            table = np.full((len(bounds) + 1, num_trees), every)
+            at = (place.reshape(-1) + 1, tree.astype(np.int64))
+            np.bitwise_and.at(table, at, ~cleared.astype(self._dtype))
+            keys.append(bounds + number * _SPAN)
+            masks.append(np.bitwise_and.accumulate(table, axis=0))
+        return np.concatenate(keys), np.concatenate(masks)
+
+
+class _Tree:
+    """One tree as a list of tests.
+
+    Attributes:
+      leaves: its leaves' node numbers from left to right.
+      tests: (feature, threshold, tree number, mask of the left subtree's leaves) of each inner
+        node.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], number: int) -> None:
+        names = ("feature", "threshold", "left", "right")
+        self._feature, self._threshold, self._left, self._right = (
+            arrays[name][number].tolist() for name in names
+        )
+        self._number = number
+        self.leaves: list[int] = []
+        self.tests: list[tuple[int, int, int, int]] = []
+        self._visit(0)
+
+    def _visit(self, node: int) -> None:
+        if self._left[node] == node:
+            self.leaves.append(node)
+            return
+        first = len(self.leaves)
+        self._visit(self._left[node])
+        cleared = (1 << len(self.leaves)) - (1 << first)
+        self.tests.append((self._feature[node], self._threshold[node], self._number, cleared))
+        self._visit(self._right[node])
+
+
+class NumpyNetworks:
+    """Networks as `networks.decision_network.DecisionNetworks`.
+
+    Args:
+      arrays: knots, `weights_i` and `biases_i`.
+      num_features: F.
+
+    Attributes:
+      used: all features.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], num_features: int) -> None:
+        self.used = np.arange(num_features)
+        start = arrays["start"]
+        self._low, self._high = start[:, 0], start[:, -1]
+        self._offsets = np.arange(num_features) * _SPAN
+        self._keys = (start + self._offsets[:, np.newaxis]).reshape(-1)
+        self._start, self._base, self._rise, self._run = (
+            arrays[name].reshape(-1) for name in ("start", "base", "rise", "run")
+        )
+        num_layers = sum(name.startswith("weights_") for name in arrays)
+        self._layers = [
+            (arrays[f"weights_{i}"], arrays[f"biases_{i}"] * _UNIT) for i in range(num_layers)
+        ]
+
+    def votes(self, features: np.ndarray) -> np.ndarray:
+        """Sums of the members' logits, int64 [N]; features int64 [N, F]."""
+        hidden = self._normalise(features).astype(np.float64)[np.newaxis]
+        for weights, biases in self._layers:
+            sums = np.matmul(hidden, weights)
+            sums += biases
+            hidden = np.minimum(np.maximum(np.rint(sums / _UNIT), 0.0), _MAX_ACTIVATION)
+        logits = np.minimum(np.maximum(np.rint(sums / _LOGIT_SCALE), -_MAX_LOGIT), _MAX_LOGIT)
+        return logits.sum(axis=(0, 2)).astype(np.int64)
+
+    def _normalise(self, features: np.ndarray) -> np.ndarray:
+        """As `networks.normalisation.QuantileNormalisation`, int64 [N, F]."""
+        clipped = np.minimum(np.maximum(features, self._low), self._high)
+        place = self._keys.searchsorted(clipped + self._offsets, side="right") - 1
+        climbed = (clipped - self._start.take(place)) * self._rise.take(place)
+        return self._base.take(place) + climbed // self._run.take(place)
+
+
+# The grid of networks.decision_network, which cannot be imported without TensorFlow; a test holds
+# them equal.
+_GRID_BITS = 16
+_UNIT = float(1 << _GRID_BITS)
+_MAX_ACTIVATION = float(1 << (8 + _GRID_BITS))
+_LOGIT_SCALE = float(1 << (2 * _GRID_BITS - votes.FRACTION_BITS))
+_MAX_LOGIT = float(votes.MAX_LOGIT * votes.ONE)
+
+MODELS: dict[str, type[NumpyTrees | NumpyNetworks]] = {
+    "trees": NumpyTrees,
+    "networks": NumpyNetworks,
+}
+"""Model class by kind; each is made from (arrays, num_features)."""

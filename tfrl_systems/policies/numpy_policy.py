@@ -1,0 +1,153 @@
+"""A learned policy with NumPy alone: what collection workers and compilers' hosts use.
+
+Its decisions are those of the TensorFlow policy, bit for bit, whatever the batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from environments.errors import UserError
+from tfrl_systems.networks import votes
+from tfrl_systems.policies import numpy_models, policy_files
+
+if TYPE_CHECKING:
+    from tf_agents.agents import tf_agent
+    from tf_agents.policies import tf_policy
+
+
+class NumpyPolicy:
+    """Decides 0 or 1 from a vector of integer features.
+
+    Args:
+      description: as `DecisionPolicy.describe` gives it and policy.json holds it.
+      arrays: the model's arrays.
+      name: for tables and messages.
+
+    Attributes:
+      name: the same.
+      feature_names: the features that it needs, in the order of its columns: those that the model
+        uses, and the baseline's. Others that it was trained with may be missing.
+      margin: logits that are added in favour of the baseline's action.
+      fingerprint: hash of all that decides, equal for equal policies.
+    """
+
+    def __init__(
+        self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray], name: str
+    ) -> None:
+        self.name = name
+        trained_on = list(description["features"])
+        self._model = numpy_models.MODELS[description["kind"]](arrays, len(trained_on))
+        used = [trained_on[column] for column in self._model.used]
+        baseline = description["baseline_feature"]
+        extra = [baseline] if baseline and baseline not in used else []
+        self.feature_names = (*used, *extra)
+        self._num_used = len(used)
+        self._baseline = self.feature_names.index(baseline) if baseline else None
+        self.margin = float(description["margin"])
+        self._num_models = int(description["num_models"])
+        self.fingerprint = _fingerprint(description, arrays)
+
+    @classmethod
+    def load(cls, directory: pathlib.Path | str, name: str = "") -> NumpyPolicy:
+        """Reads a directory that `export.save_policy` wrote; imports no TensorFlow.
+
+        Args:
+          directory: the policy's.
+          name: for tables and messages; the directory's path if empty.
+
+        Raises:
+          UserError: there is no policy, or its files are damaged.
+        """
+        path = pathlib.Path(directory)
+        description = policy_files.load_policy_json(path)
+        arrays = policy_files.load_arrays(path, description)
+        try:
+            return cls(description, arrays, name or str(directory))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{path}: expected a policy whose files fit each other, found {error!r}; "
+                "export the policy again"
+            ) from error
+
+    @classmethod
+    def from_policy(cls, policy: tf_policy.TFPolicy, name: str = "learned") -> NumpyPolicy:
+        """A twin of a TF-Agents policy as it is now; later training does not reach it."""
+        from tfrl_systems.policies import decision_policy
+
+        inner = decision_policy.unwrap(policy)
+        return cls(inner.describe(), inner.arrays(), name)
+
+    @classmethod
+    def from_agent(cls, agent: tf_agent.TFAgent, name: str = "learned") -> NumpyPolicy:
+        """A twin of an agent's policy as it is now."""
+        return cls.from_policy(agent.policy, name)
+
+    def logits(self, features: np.ndarray) -> np.ndarray:
+        """Logit of action 1 against 0 with the margin, float64 [N].
+
+        Args:
+          features: int64 [N, F], columns as `feature_names`.
+        """
+        return self._half_steps(features) / votes.half_steps_per_logit(self._num_models)
+
+    def probabilities(self, features: np.ndarray) -> np.ndarray:
+        """Probability of action 1, float64 [N]; features as in `logits`."""
+        # Through tanh, which does not overflow.
+        return 0.5 + 0.5 * np.tanh(0.5 * self.logits(features))
+
+    def decide(self, features: np.ndarray) -> np.ndarray:
+        """The likelier action, int8 [N]; features as in `logits`."""
+        return (self._half_steps(features) > 0).view(np.int8)
+
+    def begin(
+        self, module_name: str, names: tuple[str, ...]
+    ) -> Callable[[np.ndarray, int], np.ndarray]:
+        """A decider for one episode whose feature vectors have these names.
+
+        Returns:
+          (features int64 [N, len(names)], number of the first row's step) -> decisions int8 [N].
+
+        Raises:
+          UserError: a feature that the policy needs is not among them.
+        """
+        columns = self.columns(names)
+        return lambda features, _: self.decide(features.take(columns, axis=1))
+
+    def columns(self, names: Sequence[str]) -> np.ndarray:
+        """Where the needed features stand among `names`, int64 [F].
+
+        Raises:
+          UserError: one of them is missing.
+        """
+        missing = [name for name in self.feature_names if name not in names]
+        if missing:
+            raise UserError(
+                f"policy {self.name}: expected the features {', '.join(missing)}, found only "
+                f"{', '.join(names)}; use the compiler that the policy was trained with, or train "
+                "one without them"
+            )
+        return np.array([names.index(name) for name in self.feature_names], np.int64)
+
+    def _half_steps(self, features: np.ndarray) -> np.ndarray:
+        counted = self._model.votes(features[:, : self._num_used])
+        if self._baseline is None:
+            return 2 * counted
+        towards = np.where(features[:, self._baseline] > 0, 1, -1)
+        return votes.half_steps(counted, towards, self.margin, self._num_models)
+
+
+def _fingerprint(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    told = [description[name] for name in ("kind", "num_models", "features", "baseline_feature")]
+    digest = hashlib.sha256(json.dumps([*told, float(description["margin"])]).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,90 @@
+"""A saved policy's own files, read without TensorFlow.
+
+policy.json        what the policy is and how it came about
+numpy_policy.npz   its model's arrays
+saved_model.pb …   the TensorFlow SavedModel and TF-Agents' policy_specs.pbtxt
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from environments.errors import UserError
+
+JSON_NAME = "policy.json"
+ARRAYS_NAME = "numpy_policy.npz"
+FORMAT = "tfrl-policy"
+FORMAT_VERSION = 1
+
+_FIELDS = ("kind", "num_models", "features", "baseline_feature", "margin", "arrays_sha256")
+
+
+def load_policy_json(directory: pathlib.Path | str) -> dict[str, Any]:
+    """What policy.json says.
+
+    Raises:
+      UserError: the directory holds no policy, a damaged one, or one of another version.
+    """
+    path = pathlib.Path(directory) / JSON_NAME
+    try:
+        described = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(
+            f"{directory}: expected a policy directory with {JSON_NAME}, found {error.strerror}; "
+            "name a directory that tfrl train wrote (DIR/policy)"
+        ) from error
+    except ValueError as error:
+        raise UserError(f"{path}: expected JSON, found {error}; export the policy again") from error
+    if not isinstance(described, dict) or described.get("format") != FORMAT:
+        raise UserError(
+            f'{path}: expected "format": "{FORMAT}", found another file of that name; '
+            "name a directory that tfrl train wrote (DIR/policy)"
+        )
+    if described.get("format_version") != FORMAT_VERSION:
+        raise UserError(
+            f"{path}: expected format version {FORMAT_VERSION}, found "
+            f"{described.get('format_version')}; export the policy again with this version"
+        )
+    missing = [name for name in _FIELDS if name not in described]
+    if missing:
+        raise UserError(
+            f"{path}: expected the fields {', '.join(missing)}, found none of them; "
+            "export the policy again"
+        )
+    return described
+
+
+def load_arrays(
+    directory: pathlib.Path | str, described: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """The model's arrays, checked against the digest in policy.json.
+
+    Raises:
+      UserError: the file is missing or damaged.
+    """
+    path = pathlib.Path(directory) / ARRAYS_NAME
+    try:
+        found = sha256(path)
+        if found != described["arrays_sha256"]:
+            raise UserError(
+                f"{path}: expected SHA-256 {described['arrays_sha256']}, found {found}; "
+                "the file is damaged or of another policy: export the policy again"
+            )
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"{path}: expected the policy's arrays, found {error}; export the policy again"
+        ) from error
+
+
+def sha256(path: pathlib.Path) -> str:
+    """Hexadecimal digest of a file's bytes."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()

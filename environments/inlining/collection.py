@@ -15,7 +15,7 @@ import numpy as np
 from environments.inlining.compilation import CompilerError
 from environments.inlining.compilers import Compiler
 from environments.inlining.corpus import Module
-from environments.inlining.features import feature_names
+from environments.inlining.features import DERIVATION, feature_names
 from environments.inlining.heuristics import Policy
 from environments.inlining.trajectories import Trajectory, TrajectoryStore
 from environments.inlining.walk import Walk
@@ -76,8 +76,8 @@ def play(compiler: Compiler, module: Module, policy: Policy, store: TrajectorySt
 
 def compile_identity(compiler: Compiler) -> str:
     """The compiler, and the features that were derived from what it says."""
-    names = ",".join(feature_names(compiler.announced))
-    return f"{compiler.identity} {hashlib.sha256(names.encode()).hexdigest()[:16]}"
+    derived = f"{DERIVATION} {','.join(feature_names(compiler.announced))}"
+    return f"{compiler.identity} {hashlib.sha256(derived.encode()).hexdigest()[:16]}"
 
 
 class Collector:

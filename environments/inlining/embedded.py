@@ -56,7 +56,7 @@ class EmbeddedLlvm:
         with guardian.make_directory() as directory:
             path = pathlib.Path(directory) / "probe.ll"
             path.write_text(PROBE_IR)
-            with self.compile(Module("probe", path, ".", "unknown")) as compilation:
+            with self._compile(Module("probe", path, ".", "unknown")) as compilation:
                 names: tuple[str, ...] = ()
                 while (site := compilation.next_site()) is not None:
                     names = site.features.dtype.names or ()
@@ -74,6 +74,11 @@ class EmbeddedLlvm:
                 f"{module.name}: expected a module on its own, found one with a ThinLTO index; "
                 "use a clang: --compiler clang"
             )
+        # Asked for now, because the probe cannot be compiled in the middle of another module.
+        assert self.announced
+        return self._compile(module)
+
+    def _compile(self, module: Module) -> Compilation:
         worker, channel = self._start()
         channel.restart()
         return Compilation(
@@ -113,17 +118,20 @@ class EmbeddedLlvm:
 
     def close(self) -> None:
         """Ends the worker process and removes its pipes."""
+        self._end_worker()
+        self._stopped.clear()
+
+    def _end_worker(self) -> None:
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-        self._stopped.clear()
 
     def _start(self) -> tuple[EmbeddedWorker, Channel]:
-        if self._worker is not None and not self._worker.is_usable():
-            self.close()
+        if self._worker is not None and self._worker.has_ended():
+            self._end_worker()
         if self._worker is None or self._channel is None:
             self._channel = Channel()
             options = [option.format(base=self._channel.base) for option in ADVISE_OPTIONS]
@@ -155,14 +163,15 @@ class EmbeddedWorker:
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
 
-    def is_usable(self) -> bool:
-        """Does it wait for a request?"""
-        return not self.busy and self.process.poll() is None
+    def has_ended(self) -> bool:
+        """Is the process gone?"""
+        return self.process.poll() is not None
 
     def request(self, message: dict) -> None:
         """Asks for something; its replies must be read to their end before the next request."""
         assert self.process.stdin is not None
-        assert not self.busy, "the embedded LLVM compiles one module at a time"
+        if self.busy:
+            raise RuntimeError("expected one module at a time, found a second in an EmbeddedLlvm")
         self.busy = True
         with contextlib.suppress(BrokenPipeError):  # its death is reported by the reading side
             self.process.stdin.write(json.dumps(message).encode() + b"\n")

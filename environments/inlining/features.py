@@ -21,6 +21,9 @@ from environments.inlining.compilation import CallSite
 UNKNOWN = -1
 _INT32 = np.iinfo(np.int32)
 
+# Part of the key of kept compiles: to be raised whenever a derived feature means something else.
+DERIVATION = 2
+
 _LOCAL = frozenset({"internal", "private"})
 _ONCE = frozenset({"linkonce", "linkonce_odr", "linkonce_any"})
 _DROPPABLE = _LOCAL | _ONCE | {"available_externally"}
@@ -36,7 +39,7 @@ DERIVED_FEATURES: dict[str, str] = {
     "callee_sites_seen": "earlier call sites of this callee in this compile",
     "callee_sites_inlined": "how many of them were inlined",
     "callee_sites_refused": "how many of them were not",
-    "callee_undecided_users": "uses of the callee that are left, less the call sites refused",
+    "callee_undecided_users": "uses of the callee in this module, less its call sites decided so far",
     "callee_is_last_use": "1 if this is the only use left of a droppable callee",
     "callee_inlined_into": "call sites inlined into the callee itself",
     "caller_sites_seen": "earlier call sites in this caller",
@@ -68,6 +71,7 @@ class FeatureTracker:
         self._caller_seen: collections.Counter[str] = collections.Counter()
         self._caller_inlined: collections.Counter[str] = collections.Counter()
         self._first_blocks: dict[str, int] = {}
+        self._counted: dict[str, tuple[int, int]] = {}
         self._caller: str | None = None
         self._num_decisions = 0
         self._num_inlined = 0
@@ -123,11 +127,23 @@ class FeatureTracker:
             return [UNKNOWN] * 6
         seen = self._seen[site.callee]
         inlined = self._inlined[site.callee]
-        users = int(site.features["callee_users"])
-        undecided = users - (seen - inlined)
-        last = int(users == 1 and linkage.get(site.callee, "") in _DROPPABLE)
+        kind = linkage.get(site.callee, "")
+        uses = self._uses(site, inlined) - (kind not in _LOCAL)
+        undecided = uses - (seen - inlined)
+        last = int(uses == 1 and kind in _DROPPABLE)
         into = self._caller_inlined[site.callee]
         return [seen, inlined, seen - inlined, undecided, last, into]
+
+    def _uses(self, site: CallSite, inlined: int) -> int:
+        """Uses of the callee now; LLVM counts once, one more if others may call it, and keeps that.
+
+        Where it has counted anew its figure changes, and later inlining is taken off the new one.
+        """
+        assert site.callee is not None
+        counted = int(site.features["callee_users"])
+        if self._counted.get(site.callee, (None,))[0] != counted:
+            self._counted[site.callee] = (counted, inlined)
+        return counted - (inlined - self._counted[site.callee][1])
 
     def _of_caller(self, site: CallSite) -> list[int]:
         if site.caller is None:

@@ -80,3 +80,8 @@ def write_module(directory: pathlib.Path, name: str, ir: str, *, text: bool = Fa
     else:
         path.write_bytes(llvm.parse_assembly(TRIPLE + ir, llvm.create_context()).as_bitcode())
     return Module(name, path, ".", "unknown")
+
+
+def num_descriptors() -> int:
+    """Open file descriptors of this process."""
+    return sum(1 for _ in pathlib.Path("/proc/self/fd").iterdir())

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from environments.inlining.compilers import EmbeddedLlvm, SystemClang
+
+CLANGS = ("clang-19", "clang-22")
+
+
+@pytest.fixture(scope="session")
+def embedded():
+    compiler = EmbeddedLlvm(timeout_s=60)
+    yield compiler
+    compiler.close()
+
+
+@pytest.fixture(scope="session")
+def clangs():
+    """Clangs by name, each probed once."""
+    made: dict[str, SystemClang] = {}
+    yield made
+    for compiler in made.values():
+        compiler.close()
+
+
+@pytest.fixture(params=["embedded", *CLANGS])
+def compiler(request, embedded, clangs):
+    """Each compiler in turn; the clangs where they are installed."""
+    if request.param == "embedded":
+        return embedded
+    return _clang(request.param, clangs)
+
+
+@pytest.fixture(params=CLANGS)
+def clang(request, clangs):
+    return _clang(request.param, clangs)
+
+
+@pytest.fixture
+def clang_19(clangs):
+    return _clang("clang-19", clangs)
+
+
+def _clang(name, clangs):
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed")
+    if name not in clangs:
+        clangs[name] = SystemClang(name, timeout_s=60)
+    return clangs[name]

@@ -39,7 +39,7 @@ DERIVED_FEATURES: dict[str, str] = {
     "callee_sites_seen": "earlier call sites of this callee in this compile",
     "callee_sites_inlined": "how many of them were inlined",
     "callee_sites_refused": "how many of them were not",
-    "callee_undecided_users": "uses of the callee in this module, less its call sites decided so far",
+    "callee_undecided_users": "uses of the callee in this module, less its decided call sites",
     "callee_is_last_use": "1 if this is the only use left of a droppable callee",
     "callee_inlined_into": "call sites inlined into the callee itself",
     "caller_sites_seen": "earlier call sites in this caller",

@@ -63,9 +63,8 @@ def start(tmp_path, monkeypatch):
 
 @pytest.fixture(params=["embedded", "clang-19", "clang-22"])
 def compiler_name(request):
-    if request.param != "embedded":
-        if shutil.which(request.param) is None:
-            pytest.skip(f"{request.param} is not installed")
+    if request.param != "embedded" and shutil.which(request.param) is None:
+        pytest.skip(f"{request.param} is not installed")
     return request.param
 
 

@@ -1,0 +1,223 @@
+"""The inlining environment: its contract, one episode by hand, and what goes wrong."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+import tempfile
+
+import numpy as np
+import psutil
+import pytest
+
+import environments
+from environments import contexts
+from environments.inlining.collection import play
+from environments.inlining.compilation import CompilerError
+from environments.inlining.compilers import EmbeddedLlvm, run_policy
+from environments.inlining.corpus import Module
+from environments.inlining.environment import InliningEnvironment, relative_saving
+from environments.inlining.features import DERIVED_FEATURES
+from environments.inlining.heuristics import Constant, Default
+from environments.inlining.trajectories import TrajectoryStore
+from environments.testing import EnvironmentContractTest
+from tests.environments.inlining.small_modules import (
+    HAND_WORKED,
+    HAND_WORKED_DEFAULT,
+    NO_CALL_SITES,
+    NOTHING,
+    many_calls,
+    write_module,
+)
+
+
+class TestInliningContract(EnvironmentContractTest):
+    @pytest.fixture(autouse=True)
+    def modules(self, tmp_path):
+        irs = {"hand": HAND_WORKED, "none": NO_CALL_SITES, "few": many_calls(3), "data": NOTHING}
+        self.modules = [write_module(tmp_path, name, ir) for name, ir in irs.items()]
+
+    def make_environment(self, seed):
+        return InliningEnvironment(contexts.uniform(self.modules), seed=seed)
+
+
+@pytest.fixture
+def make_environment(tmp_path):
+    made = []
+
+    def make(*irs: str, **settings) -> InliningEnvironment:
+        modules = [write_module(tmp_path, f"m{number}", ir) for number, ir in enumerate(irs)]
+        made.append(InliningEnvironment(contexts.sequential(modules), **settings))
+        return made[-1]
+
+    yield make
+    for environment in made:
+        environment.close()
+
+
+def play_episode(environment, decisions) -> list:
+    steps = [environment.reset()]
+    for decision in decisions:
+        steps.append(environment.step(np.array(decision, np.int64)))
+    return steps
+
+
+def test_one_episode_by_hand(make_environment, tmp_path):
+    environment = make_environment(HAND_WORKED)
+    steps = play_episode(environment, [0, 0, 0, 0, 0])
+    assert [int(step.step_type) for step in steps] == [0, 1, 1, 1, 1, 2]
+    assert [float(step.discount) for step in steps] == [1, 1, 1, 1, 1, 0]
+    defaults = [int(step.observation["inlining_default"]) for step in steps]
+    assert defaults == [*HAND_WORKED_DEFAULT, 0]
+    assert [int(step.observation["decisions_so_far"]) for step in steps] == [0, 1, 2, 3, 4, 0]
+    # LLVM inlines the third call site, after which its callee goes; here both call and callee stay.
+    compiler = EmbeddedLlvm()
+    module = Module("m0", tmp_path / "m0.bc", ".", "c")
+    default = run_policy(compiler, module, lambda site: site.default).size
+    never = run_policy(compiler, module, lambda site: 0).size
+    compiler.close()
+    assert never.text_bytes > default.text_bytes
+    expected = (default.text_bytes - never.text_bytes) / default.text_bytes
+    assert [float(step.reward) for step in steps] == [0] * 5 + [np.float32(expected)]
+    assert environment.get_info() == {
+        "context": "m0",
+        "size_bytes": never.text_bytes,
+        "default_size_bytes": default.text_bytes,
+        "exec_bytes": never.exec_bytes,
+        "default_exec_bytes": default.exec_bytes,
+        "decisions": 5,
+    }
+
+
+def test_llvms_own_decisions_earn_nothing(make_environment):
+    steps = play_episode(make_environment(HAND_WORKED), HAND_WORKED_DEFAULT)
+    assert steps[-1].is_last() and steps[-1].reward == 0
+
+
+def test_observations_are_named_as_the_compiler_announces_and_we_derive(make_environment):
+    environment = make_environment(HAND_WORKED)
+    names = set(environment.observation_spec())
+    assert {"cost_estimate", "callee_basic_block_count", *DERIVED_FEATURES} <= names
+    assert set(environment.reset().observation) == names
+
+
+@pytest.mark.parametrize("ir, size_bytes", [(NO_CALL_SITES, None), (NOTHING, 0)])
+def test_a_module_without_call_sites_is_two_time_steps(make_environment, ir, size_bytes):
+    environment = make_environment(ir)
+    first, last = play_episode(environment, [1])
+    assert first.is_first() and last.is_last()
+    assert all(value == 0 for value in first.observation.values())
+    assert last.reward == 0 and last.discount == 0
+    info = environment.get_info()
+    assert info["decisions"] == 0 and info["size_bytes"] == info["default_size_bytes"]
+    assert size_bytes is None or info["size_bytes"] == size_bytes
+
+
+@pytest.mark.parametrize(
+    "size, default, saving", [(90, 100, 0.1), (110, 100, -0.1), (0, 0, 0.0), (8, 0, 0.0)]
+)
+def test_relative_saving(size, default, saving):
+    assert relative_saving(size, default) == pytest.approx(saving)
+
+
+def test_the_default_is_compiled_once_for_each_module(make_environment):
+    environment = make_environment(HAND_WORKED, many_calls(4))
+    counted = []
+    compile_module = environment._compiler.compile
+    environment._compiler.compile = lambda one: counted.append(one.name) or compile_module(one)
+    for _ in range(3):
+        play_episode(environment, [0] * 5)
+        play_episode(environment, [0] * 4)
+    assert counted.count("m0") == counted.count("m1") == 3 + 1
+
+
+def test_episodes_are_kept_in_the_store(make_environment, tmp_path):
+    store = TrajectoryStore()
+    environment = make_environment(HAND_WORKED, store=store)
+    play_episode(environment, [0] * 5)
+    compiler = EmbeddedLlvm()
+    assert compiler.announced
+    compiler.compile = None  # what follows compiles nothing
+    module = Module("m0", tmp_path / "m0.bc", ".", "c")
+    for policy in (Constant(0), Default()):
+        assert len(play(compiler, module, policy, store).decisions) == 5
+    compiler.close()
+
+
+def test_the_seed_decides_the_modules(tmp_path):
+    modules = [write_module(tmp_path, f"m{number}", many_calls(number)) for number in range(1, 5)]
+
+    def names(environment) -> list[str]:
+        found = []
+        for _ in range(6):
+            while not environment.step(np.array(0)).is_last():
+                pass
+            found.append(environment.get_info()["context"])
+        return found
+
+    with InliningEnvironment(contexts.uniform(modules), seed=1) as environment:
+        first = names(environment)
+        other = names(environment)
+        environment.seed(1)
+        assert names(environment) == first != other
+
+
+@pytest.mark.parametrize("action", [2, -1])
+def test_an_action_that_is_none_is_refused_and_changes_nothing(make_environment, action):
+    environment = make_environment(HAND_WORKED)
+    environment.reset()
+    with pytest.raises(ValueError, match=f"action: expected 0 or 1, found {action}"):
+        environment.step(np.array(action))
+    rest = [environment.step(np.array(decision)) for decision in HAND_WORKED_DEFAULT]
+    assert rest[-1].is_last() and rest[-1].reward == 0
+
+
+def test_a_compiler_killed_in_the_middle_is_brought_back_to_the_same_site(make_environment):
+    undisturbed = play_episode(make_environment(many_calls(8)), [0, 1] * 4)
+    environment = make_environment(many_calls(8))
+    steps = play_episode(environment, [0, 1, 0])
+    environment._walk.compilation._backend.process.send_signal(signal.SIGKILL)
+    steps += [environment.step(np.array(decision)) for decision in [1, 0, 1, 0, 1]]
+    assert len(steps) == len(undisturbed)
+    for one, other in zip(steps, undisturbed, strict=True):
+        assert one.observation == other.observation and one.reward == other.reward
+
+
+def test_a_module_that_always_fails_is_one_line_and_the_next_episode_runs(tmp_path):
+    broken = Module("broken", tmp_path / "broken.bc", ".", "c")
+    broken.path.write_bytes(b"BC\xc0\xde broken")
+    good = write_module(tmp_path, "good", HAND_WORKED)
+    with InliningEnvironment(contexts.sequential([good, broken])) as environment:
+        play_episode(environment, [0] * 5)
+        with pytest.raises(CompilerError, match="^broken: expected bitcode") as caught:
+            environment.reset()
+        assert "\n" not in str(caught.value)
+        assert environment.step(np.array(0)).is_first()  # good again
+        assert environment.step(np.array(0)).is_mid()
+
+
+def test_a_compiler_that_dies_every_time_is_one_line_and_the_next_episode_runs(make_environment):
+    environment = make_environment(many_calls(6), max_attempts=1)
+    play_episode(environment, [0, 0])
+    environment._walk.compilation._backend.process.send_signal(signal.SIGKILL)
+    with pytest.raises(CompilerError, match="m0: expected an object, found that .* signal 9"):
+        for _ in range(4):
+            environment.step(np.array(0))
+    assert play_episode(environment, [0] * 6)[-1].is_last()
+
+
+def test_close_in_the_middle_of_an_episode_ends_the_compiler(make_environment):
+    environment = make_environment(many_calls(6))
+    play_episode(environment, [0, 0])
+    process = psutil.Process(environment._walk.compilation._backend.process.pid)
+    environment.close()
+    assert not process.is_running()
+    assert environment.step(np.array(0)).is_first()
+
+
+def test_make():
+    with tempfile.TemporaryDirectory() as directory:
+        module = write_module(pathlib.Path(directory), "module", HAND_WORKED)
+        with environments.make("inlining", sampler=contexts.uniform([module])) as environment:
+            assert isinstance(environment, InliningEnvironment)
+            assert environment.reset().is_first()

@@ -17,7 +17,7 @@ import numpy as np
 from tf_agents.policies import policy_saver, tf_policy
 
 from environments.errors import UserError
-from tfrl_systems.policies import decision_policy, policy_files
+from tfrl_systems.policies import decision_policy, numpy_policy, policy_files
 from tfrl_systems.policies.policy_files import load_policy_json
 
 __all__ = ["load_policy_json", "save_policy"]
@@ -76,6 +76,7 @@ def _write_own_files(
         "format_version": policy_files.FORMAT_VERSION,
         **metadata,
         **policy.describe(),
+        "features_needed": list(numpy_policy.NumpyPolicy.from_policy(policy).feature_names),
         "arrays_sha256": digest,
         "versions": _versions(),
     }

@@ -76,7 +76,8 @@ class NumpyTrees:
         alive &= np.negative(alive)
         alive *= self._factor
         alive >>= self._dtype.type(self._shift)
-        return self._values.take(alive + self._first).sum(axis=1) + self._base
+        leaves = alive.astype(np.int64) + self._first
+        return self._values.take(leaves).sum(axis=1) + self._base
 
     def _place_values(self, trees: Sequence[_Tree], value: np.ndarray, bits: int) -> np.ndarray:
         """Leaf values by tree and by the De Bruijn number of the leaf's bit, flat."""

@@ -1,0 +1,78 @@
+"""Padding, the best episode of each context, and labelled rows as experience."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory
+
+from tfrl_systems import episodes
+
+FIRST, MID, LAST = (int(kind) for kind in (0, 1, 2))
+
+
+def episode(num_steps: int, context: str = "m", **info: float) -> episodes.Episode:
+    """Steps whose observation is 10, 11, …; the reward comes with the last one."""
+    kinds = np.array([FIRST] + [MID] * (num_steps - 1) + [LAST], np.int32)[: num_steps + 1]
+    steps = trajectory.Trajectory(
+        step_type=kinds[:num_steps],
+        observation={"x": np.arange(10, 10 + num_steps)},
+        action=np.arange(num_steps) % 2,
+        policy_info={"log_probability": -0.5 * np.ones(num_steps, np.float32)},
+        next_step_type=kinds[1 : num_steps + 1],
+        reward=np.eye(1, num_steps, num_steps - 1, dtype=np.float32)[0],
+        discount=np.zeros(num_steps, np.float32),
+    )
+    return episodes.Episode(context, steps, info)
+
+
+def test_shorter_episodes_are_padded_with_boundary_steps():
+    stacked = episodes.stack_episodes([episode(2), episode(4)])
+    np.testing.assert_array_equal(stacked.step_type, [[0, 1, LAST, LAST], [0, 1, 1, 1]])
+    np.testing.assert_array_equal(stacked.next_step_type, [[1, LAST, 0, 0], [1, 1, 1, LAST]])
+    np.testing.assert_array_equal(stacked.observation["x"], [[10, 11, 11, 11], [10, 11, 12, 13]])
+    np.testing.assert_array_equal(stacked.action, [[0, 1, 1, 1], [0, 1, 0, 1]])
+    np.testing.assert_array_equal(stacked.reward, [[0, 1, 0, 0], [0, 0, 0, 1]])
+    np.testing.assert_array_equal(stacked.discount, [[0, 0, 1, 1], [0, 0, 0, 0]])
+    assert np.all(stacked.policy_info["log_probability"] == -0.5)
+    np.testing.assert_array_equal(stacked.is_boundary(), [[0, 0, 1, 1], [0, 0, 0, 0]])
+    np.testing.assert_array_equal(episodes.step_weights(stacked), [[1, 1, 0, 0], [1, 1, 1, 1]])
+    np.testing.assert_array_equal(
+        episodes.step_weights(stacked, np.array([2.0, 3.0])), [[2, 2, 0, 0], [3, 3, 3, 3]]
+    )
+    assert stacked.step_type.dtype == np.int32 and stacked.reward.dtype == np.float32
+
+
+def test_step_types_are_those_of_tf_agents():
+    assert (FIRST, MID, LAST) == (ts.StepType.FIRST, ts.StepType.MID, ts.StepType.LAST)
+
+
+def test_empty_episodes_are_named():
+    with pytest.raises(ValueError, match="found empty ones of a/b, c"):
+        episodes.stack_episodes([episode(0, "a/b"), episode(2), episode(0, "c")])
+    with pytest.raises(ValueError, match="found none"):
+        episodes.stack_episodes([])
+
+
+def test_best_per_context_takes_the_first_of_the_cheapest():
+    tried = [
+        episode(1, "a", size_bytes=90),
+        episode(1, "b", size_bytes=50),
+        episode(2, "a", size_bytes=80),
+        episode(3, "b", size_bytes=50),
+        episode(4, "a", size_bytes=80),
+    ]
+    best = episodes.best_per_context(tried, "size_bytes")
+    assert [(each.context, each.num_steps) for each in best] == [("a", 2), ("b", 1)]
+
+
+def test_labelled_rows_become_one_long_middle():
+    rows = np.array([[1, 2], [3, 4], [5, 6]])
+    experience, weights = episodes.labelled_experience(("f", "g"), rows, np.array([1, 0, 1]))
+    np.testing.assert_array_equal(experience.observation["g"], [[2, 4, 6]])
+    np.testing.assert_array_equal(experience.action, [[1, 0, 1]])
+    assert not np.any(experience.is_boundary())
+    np.testing.assert_array_equal(weights, [[1, 1, 1]])
+    _, weights = episodes.labelled_experience(("f", "g"), rows, np.ones(3), np.array([0, 2, 7]))
+    np.testing.assert_array_equal(weights, [[0, 2, 7]])

@@ -32,6 +32,9 @@ from environments.inlining.object_size import ObjectSize
 _WORKER_SCRIPT = pathlib.Path(__file__).with_name("embedded_worker.py")
 _NAME_CALLEES = ("-pass-remarks-missed=inline", "-pass-remarks=inline")
 _READ_BYTES = 1 << 16
+# llvmlite 0.50 leaks the passes that it builds, about 50 KiB for each compile and more for large
+# modules; a worker that has grown so large makes room for a new one.
+_MAX_WORKER_BYTES = 512 << 20
 
 
 class EmbeddedLlvm:
@@ -130,7 +133,7 @@ class EmbeddedLlvm:
             self._channel = None
 
     def _start(self) -> tuple[EmbeddedWorker, Channel]:
-        if self._worker is not None and self._worker.has_ended():
+        if self._worker is not None and self._worker.is_spent():
             self._end_worker()
         if self._worker is None or self._channel is None:
             self._channel = Channel()
@@ -149,6 +152,7 @@ class EmbeddedWorker:
     def __init__(self, options: Sequence[str]) -> None:
         self._object_fd = os.memfd_create("object")
         self.busy = False
+        self.memory_bytes = 0
         self.process = subprocess.Popen(
             [sys.executable, "-I", _WORKER_SCRIPT, str(self._object_fd), *options],
             stdin=subprocess.PIPE,
@@ -163,9 +167,10 @@ class EmbeddedWorker:
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
 
-    def has_ended(self) -> bool:
-        """Is the process gone?"""
-        return self.process.poll() is not None
+    def is_spent(self) -> bool:
+        """Is the process gone, or has it grown too large for another request?"""
+        too_large = not self.busy and self.memory_bytes > _MAX_WORKER_BYTES
+        return too_large or self.process.poll() is not None
 
     def request(self, message: dict) -> None:
         """Asks for something; its replies must be read to their end before the next request."""
@@ -241,6 +246,7 @@ class EmbeddedRequest:
                         "expected bitcode that LLVM of this version can compile, found: "
                         f"{reply['error']}; rebuild the module with this LLVM or an older one"
                     )
+                self._worker.memory_bytes = reply["memory_bytes"]
                 return True
         return False
 

@@ -10,7 +10,8 @@ the options for LLVM (``-name=value`` each). Then, a line of JSON each::
     from the parent   {"bitcode": PATH, "compiles": BOOL, "calls": BOOL}
     to the parent     {"functions": [[NAME, LINKAGE], ...]}         defined functions, module order
     to the parent     {"calls": {NAME: [NAME, ...], ...}}           if asked for: direct calls
-    to the parent     {"done": true} | {"error": MESSAGE}           after the object was written
+    to the parent     {"done": true, "memory_bytes": N}             after the object was written
+                      {"error": MESSAGE}                            or what went wrong
 
 The process ends when its stdin does, also in the middle of a compile.
 """
@@ -83,6 +84,11 @@ def _calls(module: llvm.ModuleRef) -> dict[str, list[str]]:
     return calls
 
 
+def _memory_bytes() -> int:
+    resident_pages = pathlib.Path("/proc/self/statm").read_text().split()[1]
+    return int(resident_pages) * os.sysconf("SC_PAGE_SIZE")
+
+
 def _requests() -> queue.SimpleQueue[str]:
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
 
@@ -110,7 +116,7 @@ def main(object_fd: int, options: list[str]) -> None:
         except (RuntimeError, OSError) as error:
             _reply({"error": " ".join(str(error).split())})
         else:
-            _reply({"done": True})
+            _reply({"done": True, "memory_bytes": _memory_bytes()})
 
 
 if __name__ == "__main__":

@@ -148,7 +148,7 @@ class SystemClang:
             return {}
 
     def _start_reader(self) -> EmbeddedWorker:
-        if self._reader is not None and self._reader.has_ended():
+        if self._reader is not None and self._reader.is_spent():
             self._reader.kill()
             self._reader = None
         if self._reader is None:

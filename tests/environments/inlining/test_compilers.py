@@ -165,6 +165,15 @@ def test_what_llvm_19_announces_of_its_default_is_not_used(clang):
     assert right == (int(clang.facts.version.split(".")[0]) != 19)
 
 
+def test_a_worker_that_has_grown_is_replaced(embedded, hand_worked, monkeypatch):
+    first = run_policy(embedded, hand_worked, default)
+    worker = psutil.Process(embedded._worker.process.pid)
+    assert 20 << 20 < embedded._worker.memory_bytes < 512 << 20
+    monkeypatch.setattr("environments.inlining.embedded._MAX_WORKER_BYTES", 20 << 20)
+    assert run_policy(embedded, hand_worked, default).size == first.size
+    assert not worker.is_running()
+
+
 def test_no_descriptor_is_leaked_and_memory_stays_bounded(embedded, tmp_path):
     module = write_module(tmp_path, "module", many_calls(20))
     run_policy(embedded, module, default)

@@ -10,7 +10,6 @@ Nothing here imports TensorFlow; the functions take tensors and arrays alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -94,8 +93,3 @@ def bag_weights(seed: int, num_models: int, num_rows: int) -> np.ndarray:
     if num_models == 1:
         return np.ones((1, num_rows))
     return np.random.default_rng(seed).exponential(size=(num_models, num_rows))
-
-
-def describe(arrays: Mapping[str, np.ndarray]) -> str:
-    """Names and shapes of arrays, for messages."""
-    return ", ".join(f"{name}{list(array.shape)}" for name, array in sorted(arrays.items()))

@@ -52,9 +52,7 @@ def save_policy(
             with _quiet():
                 policy_saver.PolicySaver(policy).save(str(fresh))
             digest = _write_own_files(fresh, inner, metadata)
-            if target.exists():
-                target.rename(scratch / "old")
-            fresh.rename(target)
+            _replace(target, fresh, scratch / "old")
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     except OSError as error:
@@ -63,6 +61,18 @@ def save_policy(
             "free some space or name another directory"
         ) from error
     return digest
+
+
+def _replace(target: pathlib.Path, fresh: pathlib.Path, old: pathlib.Path) -> None:
+    """Puts `fresh` in the place of `target`, which goes to `old`, or back if that fails."""
+    if target.exists():
+        target.rename(old)
+    try:
+        fresh.rename(target)
+    except BaseException:
+        if old.exists():
+            old.rename(target)
+        raise
 
 
 def _write_own_files(

@@ -56,7 +56,6 @@ class NumpyTrees:
         tests = np.array([test for tree in trees for test in tree.tests], np.object_)
         tests = tests.reshape(-1, 4)
         self.used = np.unique(tests[:, 0].astype(np.int64))
-        self._num_features = num_features
         self._offsets = np.arange(len(self.used)) * _SPAN
         self._keys, self._masks = self._combine(tests, len(trees))
         row_bytes = max(1, len(self.used) * len(trees) * self._dtype.itemsize)

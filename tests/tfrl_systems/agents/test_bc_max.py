@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 
 import numpy as np
 import pytest
@@ -190,7 +191,7 @@ def test_settings_out_of_range_are_named(settings, words):
 
 def test_every_setting_is_documented():
     for field in dataclasses.fields(bc_max.Config):
-        assert f"      {field.name}: " in bc_max.Config.__doc__
+        assert f"\n  {field.name}: " in inspect.getdoc(bc_max.Config)
 
 
 def test_bucket_weights_worked_by_hand():

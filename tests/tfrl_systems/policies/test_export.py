@@ -123,7 +123,7 @@ def test_a_foreign_directory_is_left_alone(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_failed_save_leaves_the_old_policy(saved, tmp_path, monkeypatch):
+def test_a_failed_save_leaves_the_old_policy(tmp_path, monkeypatch):
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
@@ -135,6 +135,15 @@ def test_a_failed_save_leaves_the_old_policy(saved, tmp_path, monkeypatch):
         export.save_policy(target, policy, {})
     assert export.load_policy_json(target)["arrays_sha256"] == digest
     assert [path.name for path in tmp_path.iterdir()] == ["policy"]
+
+
+def test_a_failed_exchange_puts_the_old_policy_back(tmp_path):
+    target, fresh = tmp_path / "policy", tmp_path / "missing"
+    target.mkdir()
+    (target / "kept").touch()
+    with pytest.raises(FileNotFoundError):
+        export._replace(target, fresh, tmp_path / "old")
+    assert (target / "kept").exists() and not (tmp_path / "old").exists()
 
 
 def test_a_directory_without_a_policy(tmp_path):

@@ -1,0 +1,3 @@
+"""Prepares the TensorFlow stack before any test module imports TensorFlow."""
+
+import environments  # noqa: F401

@@ -1,0 +1,1 @@
+"""The command line `tfrl`, one file for each verb."""

@@ -1,0 +1,107 @@
+"""Inlining as a problem for offline imitation: modules are contexts, projects are groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from environments.inlining.collection import Collector, Failure
+from environments.inlining.corpus import Module
+from environments.inlining.exploration import ExplorationConfig, Explored, explore
+from environments.inlining.features import feature_names
+from environments.inlining.heuristics import Policy, make_heuristic
+from environments.inlining.trajectories import Trajectory
+from tfrl_systems.training.decisions import CertaintyFn, Exploration, Outcome
+
+Progress = Callable[[str, int], Callable[[int], None]]
+"""(label, number of modules) -> a function that is called with 1 after each."""
+
+
+class InliningProblem:
+    """Modules of a corpus to decide in; the cost is the text column of their objects.
+
+    Args:
+      collector: compiles.
+      modules: what to compile. Those that cannot be are left out from then on.
+      exploration: how much to explore.
+      progress: shows how far a round has come.
+      seed: of the random baseline.
+
+    Attributes:
+      failures: modules that could not be compiled, and why.
+    """
+
+    baseline_feature = "inlining_default"
+    cost_name = "text_bytes"
+
+    def __init__(
+        self,
+        collector: Collector,
+        modules: Sequence[Module],
+        exploration: ExplorationConfig,
+        progress: Progress,
+        seed: int = 0,
+    ) -> None:
+        self._collector = collector
+        # The largest first: the workers then end together.
+        self._modules = sorted(modules, key=lambda one: (-one.path.stat().st_size, one.name))
+        self._exploration = exploration
+        self._progress = progress
+        self._seed = seed
+        self.failures: dict[str, str] = {}
+        self.contexts = tuple(module.name for module in self._modules)
+        self.groups = tuple(module.project for module in self._modules)
+        self.feature_names = feature_names(collector.compiler.announced)
+
+    def baseline(self, name: str) -> Policy:
+        """The heuristic called `name`."""
+        return make_heuristic(name, self._seed)
+
+    def play(self, policy: Policy, label: str) -> list[Outcome]:
+        """One compile of each module."""
+        modules = self._playable()
+        played = self._collector.play(modules, policy, self._progress(label, len(modules)))
+        return [_outcome(one) for one in played if not self._failed(one)]
+
+    def explore(
+        self, policy: Policy, certainty_fn: CertaintyFn | None, label: str
+    ) -> list[Exploration]:
+        """Algorithm 3 on each module."""
+        modules = self._playable()
+        explored = self._collector.map(
+            lambda compiler, module: explore(
+                compiler, module, policy, self._collector.store, self._exploration, certainty_fn
+            ),
+            modules,
+            lambda module: module.name,
+            self._progress(label, len(modules)),
+        )
+        return [_exploration(one) for one in explored if not self._failed(one)]
+
+    def _playable(self) -> list[Module]:
+        return [module for module in self._modules if module.name not in self.failures]
+
+    def _failed(self, result: Trajectory | Explored | Failure) -> bool:
+        if isinstance(result, Failure):
+            self.failures[result.module] = result.message
+            return True
+        return False
+
+
+def _outcome(trajectory: Trajectory) -> Outcome:
+    return Outcome(
+        trajectory.module,
+        trajectory.features,
+        trajectory.decisions,
+        float(trajectory.size.text_bytes),
+    )
+
+
+def _exploration(explored: Explored) -> Exploration:
+    return Exploration(
+        _outcome(explored.base),
+        explored.steps,
+        explored.deltas.astype(np.float64),
+        _outcome(explored.best),
+    )

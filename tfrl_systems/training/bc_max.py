@@ -1,0 +1,293 @@
+"""BC-Max with exploration: the loop of Algorithm 4.
+
+T. V. Marinov, A. Agarwal, M. Trofin: Scalable RL for Systems via Offline Imitation from Multiple
+Baselines (2024), Algorithms 1-4 and D.2-D.4. Each iteration
+
+1. explores around the policy of the iteration before (Algorithm 3), in the first around the default;
+2. takes for each context the best episode that any policy or exploration met (the oracle);
+3. fits a policy to both kinds of label (`labels.py`), with a margin below which it keeps the
+   default's action, chosen by cross-validation over groups;
+4. makes that policy's greedy version a baseline of the next iteration.
+
+The policy that comes out is that of the last iteration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from environments.errors import UserError
+from tfrl_systems.agents import bc_max
+from tfrl_systems.episodes import labelled_experience
+from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.training.decisions import (
+    DecisionProblem,
+    Exploration,
+    Outcome,
+    Policy,
+    best_outcomes,
+    decision_specs,
+)
+from tfrl_systems.training.labels import Labels, advantage_labels, imitation_labels
+from tfrl_systems.training.margin import choose_margin
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Settings of the loop.
+
+    Attributes:
+      iterations: N of Algorithm 4.
+      baselines: policies to begin with; the first is the default that all is measured against.
+      explore: try other actions (Algorithm 3); without it, the paper's Algorithm 1.
+      advantage: learn from each explored action's own Δcost.
+      imitation: learn from the best episode of each context.
+      imitation_scale: weight of an imitated action beside the explored ones, whose weight is
+        min(clip_cost, 3 + |Δcost|).
+      clip_cost: see there.
+      margins: candidates for the margin, in logits.
+      seed: of everything.
+    """
+
+    iterations: int = 2
+    baselines: tuple[str, ...] = ("default", "cost<-5", "cost<-20", "cost<-35")
+    explore: bool = True
+    advantage: bool = True
+    imitation: bool = True
+    imitation_scale: float = 1.0
+    clip_cost: float = 100.0
+    margins: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Iteration:
+    """What one iteration came to. Costs are sums over the contexts.
+
+    Attributes:
+      number: from 1.
+      policy: name of the policy that was explored around.
+      contexts: how many could be played.
+      default_cost: of the default.
+      policy_cost: of that policy.
+      oracle_cost: of the best episode that anything met in each context.
+      changed: share of that policy's decisions that are not the default's.
+      worse: contexts in which that policy costs more than the default.
+      flips: explored actions with a known Δcost, so far.
+      rows: labelled rows that the new policy was fitted to.
+      loss: of that fit.
+      agreement: weighted share of the rows whose action the new policy takes.
+      margin: the margin that was chosen for it.
+      predicted_saving: what the explored actions it takes would save in groups that it was not
+        fitted to, as a share of what the best action everywhere would.
+      collecting_s: seconds spent exploring.
+      training_s: seconds spent fitting.
+    """
+
+    number: int
+    policy: str
+    contexts: int
+    default_cost: float
+    policy_cost: float
+    oracle_cost: float
+    changed: float
+    worse: int
+    flips: int
+    rows: int
+    loss: float
+    agreement: float
+    margin: float
+    predicted_saving: float
+    collecting_s: float
+    training_s: float
+
+    @property
+    def policy_saving_percent(self) -> float:
+        """Saving of the explored policy against the default."""
+        return saving_percent(self.default_cost, self.policy_cost)
+
+    @property
+    def oracle_saving_percent(self) -> float:
+        """Saving of the oracle against the default."""
+        return saving_percent(self.default_cost, self.oracle_cost)
+
+
+def saving_percent(default_cost: float, cost: float) -> float:
+    """How much less `cost` is than `default_cost`, in percent; 0 where there is nothing to save."""
+    return 100 * (1 - cost / default_cost) if default_cost else 0.0
+
+
+class BcMaxLoop:
+    """The loop, one iteration at a time.
+
+    Args:
+      problem: contexts to learn on.
+      config: settings of the loop.
+      agent_config: settings of the agent that each iteration fits; margin, seed and baseline
+        feature are set here.
+
+    Attributes:
+      learned: the policy of the last iteration, or None.
+      agent: the agent it came from; None if the policy was handed to `resume`.
+    """
+
+    def __init__(
+        self, problem: DecisionProblem, config: Config, agent_config: bc_max.Config
+    ) -> None:
+        self._problem = problem
+        self._config = config
+        self._agent_config = dataclasses.replace(
+            agent_config, baseline_feature=problem.baseline_feature, seed=config.seed
+        )
+        self._group_of = dict(zip(problem.contexts, problem.groups, strict=True))
+        self._explorations: list[Exploration] = []
+        self._pool: list[list[Outcome]] = []
+        self._number = 0
+        self.learned: NumpyPolicy | None = None
+        self.agent: Any = None
+
+    def step(self, learned_before: NumpyPolicy | None = None) -> Iteration:
+        """One iteration.
+
+        Args:
+          learned_before: the policy that this iteration came to in a run that is resumed: it is
+            taken instead of fitting one.
+
+        Raises:
+          UserError: no context can be played, or nothing was found to learn from.
+        """
+        self._number += 1
+        started_s = time.monotonic()
+        if self._number == 1:
+            for name in self._config.baselines:
+                self._pool.append(self._problem.play(self._problem.baseline(name), name))
+        policy = self.learned or self._problem.baseline(self._config.baselines[0])
+        base = self._collect(policy)
+        collected_s = time.monotonic()
+        labels = self.labels()
+        margin, predicted, info = self._fit(labels, learned_before)
+        return self._report(
+            policy,
+            base,
+            labels,
+            margin,
+            predicted,
+            info,
+            collected_s - started_s,
+            time.monotonic() - collected_s,
+        )
+
+    def labels(self) -> Labels:
+        """All rows that the next fit learns from."""
+        parts = []
+        if self._config.advantage and self._explorations:
+            parts.append(
+                advantage_labels(self._explorations, self._group_of, clip=self._config.clip_cost)
+            )
+        if self._config.imitation:
+            best = best_outcomes(self._pool)
+            contexts = sorted(best)
+            weights = bc_max.bucket_weights([best[context].cost for context in contexts])
+            parts.append(
+                imitation_labels(
+                    best,
+                    dict(zip(contexts, weights, strict=True)),
+                    self._group_of,
+                    self._config.imitation_scale,
+                )
+            )
+        if not parts or not any(len(part.actions) for part in parts):
+            raise UserError(
+                "bc_max: expected decisions to learn from, found none; use contexts in which there "
+                "is something to decide, and leave advantage or imitation on"
+            )
+        return Labels.concatenate(parts)
+
+    def _collect(self, policy: Policy) -> list[Outcome]:
+        label = f"iteration {self._number}, {policy.name}"
+        if not self._config.explore:
+            outcomes = self._problem.play(policy, label)
+            self._pool.append(outcomes)
+            return outcomes
+        certainty_fn = None if self.learned is None else self._certainty
+        explorations = self._problem.explore(policy, certainty_fn, label)
+        self._explorations += explorations
+        self._pool.append([one.base for one in explorations])
+        self._pool.append([one.best for one in explorations])
+        return [one.base for one in explorations]
+
+    def _certainty(self, features: np.ndarray) -> np.ndarray:
+        """|π̂(s)(0) - π̂(s)(1)|, the gap of Algorithm 3."""
+        assert self.learned is not None
+        columns = self.learned.columns(self._problem.feature_names)
+        return np.abs(2 * self.learned.probabilities(features[:, columns]) - 1)
+
+    def _fit(
+        self, labels: Labels, learned_before: NumpyPolicy | None
+    ) -> tuple[float, float, tuple[float, float]]:
+        if learned_before is not None:
+            self.learned, self.agent = learned_before, None
+            return learned_before.margin, float("nan"), (float("nan"), float("nan"))
+        margin, predicted = 0.0, float("nan")
+        if self._explorations and len(self._config.margins) > 1:
+            margin, predicted = choose_margin(
+                labels,
+                self._explorations,
+                self._group_of,
+                lambda rows: self._make_agent(rows, 0.0)[0],
+                self._problem,
+                self._config.margins,
+            )
+        self.agent, loss_info = self._make_agent(labels, margin)
+        self.learned = NumpyPolicy.from_agent(self.agent, f"learned-{self._number}")
+        return margin, predicted, (float(loss_info.loss), float(loss_info.extra.agreement))
+
+    def _make_agent(self, labels: Labels, margin: float) -> tuple[Any, Any]:
+        names = self._problem.feature_names
+        config = dataclasses.replace(self._agent_config, margin=margin)
+        agent = bc_max.make_agent(config, *decision_specs(names))
+        experience, weights = labelled_experience(
+            names, labels.features, labels.actions, labels.weights
+        )
+        return agent, agent.train(experience, weights)
+
+    def _report(
+        self,
+        policy: Policy,
+        base: Sequence[Outcome],
+        labels: Labels,
+        margin: float,
+        predicted: float,
+        fit_info: tuple[float, float],
+        collecting_s: float,
+        training_s: float,
+    ) -> Iteration:
+        played = {outcome.context: outcome for outcome in base}
+        default = {one.context: one.cost for one in self._pool[0] if one.context in played}
+        best = best_outcomes(self._pool)
+        column = self._problem.feature_names.index(self._problem.baseline_feature)
+        departures = [np.sum(one.features[:, column] != one.actions) for one in base]
+        num_decisions = sum(len(one.actions) for one in base)
+        return Iteration(
+            number=self._number,
+            policy=policy.name,
+            contexts=len(default),
+            default_cost=sum(default.values()),
+            policy_cost=sum(played[context].cost for context in default),
+            oracle_cost=sum(best[context].cost for context in default),
+            changed=float(sum(departures)) / max(num_decisions, 1),
+            worse=sum(played[context].cost > cost for context, cost in default.items()),
+            flips=sum(len(one.steps) for one in self._explorations),
+            rows=len(labels.actions),
+            loss=fit_info[0],
+            agreement=fit_info[1],
+            margin=margin,
+            predicted_saving=predicted,
+            collecting_s=collecting_s,
+            training_s=training_s,
+        )

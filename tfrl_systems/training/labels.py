@@ -1,0 +1,105 @@
+"""Labelled decisions: what BC-Max and its exploration teach a policy.
+
+Two kinds of label come out of the same exploration, and either can be left out:
+
+* *Imitation* (Marinov et al., Algorithm 1, line 7; without its stray factor a before the
+  logarithm): the actions of the cheapest episode of each context, weighted by context.
+* *Advantage*: each explored step with its known Δcost says which action was better, and how much
+  that mattered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tfrl_systems.training.decisions import Exploration, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class Labels:
+    """Rows to learn from.
+
+    Attributes:
+      features: int64 [N, F].
+      actions: int64 [N], the action to learn.
+      weights: float64 [N].
+      groups: str [N], the group of each row's context.
+    """
+
+    features: np.ndarray
+    actions: np.ndarray
+    weights: np.ndarray
+    groups: np.ndarray
+
+    @staticmethod
+    def concatenate(parts: Sequence[Labels]) -> Labels:
+        """All rows of `parts`, in order."""
+        return Labels(
+            np.concatenate([part.features for part in parts]),
+            np.concatenate([part.actions for part in parts]),
+            np.concatenate([part.weights for part in parts]),
+            np.concatenate([part.groups for part in parts]),
+        )
+
+    def where(self, mask: np.ndarray) -> Labels:
+        """The rows where `mask` bool [N] holds."""
+        return Labels(
+            self.features[mask], self.actions[mask], self.weights[mask], self.groups[mask]
+        )
+
+
+def advantage_labels(
+    explorations: Sequence[Exploration],
+    group_of: Mapping[str, str],
+    offset: float = 3.0,
+    clip: float = 100.0,
+) -> Labels:
+    """One row for each explored step: the better action, weighted by min(clip, offset + |Δcost|).
+
+    A step where nothing changed keeps the action that was played.
+    """
+    parts = [_advantage(one, group_of[one.base.context], offset, clip) for one in explorations]
+    return Labels.concatenate(parts)
+
+
+def _advantage(exploration: Exploration, group: str, offset: float, clip: float) -> Labels:
+    steps, deltas = exploration.steps, exploration.deltas
+    played = exploration.base.actions[steps].astype(np.int64)
+    return Labels(
+        exploration.base.features[steps],
+        np.where(deltas < 0, 1 - played, played),
+        np.minimum(clip, offset + np.abs(deltas)),
+        np.full(len(steps), group),
+    )
+
+
+def imitation_labels(
+    best: Mapping[str, Outcome],
+    context_weights: Mapping[str, float],
+    group_of: Mapping[str, str],
+    scale: float,
+) -> Labels:
+    """One row for each step of each context's best episode.
+
+    Args:
+      best: the episodes to imitate, by context.
+      context_weights: w of line 7, by context.
+      group_of: the group of each context.
+      scale: multiplies all weights, to balance them against `advantage_labels`.
+    """
+    parts = []
+    for context in sorted(best):
+        outcome = best[context]
+        num_steps = len(outcome.actions)
+        parts.append(
+            Labels(
+                outcome.features,
+                outcome.actions.astype(np.int64),
+                np.full(num_steps, scale * context_weights[context]),
+                np.full(num_steps, group_of[context]),
+            )
+        )
+    return Labels.concatenate(parts)

@@ -1,0 +1,67 @@
+"""How sure a policy must be before it departs from the default: chosen across groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import GroupKFold
+
+from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.training.decisions import DecisionProblem, Exploration
+from tfrl_systems.training.labels import Labels
+
+_NUM_FOLDS = 5
+
+
+def choose_margin(
+    labels: Labels,
+    explorations: Sequence[Exploration],
+    group_of: Mapping[str, str],
+    fit: Callable[[Labels], Any],
+    problem: DecisionProblem,
+    margins: Sequence[float],
+) -> tuple[float, float]:
+    """The margin with which a policy saves most in groups that it was not fitted to.
+
+    Each fold's groups are left out of the fit; then their explored actions tell, with their known
+    Δcost, what the policy's decisions would have saved there.
+
+    Args:
+      labels: all rows to fit to.
+      explorations: actions with a known Δcost.
+      group_of: the group of each context.
+      fit: makes an agent with margin 0 from rows.
+      problem: for its feature names.
+      margins: candidates, in logits; of equal ones the largest is taken.
+
+    Returns:
+      The margin, and its saving as a share of what the best action everywhere would save.
+    """
+    features = np.concatenate([one.base.features[one.steps] for one in explorations])
+    played = np.concatenate([one.base.actions[one.steps] for one in explorations])
+    deltas = np.concatenate([one.deltas for one in explorations])
+    groups = np.concatenate(
+        [np.full(len(one.steps), group_of[one.base.context]) for one in explorations]
+    )
+    num_folds = min(_NUM_FOLDS, len(set(groups)))
+    if num_folds < 2:
+        return max(margins), float("nan")
+    logits = np.zeros(len(deltas))
+    for _, chosen in GroupKFold(num_folds).split(features, groups=groups):
+        left_out = np.unique(groups[chosen])
+        rows = labels.where(~np.isin(labels.groups, left_out))
+        policy = NumpyPolicy.from_agent(fit(rows))
+        columns = policy.columns(problem.feature_names)
+        logits[chosen] = policy.logits(features[chosen][:, columns])
+    default = features[:, problem.feature_names.index(problem.baseline_feature)]
+    towards = np.where(default > 0, 1.0, -1.0)
+    costs = []
+    for margin in margins:
+        actions = (logits + margin * towards > 0).astype(played.dtype)
+        costs.append(float(np.sum(deltas[actions != played])))
+    best = min(costs)
+    chosen_margin = max(margin for margin, cost in zip(margins, costs, strict=True) if cost == best)
+    available = -float(np.sum(deltas[deltas < 0]))
+    return chosen_margin, -best / available if available else 0.0

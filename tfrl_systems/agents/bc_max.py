@@ -199,7 +199,7 @@ class BCMaxAgent(tf_agent.TFAgent):
         )
 
 
-def bucket_weights(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
+def bucket_weights(sizes: Sequence[float] | np.ndarray) -> np.ndarray:
     """Module weights that give each order of magnitude of size the same total (D.3).
 
     Bucket 0 holds the sizes in [0, 1), bucket m those in [2^(m-1), 2^m), and
@@ -250,7 +250,7 @@ def hedge_weights(
     return share.max() / share[buckets]
 
 
-def _buckets(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
+def _buckets(sizes: Sequence[float] | np.ndarray) -> np.ndarray:
     """m(x): the number of bits of each size."""
     return np.frexp(np.asarray(sizes, np.float64))[1]
 

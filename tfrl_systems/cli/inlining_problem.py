@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from environments.inlining.heuristics import Policy, make_heuristic
 from environments.inlining.trajectories import Trajectory
 from tfrl_systems.training.decisions import CertaintyFn, Exploration, Outcome
 
+Result = TypeVar("Result")
 Progress = Callable[[str, int], Callable[[int], None]]
 """(label, number of modules) -> a function that is called with 1 after each."""
 
@@ -62,7 +64,7 @@ class InliningProblem:
         """One compile of each module."""
         modules = self._playable()
         played = self._collector.play(modules, policy, self._progress(label, len(modules)))
-        return [_outcome(one) for one in played if not self._failed(one)]
+        return [_outcome(one) for one in self._succeeded(played)]
 
     def explore(
         self, policy: Policy, certainty_fn: CertaintyFn | None, label: str
@@ -77,16 +79,17 @@ class InliningProblem:
             lambda module: module.name,
             self._progress(label, len(modules)),
         )
-        return [_exploration(one) for one in explored if not self._failed(one)]
+        return [_exploration(one) for one in self._succeeded(explored)]
 
     def _playable(self) -> list[Module]:
         return [module for module in self._modules if module.name not in self.failures]
 
-    def _failed(self, result: Trajectory | Explored | Failure) -> bool:
-        if isinstance(result, Failure):
-            self.failures[result.module] = result.message
-            return True
-        return False
+    def _succeeded(self, results: Sequence[Result | Failure]) -> Iterator[Result]:
+        for result in results:
+            if isinstance(result, Failure):
+                self.failures[result.module] = result.message
+            else:
+                yield result
 
 
 def _outcome(trajectory: Trajectory) -> Outcome:

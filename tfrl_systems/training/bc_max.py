@@ -3,7 +3,7 @@
 T. V. Marinov, A. Agarwal, M. Trofin: Scalable RL for Systems via Offline Imitation from Multiple
 Baselines (2024), Algorithms 1-4 and D.2-D.4. Each iteration
 
-1. explores around the policy of the iteration before (Algorithm 3), in the first around the default;
+1. explores around the policy of the iteration before (Algorithm 3), at first around the default;
 2. takes for each context the best episode that any policy or exploration met (the oracle);
 3. fits a policy to both kinds of label (`labels.py`), with a margin below which it keeps the
    default's action, chosen by cross-validation over groups;
@@ -182,6 +182,11 @@ class BcMaxLoop:
             time.monotonic() - collected_s,
         )
 
+    @property
+    def environment_steps(self) -> int:
+        """Decisions in the episodes that are kept for learning; those of trials are not counted."""
+        return sum(len(one.actions) for outcomes in self._pool for one in outcomes)
+
     def labels(self) -> Labels:
         """All rows that the next fit learns from."""
         parts = []
@@ -271,7 +276,7 @@ class BcMaxLoop:
         default = {one.context: one.cost for one in self._pool[0] if one.context in played}
         best = best_outcomes(self._pool)
         column = self._problem.feature_names.index(self._problem.baseline_feature)
-        departures = [np.sum(one.features[:, column] != one.actions) for one in base]
+        departures = [int(np.sum(one.features[:, column] != one.actions)) for one in base]
         num_decisions = sum(len(one.actions) for one in base)
         return Iteration(
             number=self._number,
@@ -280,8 +285,8 @@ class BcMaxLoop:
             default_cost=sum(default.values()),
             policy_cost=sum(played[context].cost for context in default),
             oracle_cost=sum(best[context].cost for context in default),
-            changed=float(sum(departures)) / max(num_decisions, 1),
-            worse=sum(played[context].cost > cost for context, cost in default.items()),
+            changed=sum(departures) / max(num_decisions, 1),
+            worse=sum(int(played[context].cost > cost) for context, cost in default.items()),
             flips=sum(len(one.steps) for one in self._explorations),
             rows=len(labels.actions),
             loss=fit_info[0],

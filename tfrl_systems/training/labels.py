@@ -11,6 +11,7 @@ Two kinds of label come out of the same exploration, and either can be left out:
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -43,6 +44,14 @@ class Labels:
             np.concatenate([part.weights for part in parts]),
             np.concatenate([part.groups for part in parts]),
         )
+
+    def sha256(self) -> str:
+        """Hexadecimal digest of all rows in their order: equal for equal experience."""
+        digest = hashlib.sha256(str(self.features.shape).encode())
+        for array in (self.features, self.actions, self.weights):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update("\0".join(self.groups).encode())
+        return digest.hexdigest()
 
     def where(self, mask: np.ndarray) -> Labels:
         """The rows where `mask` bool [N] holds."""

@@ -1,0 +1,37 @@
+"""Policies for inlining by what a user calls them: a heuristic's name, or a directory."""
+
+from __future__ import annotations
+
+import pathlib
+
+from environments.errors import UserError
+from environments.inlining.heuristics import HEURISTICS, Policy, make_heuristic
+from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.policies.policy_files import load_policy_json
+
+
+def load_policy(name: str, seed: int = 0) -> Policy:
+    """The policy called `name`.
+
+    Args:
+      name: one of `HEURISTICS`, cost<N, or a directory that `tfrl train` wrote.
+      seed: of `random`.
+
+    Raises:
+      UserError: there is none of that name, or it decides something else than inlining.
+    """
+    if name in HEURISTICS or name.startswith("cost<"):
+        return make_heuristic(name, seed)
+    directory = pathlib.Path(name)
+    if not directory.is_dir():
+        raise UserError(
+            f"policy: expected a policy directory or one of {', '.join(HEURISTICS)}, cost<N; "
+            f"found {name!r}, which is neither"
+        )
+    environment = load_policy_json(directory).get("environment", "inlining")
+    if environment != "inlining":
+        raise UserError(
+            f"{name}: expected a policy for inlining, found one for {environment}; "
+            "name one that tfrl train inlining wrote"
+        )
+    return NumpyPolicy.load(directory, name)

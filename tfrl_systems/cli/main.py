@@ -1,0 +1,90 @@
+"""`tfrl`: reads the command line, hands it to a verb, and turns its end into an exit status.
+
+0 done, 1 something the user can mend (one line says what), 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+
+from environments.errors import UserError
+from tfrl_systems.cli import evaluate, train
+from tfrl_systems.cli.console import UsageError, say
+
+_DESCRIPTION = """\
+Learns decisions in computer systems, and applies what was learned.
+
+  tfrl corpus build my-project/ -o runs/mine
+  tfrl train inlining --agent bc_max --corpus runs/mine --workdir runs/first
+  tfrl evaluate inlining --policy runs/first/policy --policy default --corpus runs/mine
+
+`tfrl VERB --help` explains each verb; `tfrl doctor` tells what works on this machine.
+"""
+_VERBS = (train, evaluate)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="tfrl",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"tfrl {_version()}")
+    subparsers = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    for verb in _VERBS:
+        verb.add_parser(subparsers)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+      arguments: those of the command line, without the program's name; sys.argv's by default.
+
+    Returns:
+      The exit status.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = make_parser().parse_args(given)
+    try:
+        return options.run(options)
+    except UsageError as error:
+        say(f"tfrl: {error}")
+        return 2
+    except UserError as error:
+        say(f"tfrl: {' '.join(str(error).split())}")
+        return 1
+    except KeyboardInterrupt:
+        say(f"tfrl: interrupted{_remedy(given, options)}")
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python must not try to flush the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _remedy(given: list[str], options: argparse.Namespace) -> str:
+    if not hasattr(options, "resume"):
+        return ""
+    if not options.resume:
+        given = [*given, "--resume"]
+    return f"; go on with: {shlex.join(['tfrl', *given])}"
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("tfrl-systems")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,228 @@
+"""A training run on disk: what it was asked for, what each iteration came to, what came out.
+
+DIR/run.json               the settings that decide the result; a run is resumed only with the same
+DIR/checkpoints/0001/      one directory for each finished iteration, there in full or not at all:
+    policy/                the policy that it fitted (policies/export.py)
+    iteration.json         its record
+DIR/tensorboard/           curves
+DIR/policy/                the policy of the last iteration
+DIR/result.json            the outcome; there once the run is finished
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tf_agents.policies import tf_policy
+
+from environments.errors import UserError
+from tfrl_systems.policies.export import save_policy
+from tfrl_systems.policies.numpy_policy import NumpyPolicy
+
+_RUN_NAME = "run.json"
+_RESULT_NAME = "result.json"
+_ITERATION_NAME = "iteration.json"
+_SCRATCH_NAME = ".unfinished"
+
+Settings = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """A finished iteration.
+
+    Attributes:
+      policy: the policy that it fitted.
+      record: what `Workdir.save` was given.
+    """
+
+    policy: NumpyPolicy
+    record: dict[str, Any]
+
+
+class Workdir:
+    """The directory of one run. Use `open_workdir`.
+
+    Attributes:
+      path: the directory.
+      tensorboard: directory of the curves.
+      policy: where the last iteration's policy is put.
+      settings: what decides the run's result.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        self.tensorboard = path / "tensorboard"
+        self.policy = path / "policy"
+        self.settings: Settings = {}
+        self._checkpoints = path / "checkpoints"
+        self._scratch = path / _SCRATCH_NAME
+
+    def checkpoint(self, number: int) -> pathlib.Path:
+        """Where iteration `number` is kept."""
+        return self._checkpoints / f"{number:04d}"
+
+    def load(self, number: int) -> Checkpoint | None:
+        """The checkpoint of iteration `number`, or None if it was not finished.
+
+        Raises:
+          UserError: it is damaged.
+        """
+        directory = self.checkpoint(number)
+        if not directory.is_dir():
+            return None
+        record = _read_json(directory / _ITERATION_NAME)
+        return Checkpoint(NumpyPolicy.load(directory / "policy", f"learned-{number}"), record)
+
+    def save(
+        self,
+        number: int,
+        policy: tf_policy.TFPolicy,
+        metadata: Mapping[str, Any],
+        record: Mapping[str, Any],
+    ) -> None:
+        """Keeps a finished iteration.
+
+        Args:
+          number: of the iteration, from 1.
+          policy: what it fitted.
+          metadata: for policy.json.
+          record: JSON values.
+
+        Raises:
+          UserError: it cannot be written.
+        """
+        with self._writing():
+            save_policy(self._scratch / "policy", policy, metadata)
+            _write_json(self._scratch / _ITERATION_NAME, record)
+            self._checkpoints.mkdir(exist_ok=True)
+            self._scratch.rename(self.checkpoint(number))
+
+    def finish(self, number: int, result: Mapping[str, Any]) -> None:
+        """Puts out the policy of iteration `number`, and the result.
+
+        Raises:
+          UserError: they cannot be written.
+        """
+        with self._writing():
+            shutil.copytree(self.checkpoint(number) / "policy", self._scratch / "policy")
+            if self.policy.exists():
+                self.policy.rename(self._scratch / "old")
+            (self._scratch / "policy").rename(self.policy)
+            _write_json(self._scratch / _RESULT_NAME, result)
+            (self._scratch / _RESULT_NAME).replace(self.path / _RESULT_NAME)
+
+    def result(self) -> dict[str, Any] | None:
+        """The outcome, if the run is finished."""
+        path = self.path / _RESULT_NAME
+        return _read_json(path) if path.exists() else None
+
+    def begin(self, settings: Settings, *, resume: bool) -> None:
+        """Claims the directory for a run with these settings.
+
+        A run that has not finished an iteration has nothing to lose, and gives way to any other.
+
+        Args:
+          settings: all that decides the result, as JSON values.
+          resume: go on with the run that is there, if there is one.
+
+        Raises:
+          UserError: the directory holds another run, or something else.
+        """
+        settings = json.loads(json.dumps(settings))
+        recorded = self.path / _RUN_NAME
+        if self._checkpoints.exists():
+            if not resume:
+                raise UserError(
+                    f"{self.path}: expected a directory without a run, found one; go on with it "
+                    "by --resume, or name another with --workdir"
+                )
+            _check_same(self.path, _read_json(recorded), settings)
+        elif not recorded.exists() and any(
+            one.name != _SCRATCH_NAME for one in self.path.iterdir()
+        ):
+            raise UserError(
+                f"{self.path}: expected an empty directory or a run of tfrl, found other files; "
+                "name another with --workdir"
+            )
+        with self._writing():
+            _write_json(self._scratch / _RUN_NAME, settings)
+            (self._scratch / _RUN_NAME).replace(recorded)
+        self.settings = settings
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A fresh scratch directory, which also a killed run's remains give way to."""
+        try:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch.mkdir()
+            yield
+        except OSError as error:
+            raise UserError(
+                f"{self.path}: expected to write there, found: {error}; free some space, then go "
+                "on with --resume"
+            ) from error
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Iterator[Workdir]:
+    """The directory of a run, for this process alone; arguments as those of `Workdir.begin`.
+
+    Raises:
+      UserError: it cannot be made, another process trains there, or it holds another run.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise UserError(
+            f"{path}: expected to make a directory for the run, found: {error.strerror}; "
+            "name another with --workdir"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        workdir = Workdir(path)
+        workdir.begin(settings, resume=resume)
+        yield workdir
+    except BlockingIOError as error:
+        raise UserError(
+            f"{path}: expected a run that nobody works on, found another process at work on it; "
+            "wait for it, or name another with --workdir"
+        ) from error
+    finally:
+        os.close(descriptor)
+
+
+def _check_same(path: pathlib.Path, before: Settings, now: Settings) -> None:
+    for name in {**before, **now}:
+        found, given = before.get(name), now.get(name)
+        if found != given:
+            raise UserError(
+                f"{path}: expected to resume with {name} = {json.dumps(found)} as the run began, "
+                f"found {json.dumps(given)}; give the same, or name another directory with "
+                "--workdir"
+            )
+
+
+def _read_json(path: pathlib.Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path}: expected what training wrote, found: {error}; remove the run's directory "
+            "and train again"
+        ) from error
+
+
+def _write_json(path: pathlib.Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")

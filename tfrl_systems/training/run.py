@@ -1,0 +1,162 @@
+"""A whole training run of BC-Max: iterations, checkpoints, curves, and the result."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tfrl_systems.agents import bc_max
+from tfrl_systems.policies.policy_files import load_policy_json
+from tfrl_systems.training.bc_max import BcMaxLoop, Config, Iteration
+from tfrl_systems.training.checkpoints import Workdir
+from tfrl_systems.training.decisions import DecisionProblem, Policy, decision_specs
+from tfrl_systems.training.evaluation import Evaluation, evaluate
+from tfrl_systems.training.summaries import write_scalars
+
+OnIteration = Callable[[Mapping[str, Any], bool], None]
+"""(record of an iteration, whether an earlier run had finished it) -> None."""
+
+
+def run_bc_max(
+    problem: DecisionProblem,
+    holdout: DecisionProblem | None,
+    config: Config,
+    agent_config: bc_max.Config,
+    workdir: Workdir,
+    metadata: Mapping[str, Any],
+    on_iteration: OnIteration,
+) -> dict[str, Any]:
+    """Trains, or goes on with the run that `workdir` holds.
+
+    Finished iterations are not fitted again: their explorations are recalled from the problem's own
+    cache, or made again where that is gone, and their policies read from the checkpoints. The
+    outcome is that of a run which was never interrupted.
+
+    Args:
+      problem: contexts to learn on.
+      holdout: contexts that each policy is measured on, for the record only.
+      config: settings of the loop.
+      agent_config: settings of the agent.
+      workdir: where all is kept.
+      metadata: for policy.json; "environment" must be there.
+      on_iteration: told of each iteration.
+
+    Returns:
+      What result.json holds.
+
+    Raises:
+      UserError: a setting is out of its range, nothing can be learned, or nothing can be written.
+    """
+    _check(problem, config, agent_config)
+    loop = BcMaxLoop(problem, config, agent_config)
+    records = []
+    for number in range(1, config.iterations + 1):
+        kept = workdir.load(number)
+        if kept is not None:
+            loop.step(kept.policy)
+            record = kept.record
+        else:
+            iteration = loop.step()
+            assert loop.learned is not None
+            record = _record(iteration, *_measure(holdout, loop.learned, problem.baseline))
+            write_scalars(workdir.tensorboard, number, _scalars(record))
+            workdir.save(number, loop.agent.policy, {**metadata, "iteration": number}, record)
+        records.append(record)
+        on_iteration(record, kept is not None)
+    result = _result(loop, records, config, metadata, workdir)
+    workdir.finish(config.iterations, result)
+    return result
+
+
+def _check(problem: DecisionProblem, config: Config, agent_config: bc_max.Config) -> None:
+    """Finds settings that cannot work before hours are spent."""
+    for name in config.baselines:
+        problem.baseline(name)
+    agent_config = dataclasses.replace(agent_config, baseline_feature=problem.baseline_feature)
+    bc_max.make_agent(agent_config, *decision_specs(problem.feature_names))
+
+
+def _measure(
+    holdout: DecisionProblem | None, learned: Policy, baseline_fn: Callable[[str], Policy]
+) -> tuple[Evaluation | None, float]:
+    started_s = time.monotonic()
+    if holdout is None:
+        return None, 0.0
+    found = evaluate(holdout, learned, baseline_fn("default"), "held-out")
+    return found, time.monotonic() - started_s
+
+
+def _record(
+    iteration: Iteration, evaluation: Evaluation | None, evaluating_s: float
+) -> dict[str, Any]:
+    values = {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in dataclasses.asdict(iteration).items()
+    }
+    return {
+        **values,
+        "policy_saving_percent": iteration.policy_saving_percent,
+        "oracle_saving_percent": iteration.oracle_saving_percent,
+        "learned": f"learned-{iteration.number}",
+        "evaluating_s": evaluating_s,
+        "holdout": evaluation.to_json() if evaluation is not None else None,
+    }
+
+
+def _scalars(record: Mapping[str, Any]) -> dict[str, float | None]:
+    """What TensorBoard shows of an iteration."""
+    scalars = {
+        "train/saving_percent_of_explored_policy": record["policy_saving_percent"],
+        "train/saving_percent_of_oracle": record["oracle_saving_percent"],
+        "train/share_of_decisions_changed": record["changed"],
+        "train/contexts_worse": record["worse"],
+        "fit/loss": record["loss"],
+        "fit/agreement": record["agreement"],
+        "fit/labels": record["rows"],
+        "fit/explored_actions": record["flips"],
+        "fit/margin": record["margin"],
+        "fit/predicted_saving": record["predicted_saving"],
+        "seconds/collecting": record["collecting_s"],
+        "seconds/training": record["training_s"],
+    }
+    if record["holdout"] is not None:
+        scalars |= {
+            "holdout/saving_percent": record["holdout"]["saving_percent"],
+            "holdout/contexts_worse": record["holdout"]["worse"],
+            "holdout/agreement_with_default": 1 - record["holdout"]["changed"],
+        }
+    return scalars
+
+
+def _result(
+    loop: BcMaxLoop,
+    records: Sequence[Mapping[str, Any]],
+    config: Config,
+    metadata: Mapping[str, Any],
+    workdir: Workdir,
+) -> dict[str, Any]:
+    assert loop.learned is not None
+    saved = load_policy_json(workdir.checkpoint(config.iterations) / "policy")
+    return {
+        "environment": metadata["environment"],
+        "agent": "bc_max",
+        "seed": config.seed,
+        "iterations": config.iterations,
+        "environment_steps": loop.environment_steps,
+        "seconds": {
+            "collecting": sum(one["collecting_s"] for one in records),
+            # In one process nothing is sent, and nobody waits for slower workers.
+            "broadcasting": 0.0,
+            "waiting": 0.0,
+            "training": sum(one["training_s"] for one in records),
+            "evaluating": sum(one["evaluating_s"] for one in records),
+        },
+        "experience_sha256": loop.labels().sha256(),
+        "policy_sha256": loop.learned.fingerprint,
+        "evaluation": {"holdout": records[-1]["holdout"], "iterations": records},
+        "settings": dict(workdir.settings),
+        "versions": saved["versions"],
+    }

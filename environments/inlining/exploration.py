@@ -14,7 +14,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from environments.inlining.features import FeatureTracker, feature_names
 from environments.inlining.heuristics import Policy
 from environments.inlining.object_size import ObjectSize
 from environments.inlining.trajectories import Trajectory, TrajectoryStore
+
+_MIN_ROUNDS = 2
 
 SiteKey = tuple[str, str, int]
 
@@ -106,13 +108,16 @@ class ExplorationConfig:
     """How much to explore.
 
     Attributes:
-      num_rounds: compiles with changed decisions, for each module and policy.
+      num_rounds: compiles with changed decisions at most, for each module and policy.
       flips_per_round: decisions changed in one compile at most; 1 is Algorithm 3 to the letter.
+      decisions_per_flip: a round is worth its compile if it changes one decision of so many. The
+        first two rounds are played all the same.
       seed: orders call sites where the policy gives no order.
     """
 
-    num_rounds: int = 3
+    num_rounds: int = 12
     flips_per_round: int = 1000
+    decisions_per_flip: int = 60
     seed: int = 0
 
 
@@ -189,7 +194,7 @@ def _explore(
     calls = compiler.read_calls(module) if keys else {}
     found: dict[SiteKey, int] = {}
     met = [base]
-    for chosen in disjoint_rounds(sites, config.num_rounds, config.flips_per_round):
+    for chosen in _rounds(sites, len(base.keys), config):
         flips = [keys[k] for k in chosen]
         trial = compile_in_detail(compiler, module, policy, frozenset(flips))
         met.append(trial)
@@ -213,6 +218,19 @@ def _explore(
         np.array(list(found.values()), np.int64),
         best.trajectory(module.name, names),
     )
+
+
+def _rounds(
+    sites: Sequence[ChangedSite], num_decisions: int, config: ExplorationConfig
+) -> list[list[int]]:
+    rounds = disjoint_rounds(sites, config.num_rounds, config.flips_per_round)
+    if config.flips_per_round == 1:
+        return rounds
+    return [
+        chosen
+        for k, chosen in enumerate(rounds)
+        if k < _MIN_ROUNDS or len(chosen) * config.decisions_per_flip >= num_decisions
+    ]
 
 
 def _in_order(

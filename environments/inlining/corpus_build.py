@@ -117,7 +117,8 @@ def build_units(
 ) -> BuildReport:
     """Builds a corpus from units; arguments, result and errors as of `build_corpus`."""
     started = time.monotonic()
-    output = pathlib.Path(output)
+    # Compilers run elsewhere: where a source lies, or in a directory of their own.
+    output = pathlib.Path(output).absolute()
     with _building(output) as scratch:
         old = _load_state(output)
         maker = Maker(output, scratch, compiler, timeout_s, old)

@@ -1,0 +1,132 @@
+"""`tfrl corpus`: makes and describes corpora of modules."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from tfrl_systems.cli import options as shared
+from tfrl_systems.cli.console import Progress, format_table, say, show, show_json
+
+_BUILD = """\
+Compiles sources to LLVM bitcode as clang hands it to -Oz, one module for each source.
+
+  tfrl corpus build build/compile_commands.json -o runs/mine
+  tfrl corpus build third_party/zlib src/ -o runs/mine --jobs 4
+  tfrl corpus build saved/*.bc -o runs/mine
+
+SOURCE is a compile_commands.json, a directory (with one, or a tree of C and C++ sources, or of
+bitcode), a C or C++ file, or a bitcode file. CMake writes a compile_commands.json with
+-DCMAKE_EXPORT_COMPILE_COMMANDS=ON. Building again compiles only what changed. What does not compile
+is named, and listed in DIR/not_compiled.json with the compiler's first error.
+"""
+_INFO = """\
+Describes a corpus: projects, languages, modules, bytes of bitcode. Corpora that ml-compiler-opt's
+tools extracted are read too.
+
+  tfrl corpus info runs/mine
+"""
+_NAMED_ON_STDERR = 20
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds `corpus` to the verbs."""
+    corpus = shared.add_verb(
+        subparsers, "corpus", "make and describe corpora", "Makes and describes corpora."
+    )
+    verbs = corpus.add_subparsers(title="verbs", metavar="VERB", required=True)
+    build = shared.add_verb(verbs, "build", "compile sources to bitcode", _BUILD)
+    build.add_argument("sources", nargs="+", metavar="SOURCE", help="what to compile; see above")
+    build.add_argument(
+        "-o", dest="output", type=pathlib.Path, required=True, metavar="DIR", help="the corpus"
+    )
+    build.add_argument(
+        "--compiler",
+        default="embedded",
+        metavar="embedded|CLANG",
+        help="the clang that came with the installation, or one of version 17 or newer "
+        "(default: embedded)",
+    )
+    build.add_argument(
+        "--jobs",
+        type=shared.whole_number(1),
+        metavar="N",
+        help="compilers that run at the same time (default: one for each processor)",
+    )
+    shared.add_json(build)
+    build.set_defaults(run=run_build)
+    info = shared.add_verb(verbs, "info", "describe a corpus", _INFO)
+    info.add_argument("corpus", type=pathlib.Path, metavar="DIR", help="the corpus")
+    shared.add_json(info)
+    info.set_defaults(run=run_info)
+
+
+def run_build(options: argparse.Namespace) -> int:
+    """Builds."""
+    from environments.inlining.corpus_build import BuildReport, build_corpus
+
+    with Progress() as progress:
+        advance = None
+
+        def on_source(done: int, total: int, name: str) -> None:
+            nonlocal advance
+            advance = advance or progress.task("compiling", total)
+            advance(1)
+
+        report: BuildReport = build_corpus(
+            options.sources, options.output, options.compiler, options.jobs, on_source
+        )
+    for one in report.not_compiled[:_NAMED_ON_STDERR]:
+        say(f"not compiled: {one.name}: {one.error}")
+    if len(report.not_compiled) > _NAMED_ON_STDERR:
+        rest = len(report.not_compiled) - _NAMED_ON_STDERR
+        say(f"and {rest} more; see {options.output / 'not_compiled.json'}")
+    if options.json:
+        show_json(_report_json(report))
+        return 0
+    show(
+        f"{report.directory}: {report.modules} modules ({report.compiled} compiled, "
+        f"{report.reused} unchanged); left out: {len(report.not_compiled)} not compiled, "
+        f"{len(report.empty)} without functions, {len(report.duplicates)} duplicates; "
+        f"{report.seconds:.0f} s"
+    )
+    return 0
+
+
+def run_info(options: argparse.Namespace) -> int:
+    """Describes."""
+    from environments.inlining.corpus import Corpus, describe
+
+    described = describe(Corpus.load(options.corpus))
+    if options.json:
+        show_json(described)
+        return 0
+    total = {**described, "project": "all"}
+    rows = [_cells(one) for one in [*described["projects"], total]]
+    show(format_table(["project", "modules", "C", "C++", "other", "bitcode bytes"], rows))
+    return 0
+
+
+def _report_json(report: Any) -> dict[str, Any]:
+    return {
+        "directory": str(report.directory),
+        "modules": report.modules,
+        "compiled": report.compiled,
+        "reused": report.reused,
+        "duplicates": list(report.duplicates),
+        "empty": list(report.empty),
+        "not_compiled": [
+            {"module": one.name, "source": one.source, "error": one.error}
+            for one in report.not_compiled
+        ],
+        "seconds": report.seconds,
+    }
+
+
+def _cells(described: Mapping[str, Any]) -> list[str]:
+    languages = dict(described["languages"])
+    c, cxx = languages.pop("c", 0), languages.pop("c++", 0)
+    numbers = [described["modules"], c, cxx, sum(languages.values()), described["size_bytes"]]
+    return [described["project"], *(f"{number:,}" for number in numbers)]

@@ -1,0 +1,55 @@
+"""`tfrl doctor`: what works on this machine, and what to do about what does not."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import pathlib
+from typing import Any
+
+from tfrl_systems.cli import options as shared
+from tfrl_systems.cli.console import show, show_json
+
+_DESCRIPTION = """\
+Tries what the other verbs need: versions, the embedded compiler, each clang on PATH, the cache, the
+temporary directory. Ends with status 0 if everything works that needs nothing else installed.
+
+  tfrl doctor
+  tfrl doctor --json > report.json    to attach to a bug report
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds `doctor` to the verbs."""
+    parser = shared.add_verb(subparsers, "doctor", "what works on this machine", _DESCRIPTION)
+    parser.add_argument(
+        "--cache",
+        type=pathlib.Path,
+        default=shared.default_cache(),
+        metavar="FILE",
+        help="the cache to look at (default: %(default)s)",
+    )
+    shared.add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Examines."""
+    from tfrl_systems.cli import doctor_checks
+
+    found = doctor_checks.examine(options.cache)
+    works = all(check.works for check in found.checks if check.needed)
+    if options.json:
+        checks = [dataclasses.asdict(check) for check in found.checks]
+        show_json({"works": works, "versions": found.versions, "checks": checks})
+        return 0 if works else 1
+    width = max(map(len, [*found.versions, *(check.name for check in found.checks)]))
+    for name, version in found.versions.items():
+        show(f"       {name.ljust(width)}  {version}")
+    for check in found.checks:
+        mark = "ok" if check.works else "FAILS" if check.needed else "no"
+        show(f"{mark:5}  {check.name.ljust(width)}  {check.found}")
+        if check.remedy:
+            show(f"{'':7}{'':{width}}  -> {check.remedy}")
+    show("everything needed works" if works else "something needed does not work; see FAILS above")
+    return 0 if works else 1

@@ -1,0 +1,193 @@
+"""The checks of `tfrl doctor`. Each tries the thing itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import importlib.util
+import os
+import pathlib
+import platform
+import shutil
+import tempfile
+
+from environments.errors import UserError
+from environments.inlining.clang_probe import MINIMUM_VERSION, PROBE_IR, probe_clang
+from environments.inlining.compilers import EmbeddedLlvm, run_policy
+from environments.inlining.corpus import Module
+from environments.inlining.toolchain import find_compiler
+from environments.inlining.trajectories import TrajectoryStore
+
+_PACKAGES = (
+    "tfrl-systems",
+    "tensorflow",
+    "tf-agents",
+    "tensorflow-probability",
+    "tensorboard",
+    "numpy",
+    "scikit-learn",
+    "llvmlite",
+    "ziglang",
+    "pyelftools",
+    "rich",
+)
+_CLANGS = ("clang", *(f"clang-{version}" for version in range(17, 24)))
+_PROBE_TIMEOUT_S = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One thing that was tried.
+
+    Attributes:
+      name: what it is.
+      works: whether it does.
+      needed: the project does not work without it.
+      found: what was seen.
+      remedy: what to do; "" where nothing need be done.
+    """
+
+    name: str
+    works: bool
+    needed: bool
+    found: str
+    remedy: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """All that was seen.
+
+    Attributes:
+      versions: by name.
+      checks: in the order in which they are shown.
+    """
+
+    versions: dict[str, str]
+    checks: tuple[Check, ...]
+
+
+def examine(cache: pathlib.Path) -> Findings:
+    """Tries everything; `cache` is the file in which compiles are kept."""
+    checks = [
+        _learning(),
+        _embedded_llvm(),
+        _embedded_clang(),
+        _cache(cache),
+        _temporary_directory(),
+        *_clangs(),
+    ]
+    return Findings(_versions(), tuple(checks))
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version(), "system": platform.platform()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    if importlib.util.find_spec("llvmlite"):
+        from llvmlite import binding
+
+        versions["LLVM in llvmlite"] = ".".join(map(str, binding.llvm_version_info))
+    return versions
+
+
+def _learning() -> Check:
+    try:
+        import tensorflow
+        import tf_agents
+    except ImportError as error:
+        return Check(
+            "TensorFlow and TF-Agents",
+            False,
+            True,
+            " ".join(str(error).split()),
+            "make the environment again: bash tools/check.sh",
+        )
+    devices = ", ".join(device.name for device in tensorflow.config.list_physical_devices())
+    found = f"import; TF-Agents {tf_agents.__version__}, devices: {devices}"
+    return Check("TensorFlow and TF-Agents", True, True, found)
+
+
+def _embedded_llvm() -> Check:
+    name = "embedded LLVM"
+    compiler = EmbeddedLlvm(_PROBE_TIMEOUT_S)
+    try:
+        with tempfile.TemporaryDirectory(prefix="tfrl-doctor-") as directory:
+            path = pathlib.Path(directory) / "probe.ll"
+            path.write_text(PROBE_IR)
+            module = Module("probe", path, ".", "unknown")
+            compiled = run_policy(compiler, module, lambda site: int(site.default))
+            features = len(compiler.announced)
+    except (UserError, OSError) as error:
+        remedy = f"install it again: pip install --force-reinstall llvmlite; TMPDIR is {_tmp()}"
+        return Check(name, False, True, str(error), remedy)
+    finally:
+        compiler.close()
+    found = (
+        f"compiles; asked for {len(compiled.decisions)} decisions with {features} features, "
+        f"{compiled.size.text_bytes} bytes of text"
+    )
+    return Check(name, len(compiled.decisions) > 0, True, found)
+
+
+def _embedded_clang() -> Check:
+    name = "embedded clang"
+    try:
+        return Check(name, True, False, f"{find_compiler().version}: tfrl corpus build works")
+    except UserError as error:
+        remedy = "pip install ziglang, or give tfrl corpus build a clang by --compiler"
+        return Check(name, False, False, str(error), remedy)
+
+
+def _clangs() -> list[Check]:
+    found = [_clang(name) for name in _CLANGS if shutil.which(name)]
+    if found:
+        return found
+    remedy = f"none is needed; --compiler takes a clang of version {MINIMUM_VERSION} or newer"
+    return [Check("clang", False, False, "none on PATH", remedy)]
+
+
+def _clang(name: str) -> Check:
+    try:
+        facts = probe_clang(shutil.which(name) or name)
+    except UserError as error:
+        return Check(name, False, False, str(error), "use --compiler embedded, or another clang")
+    found = f"version {facts.version}: asks for advice, {len(facts.announced)} features"
+    if facts.announces_default:
+        return Check(name, True, False, f"{found}, names callees: --compiler {name} works")
+    remedy = (
+        "features derived from callees' names are unknown to policies on this clang; a newer one, "
+        "or --compiler embedded, has them"
+    )
+    return Check(name, True, False, f"{found}, its own default cannot be asked for", remedy)
+
+
+def _cache(path: pathlib.Path) -> Check:
+    try:
+        TrajectoryStore(path).close()
+    except UserError as error:
+        return Check("cache", False, False, str(error), "name another place by --cache")
+    size = sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*"))
+    free = shutil.disk_usage(path.parent).free
+    return Check("cache", True, False, f"{path}: {size / 1e6:.1f} MB, {free / 1e9:.1f} GB free")
+
+
+def _temporary_directory() -> Check:
+    name = "temporary directory"
+    try:
+        with tempfile.TemporaryDirectory(prefix="tfrl-doctor-") as directory:
+            os.mkfifo(pathlib.Path(directory) / "pipe")
+    except OSError as error:
+        remedy = "set TMPDIR to a directory on a local file system that can be written"
+        return Check(name, False, True, f"{_tmp()}: {error}", remedy)
+    return Check(name, True, True, f"{_tmp()}: takes files and named pipes")
+
+
+def _tmp() -> str:
+    try:
+        return tempfile.gettempdir()
+    except OSError as error:
+        return str(error)

@@ -112,12 +112,15 @@ class ExplorationConfig:
       flips_per_round: decisions changed in one compile at most; 1 is Algorithm 3 to the letter.
       decisions_per_flip: a round is worth its compile if it changes one decision of so many. The
         first two rounds are played all the same.
+      max_bitcode_bytes: larger modules are not learned on, because exploring compiles a module
+        many times; 0 for no limit.
       seed: orders call sites where the policy gives no order.
     """
 
     num_rounds: int = 12
     flips_per_round: int = 1000
     decisions_per_flip: int = 60
+    max_bitcode_bytes: int = 600_000
     seed: int = 0
 
 
@@ -160,7 +163,8 @@ def explore(
       CompilerError: the compiler failed, died or hung.
     """
     key, identity = content_key(module), compile_identity(compiler)
-    request = f"explore {policy.fingerprint} {dataclasses.astuple(config)}"
+    how = (config.num_rounds, config.flips_per_round, config.decisions_per_flip, config.seed)
+    request = f"explore {policy.fingerprint} {how}"
     record = store.get_record(key, identity, request)
     if record is not None:
         base = store.get(key, identity, module.name, record["base"])

@@ -64,8 +64,8 @@ class Config:
       weight_decay: networks: decoupled, times the learning rate.
     """
 
-    model: str = "trees"
-    num_models: int = 5
+    model: str = "networks"
+    num_models: int = 3
     features: tuple[str, ...] = ()
     baseline_feature: str = "inlining_default"
     margin: float = 0.0

@@ -20,6 +20,12 @@ Progress = Callable[[str, int], Callable[[int], None]]
 """(label, number of modules) -> a function that is called with 1 after each."""
 
 
+def modules_to_learn_on(modules: Sequence[Module], config: ExplorationConfig) -> list[Module]:
+    """Those that are small enough to be compiled many times."""
+    limit = config.max_bitcode_bytes
+    return [one for one in modules if not limit or one.path.stat().st_size <= limit]
+
+
 class InliningProblem:
     """Modules of a corpus to decide in; the cost is the text column of their objects.
 

@@ -16,7 +16,7 @@ from environments.inlining.exploration import ExplorationConfig
 from environments.inlining.trajectories import TrajectoryStore
 from tfrl_systems.agents import bc_max
 from tfrl_systems.cli.console import Progress, percent, say, show, show_json
-from tfrl_systems.cli.inlining_problem import InliningProblem
+from tfrl_systems.cli.inlining_problem import InliningProblem, modules_to_learn_on
 from tfrl_systems.training.bc_max import Config
 from tfrl_systems.training.checkpoints import Workdir, open_workdir
 from tfrl_systems.training.run import run_bc_max
@@ -76,7 +76,14 @@ def _train(
         def make_problem(modules: Sequence[Module]) -> InliningProblem:
             return InliningProblem(collector, modules, exploration, progress.task, config.seed)
 
-        problem = make_problem(corpus.modules)
+        learned_on = modules_to_learn_on(corpus.modules, exploration)
+        if len(learned_on) < len(corpus.modules):
+            progress.say(
+                f"{len(corpus.modules) - len(learned_on)} of {len(corpus.modules)} modules are "
+                f"larger than {exploration.max_bitcode_bytes} bytes and not learned on "
+                "(--set max_bitcode_bytes=0 takes them too)"
+            )
+        problem = make_problem(learned_on)
         held_out = make_problem(holdout.modules) if holdout is not None else None
         told: set[str] = set()
 

@@ -46,11 +46,14 @@ class Config:
       baselines: policies to begin with; the first is the default that all is measured against.
       explore: try other actions (Algorithm 3); without it, the paper's Algorithm 1.
       advantage: learn from each explored action's own Δcost.
-      imitation: learn from the best episode of each context.
+      imitation: learn from the best episode of each context; without it, from the default's, so
+        that the policy knows what to do where nothing was explored.
       imitation_scale: weight of an imitated action beside the explored ones, whose weight is
         min(clip_cost, 3 + |Δcost|).
-      clip_cost: see there.
+      imitation_rows: imitated actions at most, drawn at random.
+      clip_cost: see imitation_scale.
       margins: candidates for the margin, in logits.
+      worse_share: share of the contexts that may get worse by the choice of the margin.
       seed: of everything.
     """
 
@@ -59,9 +62,11 @@ class Config:
     explore: bool = True
     advantage: bool = True
     imitation: bool = True
-    imitation_scale: float = 1.0
+    imitation_scale: float = 0.02
+    imitation_rows: int = 15_000
     clip_cost: float = 100.0
-    margins: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)
+    margins: tuple[float, ...] = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
+    worse_share: float = 0.04
     seed: int = 0
 
 
@@ -194,22 +199,24 @@ class BcMaxLoop:
             parts.append(
                 advantage_labels(self._explorations, self._group_of, clip=self._config.clip_cost)
             )
-        if self._config.imitation:
-            best = best_outcomes(self._pool)
-            contexts = sorted(best)
-            weights = bc_max.bucket_weights([best[context].cost for context in contexts])
-            parts.append(
-                imitation_labels(
-                    best,
-                    dict(zip(contexts, weights, strict=True)),
-                    self._group_of,
-                    self._config.imitation_scale,
-                )
+        pool = self._pool if self._config.imitation else self._pool[:1]
+        best = best_outcomes(pool)
+        contexts = sorted(best)
+        weights = bc_max.bucket_weights([best[context].cost for context in contexts])
+        parts.append(
+            imitation_labels(
+                best,
+                dict(zip(contexts, weights, strict=True)),
+                self._group_of,
+                self._config.imitation_scale,
+                self._config.imitation_rows,
+                self._config.seed,
             )
-        if not parts or not any(len(part.actions) for part in parts):
+        )
+        if not any(len(part.actions) for part in parts):
             raise UserError(
                 "bc_max: expected decisions to learn from, found none; use contexts in which there "
-                "is something to decide, and leave advantage or imitation on"
+                "is something to decide"
             )
         return Labels.concatenate(parts)
 
@@ -247,6 +254,7 @@ class BcMaxLoop:
                 lambda rows: self._make_agent(rows, 0.0)[0],
                 self._problem,
                 self._config.margins,
+                self._config.worse_share,
             )
         self.agent, loss_info = self._make_agent(labels, margin)
         self.learned = NumpyPolicy.from_agent(self.agent, f"learned-{self._number}")

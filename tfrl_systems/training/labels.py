@@ -1,6 +1,6 @@
 """Labelled decisions: what BC-Max and its exploration teach a policy.
 
-Two kinds of label come out of the same exploration, and either can be left out:
+Two kinds of label come out of the same exploration:
 
 * *Imitation* (Marinov et al., Algorithm 1, line 7; without its stray factor a before the
   logarithm): the actions of the cheapest episode of each context, weighted by context.
@@ -54,7 +54,7 @@ class Labels:
         return digest.hexdigest()
 
     def where(self, mask: np.ndarray) -> Labels:
-        """The rows where `mask` bool [N] holds."""
+        """The rows that `mask` chooses: bool [N], or row numbers."""
         return Labels(
             self.features[mask], self.actions[mask], self.weights[mask], self.groups[mask]
         )
@@ -86,22 +86,26 @@ def _advantage(exploration: Exploration, group: str, offset: float, clip: float)
 
 
 def imitation_labels(
-    best: Mapping[str, Outcome],
+    episodes: Mapping[str, Outcome],
     context_weights: Mapping[str, float],
     group_of: Mapping[str, str],
     scale: float,
+    max_rows: int,
+    seed: int,
 ) -> Labels:
-    """One row for each step of each context's best episode.
+    """One row for each step of each context's episode, or a sample of them.
 
     Args:
-      best: the episodes to imitate, by context.
+      episodes: the episodes to imitate, by context.
       context_weights: w of line 7, by context.
       group_of: the group of each context.
       scale: multiplies all weights, to balance them against `advantage_labels`.
+      max_rows: beyond so many, rows are drawn at random, and their weights raised to the same sum.
+      seed: of that draw.
     """
     parts = []
-    for context in sorted(best):
-        outcome = best[context]
+    for context in sorted(episodes):
+        outcome = episodes[context]
         num_steps = len(outcome.actions)
         parts.append(
             Labels(
@@ -111,4 +115,10 @@ def imitation_labels(
                 np.full(num_steps, group_of[context]),
             )
         )
-    return Labels.concatenate(parts)
+    rows = Labels.concatenate(parts)
+    num_rows = len(rows.actions)
+    if num_rows <= max_rows:
+        return rows
+    chosen = np.sort(np.random.default_rng(seed).choice(num_rows, max_rows, replace=False))
+    drawn = rows.where(chosen)
+    return dataclasses.replace(drawn, weights=drawn.weights * num_rows / max_rows)

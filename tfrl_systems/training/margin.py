@@ -22,11 +22,13 @@ def choose_margin(
     fit: Callable[[Labels], Any],
     problem: DecisionProblem,
     margins: Sequence[float],
+    worse_share: float,
 ) -> tuple[float, float]:
     """The margin with which a policy saves most in groups that it was not fitted to.
 
     Each fold's groups are left out of the fit; then their explored actions tell, with their known
-    Δcost, what the policy's decisions would have saved there.
+    Δcost, what the policy's decisions would have saved there. Margins with which too many contexts
+    would get worse do not count, unless all are of that kind: then it is the largest.
 
     Args:
       labels: all rows to fit to.
@@ -35,6 +37,7 @@ def choose_margin(
       fit: makes an agent with margin 0 from rows.
       problem: for its feature names.
       margins: candidates, in logits; of equal ones the largest is taken.
+      worse_share: share of the contexts that may get worse.
 
     Returns:
       The margin, and its saving as a share of what the best action everywhere would save.
@@ -42,9 +45,8 @@ def choose_margin(
     features = np.concatenate([one.base.features[one.steps] for one in explorations])
     played = np.concatenate([one.base.actions[one.steps] for one in explorations])
     deltas = np.concatenate([one.deltas for one in explorations])
-    groups = np.concatenate(
-        [np.full(len(one.steps), group_of[one.base.context]) for one in explorations]
-    )
+    contexts = np.concatenate([np.full(len(one.steps), one.base.context) for one in explorations])
+    groups = np.array([group_of[context] for context in contexts])
     num_folds = min(_NUM_FOLDS, len(set(groups)))
     if num_folds < 2:
         return max(margins), float("nan")
@@ -57,11 +59,16 @@ def choose_margin(
         logits[chosen] = policy.logits(features[chosen][:, columns])
     default = features[:, problem.feature_names.index(problem.baseline_feature)]
     towards = np.where(default > 0, 1.0, -1.0)
-    costs = []
+    allowed = worse_share * len({one.base.context for one in explorations})
+    saved: dict[float, float] = {}
     for margin in margins:
         actions = (logits + margin * towards > 0).astype(played.dtype)
-        costs.append(float(np.sum(deltas[actions != played])))
-    best = min(costs)
-    chosen_margin = max(margin for margin, cost in zip(margins, costs, strict=True) if cost == best)
+        differs = actions != played
+        _, place = np.unique(contexts[differs], return_inverse=True)
+        if np.sum(np.bincount(place, weights=deltas[differs]) > 0) <= allowed:
+            saved[margin] = -float(np.sum(deltas[differs]))
+    if not saved:
+        return max(margins), float("nan")
+    chosen_margin = max(saved, key=lambda margin: (saved[margin], margin))
     available = -float(np.sum(deltas[deltas < 0]))
-    return chosen_margin, -best / available if available else 0.0
+    return chosen_margin, saved[chosen_margin] / available if available else 0.0

@@ -35,6 +35,7 @@ from tfrl_systems.training.decisions import (
 )
 from tfrl_systems.training.labels import Labels, advantage_labels, imitation_labels
 from tfrl_systems.training.margin import choose_margin
+from tfrl_systems.training.warm_start import clone_default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +88,8 @@ class Iteration:
       rows: labelled rows that the new policy was fitted to.
       loss: of that fit.
       agreement: weighted share of the rows whose action the new policy takes.
+      cloned: share of the contexts in which a clone of the default decides all as it does (the
+        paper's bc_0); known in the first iteration, else not a number.
       margin: the margin that was chosen for it.
       predicted_saving: what the explored actions it takes would save in groups that it was not
         fitted to, as a share of what the best action everywhere would.
@@ -106,6 +109,7 @@ class Iteration:
     rows: int
     loss: float
     agreement: float
+    cloned: float
     margin: float
     predicted_saving: float
     collecting_s: float
@@ -175,6 +179,10 @@ class BcMaxLoop:
         base = self._collect(policy)
         collected_s = time.monotonic()
         labels = self.labels()
+        cloned = float("nan")
+        if self._number == 1 and learned_before is None:
+            names = self._problem.feature_names
+            _, cloned = clone_default(self._pool[0], names, self._agent_config)
         margin, predicted, info = self._fit(labels, learned_before)
         return self._report(
             policy,
@@ -182,7 +190,7 @@ class BcMaxLoop:
             labels,
             margin,
             predicted,
-            info,
+            (*info, cloned),
             collected_s - started_s,
             time.monotonic() - collected_s,
         )
@@ -276,7 +284,7 @@ class BcMaxLoop:
         labels: Labels,
         margin: float,
         predicted: float,
-        fit_info: tuple[float, float],
+        fit_info: tuple[float, float, float],
         collecting_s: float,
         training_s: float,
     ) -> Iteration:
@@ -299,6 +307,7 @@ class BcMaxLoop:
             rows=len(labels.actions),
             loss=fit_info[0],
             agreement=fit_info[1],
+            cloned=fit_info[2],
             margin=margin,
             predicted_saving=predicted,
             collecting_s=collecting_s,

@@ -117,6 +117,7 @@ def _scalars(record: Mapping[str, Any]) -> dict[str, float | None]:
         "fit/agreement": record["agreement"],
         "fit/labels": record["rows"],
         "fit/explored_actions": record["flips"],
+        "fit/share_of_contexts_cloned": record["cloned"],
         "fit/margin": record["margin"],
         "fit/predicted_saving": record["predicted_saving"],
         "seconds/collecting": record["collecting_s"],

@@ -1,0 +1,78 @@
+"""Is steering exact? On every module of a corpus, compares sizes that must be equal.
+
+    python tools/benchmarks/inlining_exactness.py --corpus runs/corpus/all --compiler embedded
+
+For each module: the object with the default's decisions against a plain -Oz, and the object with a
+recorded list of random decisions against its replay. Prints one JSON object; exits with 1 if any
+module differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import sys
+
+from rich.progress import Progress
+
+from environments.inlining.collection import Collector, Failure, play
+from environments.inlining.compilers import Compiler, make_compiler
+from environments.inlining.corpus import Corpus, Module
+from environments.inlining.heuristics import Replay, make_heuristic
+from environments.inlining.trajectories import TrajectoryStore
+
+
+def check(compiler: Compiler, module: Module) -> dict[str, bool | int]:
+    """Compiles one module four ways; nothing is kept between them."""
+    default = play(compiler, module, make_heuristic("default"), TrajectoryStore())
+    plain = compiler.compile_plain(module)
+    recorded = play(compiler, module, make_heuristic("random"), TrajectoryStore())
+    replayed = play(compiler, module, Replay(recorded.decisions), TrajectoryStore())
+    return {
+        "decisions": len(default.decisions),
+        "default_is_plain": default.size == plain,
+        "replay_is_recorded": replayed.size == recorded.size,
+    }
+
+
+def main() -> int:
+    """Runs the check."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--corpus", type=pathlib.Path, required=True)
+    parser.add_argument("--compiler", default="embedded", metavar="embedded|CLANG")
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    modules = Corpus.load(options.corpus).modules
+    with (
+        Progress(disable=not sys.stderr.isatty()) as progress,
+        Collector(
+            lambda: make_compiler(options.compiler), TrajectoryStore(), options.workers
+        ) as collector,
+    ):
+        task = progress.add_task(options.compiler, total=len(modules))
+        results = collector.map(
+            check, modules, lambda module: module.name, lambda _: progress.advance(task)
+        )
+    done = [one for one in results if not isinstance(one, Failure)]
+    differing = [
+        module.name
+        for module, one in zip(modules, results, strict=True)
+        if not isinstance(one, Failure)
+        and not (one["default_is_plain"] and one["replay_is_recorded"])
+    ]
+    found = {
+        "compiler": options.compiler,
+        "modules": len(modules),
+        "decisions": sum(int(one["decisions"]) for one in done),
+        "default_is_plain": sum(one["default_is_plain"] for one in done),
+        "replay_is_recorded": sum(one["replay_is_recorded"] for one in done),
+        "differing": differing,
+        "failures": [one.message for one in results if isinstance(one, Failure)],
+    }
+    print(json.dumps(found, indent=2))
+    return int(bool(differing or found["failures"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -79,13 +79,13 @@ def add_parser(subparsers: Any) -> None:
     shared.add_compiler(parser)
     shared.add_collection(parser)
     shared.add_json(parser)
-    parser.epilog = f"fields for --set, with their defaults:\n{describe(_settings())}"
+    parser.epilog = f"fields for --set, with their defaults:\n{describe(settings_of_training())}"
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Trains."""
-    values = parse_settings(options.assignments, _settings())
+    values = parse_settings(options.assignments, settings_of_training())
     if options.iterations is not None:
         values["loop"]["iterations"] = options.iterations
     from tfrl_systems.cli import train_inlining
@@ -93,5 +93,6 @@ def run(options: argparse.Namespace) -> int:
     return train_inlining.run(options, values)
 
 
-def _settings() -> tuple[Setting, ...]:
+def settings_of_training() -> tuple[Setting, ...]:
+    """The fields that `--set` reaches."""
     return read_settings(_CLASSES, _SET_OTHERWISE)

@@ -36,8 +36,8 @@ def run(options: argparse.Namespace, values: Values) -> int:
         "environment": "inlining",
         "agent": options.agent,
         "compiler": identity,
-        "corpus_sha256": _digest(corpus),
-        "holdout_sha256": _digest(holdout) if holdout else None,
+        "corpus_sha256": corpus_digest(corpus),
+        "holdout_sha256": corpus_digest(holdout) if holdout else None,
         "seed": options.seed,
         **_without_seed(exploration),
         **_without_seed(agent_config),
@@ -102,7 +102,7 @@ def _train(
     return result
 
 
-def _digest(corpus: Corpus) -> str:
+def corpus_digest(corpus: Corpus) -> str:
     """Hash of the modules' names and contents."""
     try:
         lines = [f"{one.name}\0{one.sha256}\0{' '.join(one.command)}" for one in corpus.modules]

@@ -1,0 +1,332 @@
+"""The table and the picture of `inlining_tables.py`, made from its records."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import pathlib
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from environments.errors import UserError
+
+Record = Mapping[str, Any]
+Sizes = Mapping[str, Sequence[int]]
+"""[text bytes, bytes of code] by name of the module."""
+
+_LANGUAGES = {"c++": "C++", "c": "C", "unknown": "unknown language"}
+_NEVER_WORSE = "learned --never-worse"
+_ORACLE = "oracle"
+_LINES = {
+    "learned": ("learned, with exploration", "#0072b2", "o-"),
+    "learned without exploration": ("learned, without exploration", "#d55e00", "s--"),
+    _ORACLE: ("oracle: best known of each module", "#009e73", "^:"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Saving:
+    """Some modules under one policy, beside LLVM's default.
+
+    Attributes:
+      modules: how many.
+      text_percent: how much smaller the text column is; negative where it is larger.
+      exec_percent: the same of code alone.
+      worse: modules whose text column is larger.
+    """
+
+    modules: int
+    text_percent: float
+    exec_percent: float
+    worse: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """A figure over the seeds."""
+
+    mean: float
+    min: float
+    max: float
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Spread:
+        """Mean and range of `values`."""
+        return Spread(statistics.fmean(values), min(values), max(values))
+
+    def show(self, digits: int) -> str:
+        """For a table: the mean, and the range if there is one."""
+        text = f"{self.mean:.{digits}f}"
+        if self.min == self.max:
+            return text
+        return f"{text} ({self.min:.{digits}f}..{self.max:.{digits}f})"
+
+
+def policies_of(record: Record, iteration: int) -> dict[str, Sizes]:
+    """Sizes under each policy of the table after so many iterations (0: before any).
+
+    The oracle is the smallest object of each module that a baseline, exploration around the default
+    or, from iteration 1 on, a policy learned so far came to. It looked at the module itself: it is
+    no policy, but a line that one can measure policies by.
+    """
+    sizes = record["sizes"]
+    fixed: dict[str, Sizes] = sizes["fixed"]
+    default = fixed["default"]
+    met = [fixed[name] for name in record["baselines"] if name in fixed]
+    learned = unexplored = default
+    if iteration:
+        learned = sizes["learned"][iteration - 1]
+        unexplored = sizes["learned without exploration"][iteration - 1]
+        met += [sizes["explored"], *sizes["learned"][:iteration]]
+    return {
+        "learned": learned,
+        _NEVER_WORSE: smallest([default, learned], record["modules"]),
+        "learned without exploration": unexplored,
+        _ORACLE: smallest(met, record["modules"]),
+        **fixed,
+    }
+
+
+def smallest(candidates: Sequence[Sizes], modules: Mapping[str, Any]) -> dict[str, Sequence[int]]:
+    """For each module the object with the smallest text column; the first of equals."""
+    return {
+        name: min((one[name] for one in candidates), key=lambda size: size[0]) for name in modules
+    }
+
+
+def saving(records: Sequence[Record], policy: str, iteration: int, **wanted: str) -> Saving | None:
+    """One policy on the held-out modules of all folds of one seed.
+
+    Args:
+      records: one for each fold.
+      policy: a key of `policies_of`.
+      iteration: after which.
+      **wanted: which modules: language="c++" or project="zlib".
+
+    Returns:
+      None where there are no such modules.
+    """
+    pairs = []
+    for record in records:
+        found = policies_of(record, iteration)
+        for name, facts in record["modules"].items():
+            if all(facts[key] == value for key, value in wanted.items()):
+                pairs.append((found[policy][name], found["default"][name]))
+    if not pairs:
+        return None
+    percents = []
+    for column in (0, 1):
+        total = sum(size[column] for size, _ in pairs)
+        of_default = sum(size[column] for _, size in pairs)
+        percents.append(100 * (1 - total / of_default) if of_default else 0.0)
+    worse = sum(size[0] > other[0] for size, other in pairs)
+    return Saving(len(pairs), percents[0], percents[1], worse)
+
+
+def spread(
+    records: Sequence[Record], policy: str, iteration: int, **wanted: str
+) -> dict[str, Any] | None:
+    """`saving` over the seeds: {"modules": int, "text_percent": Spread, ...}, or None."""
+    by_seed = collections.defaultdict(list)
+    for record in records:
+        by_seed[record["seed"]].append(record)
+    found = [saving(part, policy, iteration, **wanted) for part in by_seed.values()]
+    kept = [one for one in found if one is not None]
+    if not kept:
+        return None
+    figures = {
+        name: Spread.of([getattr(one, name) for one in kept])
+        for name in ("text_percent", "exec_percent", "worse")
+    }
+    return {"modules": kept[0].modules, **figures}
+
+
+def write(records: Sequence[Record], about: Mapping[str, Any], output: pathlib.Path) -> None:
+    """Writes table.json, table.md, savings.png and savings.svg.
+
+    Args:
+      records: those of all folds, for one or more seeds.
+      about: "command", "commit" and "left_out", which is bytes by name of the module.
+      output: directory.
+    """
+    table = summarise(records, about)
+    (output / "table.json").write_text(
+        json.dumps(table, indent=1, allow_nan=False) + "\n", encoding="utf-8"
+    )
+    (output / "table.md").write_text(to_markdown(table), encoding="utf-8")
+    draw(table["curves"], output)
+
+
+def summarise(records: Sequence[Record], about: Mapping[str, Any]) -> dict[str, Any]:
+    """All that the table says, as JSON values."""
+    iterations = records[0]["iterations"]
+    facts = [one for record in records for one in record["modules"].values()]
+    languages = [one for one in _LANGUAGES if any(fact["language"] == one for fact in facts)]
+    failures = {name: text for record in records for name, text in record["failures"].items()}
+    return {
+        **about,
+        "compiler": records[0]["settings"]["compiler"],
+        "corpus_sha256": records[0]["settings"]["corpus_sha256"],
+        "seeds": sorted({record["seed"] for record in records}),
+        "iterations": iterations,
+        "folds": [record["projects"] for record in records if record["seed"] == 0],
+        "failures": failures,
+        "seconds": sum(record["seconds"] for record in records),
+        "policies": [
+            {
+                "policy": policy,
+                "languages": {
+                    one: _json(spread(records, policy, iterations, language=one))
+                    for one in languages
+                },
+            }
+            for policy in policies_of(records[0], iterations)
+        ],
+        "projects": _projects(records, iterations),
+        "curves": [
+            {
+                "language": language,
+                "line": line,
+                "text_percent": [
+                    _json(spread(records, line, number, language=language))["text_percent"]
+                    for number in range(iterations + 1)
+                ],
+            }
+            for language in languages
+            for line in _LINES
+        ],
+    }
+
+
+def _projects(records: Sequence[Record], iterations: int) -> list[dict[str, Any]]:
+    languages = {
+        one["project"]: one["language"] for record in records for one in record["modules"].values()
+    }
+    return [
+        {
+            "project": project,
+            "language": language,
+            **{
+                policy: _json(spread(records, policy, iterations, project=project))
+                for policy in ("learned", _NEVER_WORSE, _ORACLE)
+            },
+        }
+        for project, language in sorted(languages.items())
+    ]
+
+
+def _json(found: Mapping[str, Any] | None) -> dict[str, Any]:
+    assert found is not None
+    return {
+        name: dataclasses.asdict(value) if isinstance(value, Spread) else value
+        for name, value in found.items()
+    }
+
+
+def to_markdown(table: Mapping[str, Any]) -> str:
+    """The table for people."""
+    languages = list(table["policies"][0]["languages"])
+    header = ["policy"]
+    for one in languages:
+        modules = table["policies"][0]["languages"][one]["modules"]
+        header += [f"{_LANGUAGES[one]}: text", "code", f"worse of {modules}"]
+    rows = []
+    for line in table["policies"]:
+        cells = [f"`{line['policy']}`"]
+        for found in line["languages"].values():
+            cells += _cells(found)
+        rows.append(cells)
+    projects = [
+        [
+            one["project"],
+            _LANGUAGES[one["language"]],
+            str(one["learned"]["modules"]),
+            *_cells(one["learned"]),
+            _percent(one[_ORACLE]["text_percent"]),
+        ]
+        for one in table["projects"]
+    ]
+    parts = [
+        "Savings against LLVM's default at -Oz, in percent of its bytes (positive: smaller), on "
+        f"projects that were not learned on: {len(table['folds'])} folds of whole projects, "
+        f"{len(table['seeds'])} seeds, {table['iterations']} iterations. Mean (min..max) over the "
+        "seeds. *text* is the text column of `llvm-size`, *code* executable sections alone, "
+        "*worse* counts modules whose text is larger than under the default. The oracle is the "
+        "best object that baselines, exploration and the learned policies came to for each module "
+        "itself: an upper line, no policy.",
+        _table(header, rows),
+        _table(["project", "", "modules", "text", "code", "worse", "oracle: text"], projects),
+        _notes(table),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _notes(table: Mapping[str, Any]) -> str:
+    lines = [
+        f"Made by `{table['command']}` at commit {table['commit']} with {table['compiler']} in "
+        f"{table['seconds'] / 60:.0f} minutes.",
+        *(f"Fold {k + 1}: {', '.join(fold)}." for k, fold in enumerate(table["folds"])),
+    ]
+    if table["left_out"]:
+        named = ", ".join(table["left_out"])
+        lines.append(f"{len(table['left_out'])} modules were left out for their size: {named}.")
+    if table["failures"]:
+        named = "; ".join(table["failures"].values())
+        lines.append(f"{len(table['failures'])} modules were left out because of: {named}.")
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _cells(found: Mapping[str, Any]) -> list[str]:
+    return [
+        _percent(found["text_percent"]),
+        _percent(found["exec_percent"]),
+        Spread(**found["worse"]).show(0 if found["worse"]["mean"] % 1 == 0 else 1),
+    ]
+
+
+def _percent(figures: Mapping[str, float]) -> str:
+    return Spread(**figures).show(2)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, rule, *rows])
+
+
+def draw(curves: Sequence[Mapping[str, Any]], output: pathlib.Path) -> None:
+    """Savings by iteration, one panel for each language, with the range over the seeds.
+
+    Raises:
+      UserError: matplotlib is not there.
+    """
+    try:
+        import matplotlib
+        from matplotlib import figure, ticker
+    except ImportError as error:
+        raise UserError(
+            f"picture: expected matplotlib, found: {error}; pip install -e '.[notebooks]'"
+        ) from error
+    languages = list(dict.fromkeys(one["language"] for one in curves))
+    # Without a salt and with a date, the same picture would be another file each time.
+    with matplotlib.rc_context({"svg.hashsalt": "tfrl", "font.size": 9}):
+        picture = figure.Figure(figsize=(4.2 * len(languages), 3.2), layout="constrained")
+        panels = picture.subplots(1, len(languages), squeeze=False)[0]
+        for panel, language in zip(panels, languages, strict=True):
+            for curve in (one for one in curves if one["language"] == language):
+                label, colour, style = _LINES[curve["line"]]
+                numbers = range(len(curve["text_percent"]))
+                low, middle, high = (
+                    [one[name] for one in curve["text_percent"]] for name in ("min", "mean", "max")
+                )
+                panel.plot(numbers, middle, style, color=colour, label=label)
+                panel.fill_between(numbers, low, high, color=colour, alpha=0.2, linewidth=0)
+            panel.axhline(0, color="0.6", linewidth=0.8)
+            panel.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+            panel.set(title=f"{_LANGUAGES[language]}, held-out projects", xlabel="iteration")
+            panel.grid(alpha=0.3)
+        panels[0].set_ylabel("saving against -Oz, % of text")
+        panels[0].legend(fontsize=7)
+        picture.savefig(output / "savings.png", dpi=160)
+        picture.savefig(output / "savings.svg", metadata={"Date": None})

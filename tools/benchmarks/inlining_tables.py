@@ -1,0 +1,374 @@
+"""Leave-projects-out: how much smaller a learned inlining policy makes code that it never saw.
+
+    python -m tools.benchmarks.inlining_tables --corpus runs/corpus/all --output runs/tables
+
+divides the projects of a corpus into folds of whole projects. For each fold and seed it learns on
+the other folds what `tfrl train inlining` would learn there, with exploration and without, and
+compiles the fold's modules under what was learned and under the baselines: so each module is
+measured once for each seed, by policies that saw nothing of its project. Which project goes into
+which fold follows from languages and sizes of bitcode alone.
+
+--output gets
+  table.md, table.json   savings against LLVM's default at -Oz, and what they were made with
+  savings.png, .svg      savings by iteration, as Fig. 2 of the BC-Max paper
+  folds/                 one file for each fold and seed: the sizes of all modules
+  runs/                  their training runs, as `tfrl train --workdir` keeps them
+Run again, it goes on where it was stopped; what was compiled before comes from --cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from environments.errors import UserError
+from environments.inlining.collection import Collector, Failure
+from environments.inlining.compilers import make_compiler
+from environments.inlining.corpus import Corpus, Module
+from environments.inlining.exploration import ExplorationConfig, Explored, explore
+from environments.inlining.heuristics import Policy, make_heuristic
+from environments.inlining.trajectories import Trajectory, TrajectoryStore
+from tfrl_systems.agents import bc_max
+from tfrl_systems.cli import options as shared
+from tfrl_systems.cli.console import Progress, UsageError, say
+from tfrl_systems.cli.inlining_problem import InliningProblem, modules_to_learn_on
+from tfrl_systems.cli.settings import parse_settings
+from tfrl_systems.cli.train import settings_of_training
+from tfrl_systems.cli.train_inlining import corpus_digest
+from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.training.bc_max import Config
+from tfrl_systems.training.checkpoints import open_workdir
+from tfrl_systems.training.run import run_bc_max
+from tools.benchmarks import inlining_report
+
+FIXED_POLICIES = ("default", "always", "never", "cost<-5", "cost<-20", "cost<-35")
+# Name in the records -> whether Algorithm 3 explores.
+LEARNED = {"learned": True, "learned without exploration": False}
+
+Sizes = dict[str, list[int]]
+"""[text bytes, bytes of code] by name of the module."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark:
+    """What is the same for all folds and seeds.
+
+    Attributes:
+      modules: all that take part.
+      folds: names of projects.
+      config: of the loop; its seed and whether it explores are set for each run.
+      agent_config: of the agent.
+      exploration: its seed is the same in all runs, so that explorations around the default, which
+        are most of the work, are made once for all folds and seeds.
+      settings: all that decides the outcome besides fold and seed, as JSON values.
+      output: directory.
+    """
+
+    modules: tuple[Module, ...]
+    folds: tuple[tuple[str, ...], ...]
+    config: Config
+    agent_config: bc_max.Config
+    exploration: ExplorationConfig
+    settings: Mapping[str, Any]
+    output: pathlib.Path
+
+    def divide(self, fold: int) -> tuple[list[Module], list[Module]]:
+        """The modules to learn on and those that are held out."""
+        held_out = self.folds[fold]
+        return (
+            [one for one in self.modules if one.project not in held_out],
+            [one for one in self.modules if one.project in held_out],
+        )
+
+
+def make_folds(modules: Sequence[Module], num_folds: int) -> tuple[tuple[str, ...], ...]:
+    """Divides projects into folds, each language evenly by bytes of bitcode.
+
+    The largest projects are dealt first, each to the fold with the fewest bytes of its language.
+
+    Raises:
+      UserError: there are fewer projects than folds.
+    """
+    size_bytes: dict[str, int] = {}
+    language: dict[str, str] = {}
+    for module in modules:
+        size = module.path.stat().st_size
+        size_bytes[module.project] = size_bytes.get(module.project, 0) + size
+        language.setdefault(module.project, module.language)
+    if len(size_bytes) < num_folds or num_folds < 2:
+        raise UserError(
+            f"folds: expected from 2 to {len(size_bytes)}, the projects of the corpus, found "
+            f"{num_folds}; change --folds or take a larger corpus"
+        )
+    filled: dict[tuple[int, str], int] = {}
+    folds: list[list[str]] = [[] for _ in range(num_folds)]
+    for project in sorted(size_bytes, key=lambda one: (-size_bytes[one], one)):
+        own = language[project]
+        # Between folds without any of this language, the one with the fewest projects.
+        fold = min(range(num_folds), key=lambda k: (filled.get((k, own), 0), len(folds[k]), k))
+        filled[fold, own] = filled.get((fold, own), 0) + size_bytes[project]
+        folds[fold].append(project)
+    return tuple(tuple(sorted(projects)) for projects in folds)
+
+
+def learn(
+    benchmark: Benchmark, fold: int, seed: int, name: str, collector: Collector, progress: Progress
+) -> list[NumpyPolicy]:
+    """The policy of each iteration, learned on the other folds as `tfrl train inlining` does it."""
+    modules, _ = benchmark.divide(fold)
+    config = dataclasses.replace(benchmark.config, seed=seed, explore=LEARNED[name])
+    label = f"fold {fold + 1}, seed {seed}, {name}"
+    problem = InliningProblem(
+        collector,
+        modules,
+        benchmark.exploration,
+        lambda what, total: progress.task(f"{label}: {what}", total),
+        seed,
+    )
+    settings = {
+        **benchmark.settings,
+        "held_out": benchmark.folds[fold],
+        "seed": seed,
+        "explore": config.explore,
+    }
+    metadata = {
+        "environment": "inlining",
+        "agent": "bc_max",
+        "compiler": settings["compiler"],
+        "corpus_sha256": settings["corpus_sha256"],
+        "seed": seed,
+        "run": settings,
+    }
+
+    def tell(record: Mapping[str, Any], resumed: bool) -> None:
+        progress.say(
+            f"{label}: iteration {record['number']}{' (kept)' if resumed else ''}: "
+            f"{record['policy']} saves {record['policy_saving_percent']:.2f}% and the best known "
+            f"{record['oracle_saving_percent']:.2f}% where it learns; margin {record['margin']:g}, "
+            f"{record['collecting_s']:.0f} s collecting, {record['training_s']:.0f} s fitting"
+        )
+
+    path = benchmark.output / "runs" / f"{_run_name(fold, seed)}-{name.replace(' ', '-')}"
+    with open_workdir(path, settings, resume=True) as workdir:
+        run_bc_max(problem, None, config, benchmark.agent_config, workdir, metadata, tell)
+        for message in problem.failures.values():
+            progress.say(f"{label}: left out: {message}")
+        numbers = range(1, config.iterations + 1)
+        kept = [workdir.load(number) for number in numbers]
+    return [one.policy for one in kept if one is not None]
+
+
+def measure(
+    benchmark: Benchmark,
+    fold: int,
+    seed: int,
+    learned: Mapping[str, Sequence[NumpyPolicy]],
+    collector: Collector,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Sizes of the fold's modules under everything; what one policy fails on is left out of all."""
+    _, modules = benchmark.divide(fold)
+    failures: dict[str, str] = {}
+
+    def sizes(results: Sequence[Trajectory | Failure]) -> Sizes:
+        failures.update({one.module: one.message for one in results if isinstance(one, Failure)})
+        return {
+            one.module: [one.size.text_bytes, one.size.exec_bytes]
+            for one in results
+            if isinstance(one, Trajectory)
+        }
+
+    def play(policy: Policy) -> Sizes:
+        task = progress.task(f"fold {fold + 1}, seed {seed}: {policy.name}", len(modules))
+        return sizes(collector.play(modules, policy, task))
+
+    explored: list[Explored | Failure] = collector.map(
+        lambda compiler, module: explore(
+            compiler, module, make_heuristic("default"), collector.store, benchmark.exploration
+        ),
+        modules,
+        lambda module: module.name,
+        progress.task(f"fold {fold + 1}, seed {seed}: explored", len(modules)),
+    )
+    found = {
+        "fixed": {name: play(make_heuristic(name)) for name in FIXED_POLICIES},
+        "explored": sizes([one if isinstance(one, Failure) else one.best for one in explored]),
+        **{name: [play(policy) for policy in policies] for name, policies in learned.items()},
+    }
+    return {
+        "modules": {
+            one.name: {"project": one.project, "language": one.language}
+            for one in modules
+            if one.name not in failures
+        },
+        "failures": failures,
+        "sizes": found,
+    }
+
+
+def run_fold(
+    benchmark: Benchmark, fold: int, seed: int, collector: Collector, progress: Progress
+) -> dict[str, Any]:
+    """The record of one fold and seed: the one that is kept, or a new one.
+
+    Raises:
+      UserError: the kept one was made with other settings.
+    """
+    path = benchmark.output / "folds" / f"{_run_name(fold, seed)}.json"
+    if path.exists():
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["settings"] != benchmark.settings:
+            raise UserError(
+                f"{path}: expected a record of the same corpus and settings, found others; name "
+                "another directory with --output"
+            )
+        if record["iterations"] == benchmark.config.iterations:
+            return record
+    started_s = time.monotonic()
+    learned = {name: learn(benchmark, fold, seed, name, collector, progress) for name in LEARNED}
+    record = {
+        "fold": fold,
+        "seed": seed,
+        "iterations": benchmark.config.iterations,
+        "settings": benchmark.settings,
+        "projects": benchmark.folds[fold],
+        "baselines": benchmark.config.baselines,
+        "policies_sha256": {
+            name: [one.fingerprint for one in policies] for name, policies in learned.items()
+        },
+        **measure(benchmark, fold, seed, learned, collector, progress),
+        "seconds": 0.0,
+    }
+    record["seconds"] = time.monotonic() - started_s
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".unfinished")
+    scratch.write_text(json.dumps(record, allow_nan=False) + "\n", encoding="utf-8")
+    scratch.replace(path)
+    progress.say(f"fold {fold + 1}, seed {seed}: done in {record['seconds']:.0f} s")
+    return record
+
+
+def run(options: argparse.Namespace) -> None:
+    """Runs all folds and seeds; the table is written after each seed."""
+    corpus = Corpus.load(options.corpus)
+    values = parse_settings(options.assignments, settings_of_training())
+    values["exploration"]["max_bitcode_bytes"] = options.max_bitcode_bytes
+    if options.iterations is not None:
+        values["loop"]["iterations"] = options.iterations
+    exploration = ExplorationConfig(**values["exploration"])
+    modules = tuple(modules_to_learn_on(corpus.modules, exploration))
+    config, agent_config = Config(**values["loop"]), bc_max.Config(**values["agent"])
+    decisive = {**dataclasses.asdict(config), **dataclasses.asdict(agent_config)}
+    settings = {
+        "compiler": make_compiler(options.compiler).identity,
+        "corpus_sha256": corpus_digest(Corpus(corpus.directory, modules)),
+        "folds": options.folds,
+        **{name: decisive[name] for name in decisive if name not in ("seed", "iterations")},
+        **{f"exploration_{k}": v for k, v in dataclasses.asdict(exploration).items()},
+    }
+    benchmark = Benchmark(
+        modules,
+        make_folds(modules, options.folds),
+        config,
+        agent_config,
+        exploration,
+        json.loads(json.dumps(settings)),
+        options.output,
+    )
+    about = {
+        "command": options.command_line,
+        "commit": _commit(),
+        "left_out": {
+            one.name: one.path.stat().st_size for one in corpus.modules if one not in modules
+        },
+    }
+    if about["left_out"]:
+        say(f"{len(about['left_out'])} modules are larger than --max-bitcode-bytes and left out")
+    _run_all(benchmark, options, about)
+
+
+def _run_all(benchmark: Benchmark, options: argparse.Namespace, about: Mapping[str, Any]) -> None:
+    store = TrajectoryStore(options.cache)
+    make: Callable[[], Any] = lambda: make_compiler(options.compiler)  # noqa: E731
+    with Progress() as progress, Collector(make, store, options.workers) as collector:
+        records: list[dict[str, Any]] = []
+        for seed in range(options.seeds):
+            for fold in range(options.folds):
+                records.append(run_fold(benchmark, fold, seed, collector, progress))
+            inlining_report.write(records, about, options.output)
+            progress.say(f"{options.output / 'table.md'}: {seed + 1} of {options.seeds} seeds")
+    store.close()
+
+
+def _run_name(fold: int, seed: int) -> str:
+    return f"fold-{fold + 1}-seed-{seed}"
+
+
+def _commit() -> str:
+    asked = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+        cwd=pathlib.Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return asked.stdout.strip() or "unknown"
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--corpus", type=pathlib.Path, required=True, metavar="DIR")
+    parser.add_argument("--output", type=pathlib.Path, required=True, metavar="DIR")
+    number = shared.whole_number
+    parser.add_argument("--folds", type=number(2), default=4, help="default: 4")
+    parser.add_argument("--seeds", type=number(1), default=3, help="0, 1, …; default: 3 of them")
+    parser.add_argument(
+        "--iterations", type=number(1), metavar="N", help="default: that of tfrl train"
+    )
+    parser.add_argument(
+        "--max-bitcode-bytes",
+        type=number(0),
+        default=ExplorationConfig.max_bitcode_bytes,
+        metavar="N",
+        help="leave larger modules out of all; 0 for none (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="assignments",
+        metavar="FIELD=VALUE",
+        help="as for tfrl train inlining",
+    )
+    shared.add_compiler(parser)
+    shared.add_collection(parser)
+    options = parser.parse_args(arguments)
+    options.command_line = " ".join(["python -m tools.benchmarks.inlining_tables", *arguments])
+    return options
+
+
+def main() -> int:
+    """Runs the tool; mistakes of the user end in one line."""
+    try:
+        run(parse_arguments(sys.argv[1:]))
+    except (UserError, UsageError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("error: stopped; run it again to go on", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -64,10 +64,12 @@ class Header:
     Attributes:
       observation_dtype: structured dtype with one field for each feature, in stream order.
       advice_dtype: dtype of one advice, normally int64.
+      advices: what is written for a decision of 0 and for one of 1.
     """
 
     observation_dtype: np.dtype
     advice_dtype: np.dtype
+    advices: tuple[bytes, bytes]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,7 +92,8 @@ class Header:
                 "interactive channel: expected a JSON header with 'features' and 'advice', "
                 f"found {line[:80]!r} ({error}); use a compiler of LLVM 17 or newer"
             ) from error
-        return cls(features, advice)
+        no, yes = (np.array(decision, advice).tobytes() for decision in (0, 1))
+        return cls(features, advice, (no, yes))
 
 
 def _field(spec: dict) -> tuple:
@@ -153,7 +156,7 @@ class StreamParser:
         end = start + dtype.itemsize
         if len(self._buffer) < end + 1:
             return None
-        observation = np.frombuffer(bytes(self._buffer[start:end]), dtype)[0]
+        observation = np.frombuffer(self._buffer[start:end], dtype)[0]
         if self._buffer[end : end + 1] != b"\n":
             raise ProtocolError(
                 f"interactive channel: expected a newline after {dtype.itemsize} bytes of tensors, "
@@ -202,7 +205,7 @@ class Channel:
         """
         assert self.parser.header is not None, "an advice answers an observation"
         try:
-            os.write(self._advice_fd, np.array(decision, self.parser.header.advice_dtype).tobytes())
+            os.write(self._advice_fd, self.parser.header.advices[decision])
         except BlockingIOError as error:
             raise ProtocolError(
                 "interactive channel: expected every advice to be read, found thousands that were "

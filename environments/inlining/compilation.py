@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import re
@@ -33,6 +32,7 @@ _OZ_THRESHOLD = 5
 _REMARK = re.compile(rb"remark: .*?: '([^']+)' not inlined into '([^']+)' because")
 _ADVICE_REMARK = re.compile(rb"remark: \S*:\d+:\d+: (\S+?)(true|false)(?: \[-R.*)?$")
 _STDERR_TAIL_BYTES = 4000
+_READ_BYTES = 1 << 16
 _MAX_LINE_BYTES = 1 << 16
 _DRAIN_EVERY_MS = 20
 
@@ -145,7 +145,7 @@ class Compilation:
         self._owns_channel = owns_channel
         assert backend.process.stderr is not None
         self._stderr_fd = backend.process.stderr.fileno()
-        self._stderr = bytearray()
+        self._stderr = b""
         self._tail = bytearray()
         self._ended = self._closed = False
         self._names: tuple[str | None, str | None] = (None, None)
@@ -269,16 +269,23 @@ class Compilation:
 
     def _drain_stderr(self) -> None:
         """Reads what is in stderr, without waiting."""
-        with contextlib.suppress(BlockingIOError):
-            while data := os.read(self._stderr_fd, 1 << 16):
-                self._stderr += data
-        *lines, rest = self._stderr.split(b"\n")
-        self._stderr = bytearray(rest[-_MAX_LINE_BYTES:])
+        try:
+            while data := os.read(self._stderr_fd, _READ_BYTES):
+                self._take_text(data)
+                if len(data) < _READ_BYTES:
+                    return
+        except BlockingIOError:
+            return
+
+    def _take_text(self, text: bytes) -> None:
+        *lines, rest = (self._stderr + text).split(b"\n")
+        self._stderr = rest[-_MAX_LINE_BYTES:]
         for line in lines:
-            self._take_line(bytes(line))
+            self._take_line(line)
 
     def _take_line(self, line: bytes) -> None:
-        if match := _REMARK.search(line):
+        # The plain search is there for its speed.
+        if b"' not inlined into '" in line and (match := _REMARK.search(line)):
             self._names = (match[1].decode(errors="replace"), match[2].decode(errors="replace"))
         elif match := _ADVICE_REMARK.search(line):
             self._name_last_callee(match[1])
@@ -290,7 +297,7 @@ class Compilation:
         """Takes the callee from the remark after a decision: its name, then all feature values."""
         if self._last is None or not self._callees or self._callees[-1] is not None:
             return
-        values = "".join(str(value) for value in self._last.item()).encode()
+        values = "".join(map(str, self._last.item())).encode()
         if text.endswith(values):
             self._callees[-1] = text[: -len(values)].decode(errors="replace")
 

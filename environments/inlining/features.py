@@ -65,7 +65,8 @@ class FeatureTracker:
 
     def __init__(self, announced: tuple[str, ...]) -> None:
         self.names = feature_names(announced)
-        self._own = [name for name in announced if name not in DERIVED_FEATURES]
+        # LLVM's own decision, which some announce, is among the derived ones.
+        self._extra = [k for k, name in enumerate(announced) if name in DERIVED_FEATURES]
         self._seen: collections.Counter[str] = collections.Counter()
         self._inlined: collections.Counter[str] = collections.Counter()
         self._caller_seen: collections.Counter[str] = collections.Counter()
@@ -84,14 +85,16 @@ class FeatureTracker:
           linkage: linkage by name of the module's functions.
         """
         self._caller = site.caller
-        values = [int(site.features[name]) for name in self._own]
+        values = list(map(int, site.features.item()))
+        for place in self._extra:
+            del values[place]
         values.append(int(site.default))
         values += self._linkage(site, linkage)
         values += self._callee(site, linkage)
         values += self._of_caller(site)
         values += [self._num_decisions, self._num_inlined]
         # The store packs them into 32 bits: what is recalled must be what was seen.
-        return np.clip(np.array(values, np.int64), _INT32.min, _INT32.max)
+        return np.minimum(np.maximum(np.array(values, np.int64), _INT32.min), _INT32.max)
 
     def record(self, decision: int, callee: str | None) -> None:
         """Takes the decision at the last call site.

@@ -5,7 +5,8 @@ may go away; seldom anything else. When many decisions are changed in one compil
 share no function, each change of a function's bytes therefore belongs to one decision, and one
 compile gives the Δbytes of all of them. Where a function changed that no decision names, because F
 was itself inlined into it, it belongs to the decisions whose F it reaches by calls: if that is one,
-it is counted there; if there are several, their Δbytes are unknown.
+it is counted there; if there are several, their Δbytes are unknown. Where it reaches no F but calls
+a G, it is the next to have its call of G inlined, because G has one use less than it had.
 """
 
 from __future__ import annotations
@@ -103,7 +104,10 @@ def _reaching(
     calls: Mapping[str, Sequence[str]],
     wanted: set[str],
 ) -> dict[str, set[int]]:
-    """For each wanted function, the sites whose caller it reaches or whose callee reaches it."""
+    """For each wanted function, the sites whose caller it reaches or whose callee reaches it.
+
+    Where there are none, those whose callee it calls.
+    """
     found: dict[str, set[int]] = {name: set() for name in wanted}
     if not wanted:
         return found
@@ -111,6 +115,10 @@ def _reaching(
         for start, edges in ((site.caller, called_by), (site.callee, calls)):
             for name in _closure(start, edges) & wanted:
                 found[name].add(k)
+    sites_of = {site.callee: k for k, site in enumerate(sites)}
+    for name, owners in found.items():
+        if not owners:
+            owners |= {sites_of[callee] for callee in calls.get(name, ()) if callee in sites_of}
     return found
 
 

@@ -202,9 +202,7 @@ def _explore(
         flips = [keys[k] for k in chosen]
         trial = compile_in_detail(compiler, module, policy, frozenset(flips))
         met.append(trial)
-        deltas = attribute(
-            [sites[k] for k in chosen], base.function_bytes, trial.function_bytes, calls
-        )
+        deltas = _deltas([sites[k] for k in chosen], base, trial, calls)
         played = set(trial.keys)
         found |= {
             flip: delta
@@ -222,6 +220,19 @@ def _explore(
         np.array(list(found.values()), np.int64),
         best.trajectory(module.name, names),
     )
+
+
+def _deltas(
+    sites: Sequence[ChangedSite],
+    base: DetailedCompile,
+    trial: DetailedCompile,
+    calls: Mapping[str, Sequence[str]],
+) -> list[int | None]:
+    """Δbytes of each of `sites`, which were changed in `trial`."""
+    if len(sites) == 1:
+        # All of it is this one's: also constants, jump tables and padding.
+        return [trial.size.text_bytes - base.size.text_bytes]
+    return attribute(sites, base.function_bytes, trial.function_bytes, calls)
 
 
 def _rounds(

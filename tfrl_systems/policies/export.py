@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
+import logging
 import pathlib
 import platform
 import shutil
@@ -97,13 +98,20 @@ def _write_own_files(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without TensorFlow's remarks on how it renames the arguments of TF-Agents' signatures."""
-    level = absl.logging.get_verbosity()
+    """Without TensorFlow's remarks on how it renames the arguments of TF-Agents' signatures.
+
+    In a notebook TensorFlow's own logger speaks as well, of the files it wrote.
+    """
+    verbosity = absl.logging.get_verbosity()
+    logger = logging.getLogger("tensorflow")
+    level = logger.level
     absl.logging.set_verbosity(absl.logging.ERROR)
+    logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        absl.logging.set_verbosity(level)
+        logger.setLevel(level)
+        absl.logging.set_verbosity(verbosity)
 
 
 def _versions() -> dict[str, str]:

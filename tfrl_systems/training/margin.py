@@ -28,7 +28,8 @@ def choose_margin(
 
     Each fold's groups are left out of the fit; then their explored actions tell, with their known
     Δcost, what the policy's decisions would have saved there. Margins with which too many contexts
-    would get worse do not count, unless all are of that kind: then it is the largest.
+    would get worse by departing from the default do not count, unless all are of that kind: then
+    it is the largest.
 
     Args:
       labels: all rows to fit to.
@@ -59,13 +60,15 @@ def choose_margin(
         logits[chosen] = policy.logits(features[chosen][:, columns])
     default = features[:, problem.feature_names.index(problem.baseline_feature)]
     towards = np.where(default > 0, 1.0, -1.0)
+    around_default = played == default
     allowed = worse_share * len({one.base.context for one in explorations})
     saved: dict[float, float] = {}
     for margin in margins:
         actions = (logits + margin * towards > 0).astype(played.dtype)
         differs = actions != played
-        _, place = np.unique(contexts[differs], return_inverse=True)
-        if np.sum(np.bincount(place, weights=deltas[differs]) > 0) <= allowed:
+        departs = differs & around_default
+        _, place = np.unique(contexts[departs], return_inverse=True)
+        if np.sum(np.bincount(place, weights=deltas[departs]) > 0) <= allowed:
             saved[margin] = -float(np.sum(deltas[differs]))
     if not saved:
         return max(margins), float("nan")

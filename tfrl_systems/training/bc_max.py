@@ -209,6 +209,10 @@ class BcMaxLoop:
             )
         pool = self._pool if self._config.imitation else self._pool[:1]
         best = best_outcomes(pool)
+        if not best:
+            raise UserError(
+                "bc_max: expected contexts that can be played, found that all failed; see why above"
+            )
         contexts = sorted(best)
         weights = bc_max.bucket_weights([best[context].cost for context in contexts])
         parts.append(

@@ -100,7 +100,8 @@ def imitation_labels(
       context_weights: w of line 7, by context.
       group_of: the group of each context.
       scale: multiplies all weights, to balance them against `advantage_labels`.
-      max_rows: beyond so many, rows are drawn at random, and their weights raised to the same sum.
+      max_rows: beyond so many, rows are drawn at random, and their weights raised to what is on
+        average the same sum.
       seed: of that draw.
     """
     parts = []

@@ -12,7 +12,11 @@ import functools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
-SYSTEMS = ("inlining", "tensor_graphs", "learn_to_optimize")
+_ENVIRONMENTS = pathlib.Path(__file__).parent.parent / "environments"
+# Those that are drawn, and those that someone has added since.
+SYSTEMS = {"inlining", "tensor_graphs", "learn_to_optimize"} | {
+    path.parent.name for path in _ENVIRONMENTS.glob("*/environment.py")
+}
 
 # room of tfrl_systems -> the other rooms that it may import. A new room is entered here first.
 ARROWS: Mapping[str, frozenset[str]] = {

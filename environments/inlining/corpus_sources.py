@@ -25,6 +25,7 @@ _STANDARDS = {"c": ("-std=gnu11",), "c++": ("-std=c++17",)}
 # Options that say where results go, what is linked, or how to optimise; with their own argument.
 _DROP_WITH_ARGUMENT = frozenset(
     ("-o", "-MF", "-MT", "-MQ", "-MJ", "-arch", "-l", "-L", "-Xlinker", "-u", "-T", "-z", "--param")
+    + ("-target", "-Xclang", "-mllvm", "-B", "-wrapper", "--config")
 )
 _DROP = re.compile(
     r"-(c|S|E|o.+|O.*|g.*|M.*|l.+|L.+|W.*|w|pg?|pipe|rdynamic|shared|static.*|save-temps.*"
@@ -32,7 +33,9 @@ _DROP = re.compile(
     r"|fprofile.*|ftest-coverage|fsanitize.*|fno-sanitize.*|fdiagnostics.*|fcolor-diagnostics"
     r"|f(no-)?omit-frame-pointer|fpass-plugin=.*|f(no-)?(ipa|tree|gcse|var-tracking|gnu-unique"
     r"|conserve-stack|allow-store-data-races|reorder-blocks|gnu-tm)\b.*"
-    r"|m(arch|cpu|tune)=.*|mno-omit-leaf-frame-pointer|m32|mx32|-target=.*)"
+    r"|m(arch|cpu|tune)=.*|mno-omit-leaf-frame-pointer|m32|mx32|-target=.*"
+    # What would have the compiler load or run other code.
+    r"|fplugin.*|B.+|-config.*)"
 )
 
 
@@ -119,7 +122,7 @@ def clean_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
     kept: list[str] = []
     rest = iter(arguments)
     for argument in rest:
-        if argument in _DROP_WITH_ARGUMENT or argument in ("-target", "-Xclang", "-mllvm"):
+        if argument in _DROP_WITH_ARGUMENT:
             next(rest, None)
         elif not _DROP.fullmatch(argument):
             kept.append(argument)

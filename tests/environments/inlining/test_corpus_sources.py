@@ -27,6 +27,7 @@ from environments.inlining.corpus_sources import BitcodeUnit, clean_arguments, g
         ("-Xclang -load -mllvm -inline-threshold=3 --param max-inline=3", ""),
         ("-pthread -lfoo -L/lib -shared -funsigned-char", "-pthread -funsigned-char"),
         ("-ftree-vectorize -fno-tree-vrp -fipa-pta", ""),
+        ("-fplugin=./a.so -fplugin-arg-a-b=1 -B. -B bin -wrapper sh --config=c --config c", ""),
     ],
 )
 def test_arguments_that_say_what_a_source_means(arguments, kept):

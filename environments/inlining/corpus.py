@@ -28,7 +28,8 @@ from environments.errors import UserError
 DESCRIPTION_FILE = "corpus_description.json"
 FACTS_KEY = "tfrl"
 COMMAND_KEY = "global_command_override"
-# ml-compiler-opt's tools ask for real options where this stands; here it means that none are needed.
+# ml-compiler-opt's tools ask for real options where this stands; here it means that none are
+# needed.
 UNSPECIFIED_COMMAND = ["<UNSPECIFIED>"]
 _LANGUAGE_OF_SUFFIX = {
     ".c": "c",

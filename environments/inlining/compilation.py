@@ -60,6 +60,7 @@ class CallSite:
 
 
 Decide = Callable[[CallSite], int]
+"""A policy at its simplest: 1 to inline the call site, 0 not to."""
 
 
 def oz_default(observation: np.void) -> bool:

@@ -19,11 +19,22 @@ from environments.inlining.corpus_sources import BitcodeUnit, CompileUnit, Unit
 from environments.inlining.toolchain import BitcodeCompiler, CompilerProcesses
 
 Progress = Callable[[int, int, str], None]
+"""(sources done, sources in all, name of the one just done) -> None."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Made:
-    """One unit's result: a bitcode file and its facts, or an error."""
+    """One unit's result: a bitcode file and its facts, or an error.
+
+    Attributes:
+        unit: what it was made from.
+        path: the bitcode file, None where there is an error.
+        facts: what the bitcode says of itself.
+        error: first error line of the compiler, "" on success.
+        reused: whether it is that of an earlier build, because nothing has changed.
+        key: hash of all that decided it, "" for bitcode that was taken over.
+        dependencies: source and headers, relative to where it is compiled.
+    """
 
     unit: Unit
     path: pathlib.Path | None = None

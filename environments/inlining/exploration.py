@@ -6,7 +6,9 @@ the other action at many call sites that share no function, and `attribution` te
 apart; with one call site a compile it is the paper's own step.
 
 A call site is named by caller, callee and how often that pair occurred before, because its place in
-the compile moves when earlier decisions change.
+the compile moves when earlier decisions change. Sites whose functions LLVM does not name before the
+decision (see `compilation.CallSite`) are not explored: those that its default inlines, and all of
+them on an LLVM whose default cannot be asked for.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from environments.inlining.trajectories import Trajectory, TrajectoryStore
 _MIN_ROUNDS = 2
 
 SiteKey = tuple[str, str, int]
+"""(caller, callee, how often this pair has been met, this time included)."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,7 +44,7 @@ DERIVED_FEATURES: dict[str, str] = {
     "callee_inlined_into": "call sites inlined into the callee itself",
     "caller_sites_seen": "earlier call sites in this caller",
     "caller_sites_inlined": "how many of them were inlined",
-    "caller_growth": "basic blocks of the caller since its first call site",
+    "caller_growth": "basic blocks that the caller has gained since its first call site",
     "decisions_so_far": "call sites decided in this compile",
     "inlined_so_far": "how many of them were inlined",
 }
@@ -138,9 +138,10 @@ class FeatureTracker:
         return [seen, inlined, seen - inlined, undecided, last, into]
 
     def _uses(self, site: CallSite, inlined: int) -> int:
-        """Uses of the callee now; LLVM counts once, one more if others may call it, and keeps that.
+        """Uses of the callee now: what LLVM counted, less what has been inlined since.
 
-        Where it has counted anew its figure changes, and later inlining is taken off the new one.
+        LLVM counts a function's uses once, with one more if other modules may call it, and keeps
+        the figure while call sites go away. Where its figure changes it has counted anew.
         """
         assert site.callee is not None
         counted = int(site.features["callee_users"])

@@ -133,7 +133,17 @@ class TrajectoryStore:
     def recall(
         self, key: str, compiler: str, module_name: str, decide: Decider
     ) -> Trajectory | None:
-        """Follows a decider through the compiles that were kept; None where they end too early."""
+        """The compile that a decider would come to, without compiling.
+
+        Args:
+          key: content hash of the module.
+          compiler: identity of the compiler.
+          module_name: for the result.
+          decide: asked for the decisions of each kept compile that still agrees with it.
+
+        Returns:
+          The kept compile with all of its decisions, None where there is none.
+        """
         kept = self._trajectories(key, compiler, module_name)
         current, step = kept[0] if kept else None, 0
         while current is not None:

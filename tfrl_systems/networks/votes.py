@@ -60,10 +60,11 @@ def to_fixed(logits: np.ndarray) -> np.ndarray:
 
 
 def half_steps(votes: Any, towards_baseline: Any, margin: float, num_models: int) -> Any:
-    """The ensemble's logit with its margin, in halves of a fixed-point step; never 0 by a baseline.
+    """The ensemble's logit with its margin, in halves of a fixed-point step.
 
     The half step that is added to the margin settles a tie: a policy departs from the baseline only
-    when it is surer than the margin, not when it is just as sure.
+    when it is surer than the margin, not when it is just as sure. With a baseline the result is
+    therefore never 0.
 
     Args:
       votes: sums of the members' logits, int64 [B].

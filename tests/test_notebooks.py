@@ -10,6 +10,7 @@ import sys
 import nbclient
 import nbformat
 import pytest
+from IPython.core import inputtransformer2
 
 NOTEBOOKS = sorted((pathlib.Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 # For a machine that does much else; alone on two cores a notebook takes less than one minute.
@@ -75,12 +76,9 @@ def test_it_is_committed_without_outputs(path):
 @every_notebook
 def test_it_only_uses_the_packages(path):
     """No classes and no functions: whatever is worth defining belongs into the packages."""
+    magics = inputtransformer2.TransformerManager()
     for cell in code_cells(read_notebook(path)):
-        if cell.source.startswith("%%writefile"):
-            continue
-        lines = [line for line in cell.source.splitlines() if not line.lstrip().startswith("%")]
-        # What stood alone under an `if` was a magic.
-        tree = ast.parse("\n".join(lines) if lines == cell.source.splitlines() else "")
+        tree = ast.parse(magics.transform_cell(cell.source))
         defined = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         assert not any(isinstance(node, defined) for node in ast.walk(tree)), cell.source
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
-import resource
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from environments.inlining.corpus import Corpus, Module
 from environments.inlining.heuristics import Policy, make_heuristic
 from environments.inlining.trajectories import Trajectory, TrajectoryStore
 from tfrl_systems.cli.console import Progress, format_table, percent, say, show, show_json
+from tfrl_systems.cli.cpu_time import cpu_s
 from tfrl_systems.cli.inlining_policies import load_policy
 
 
@@ -89,7 +89,7 @@ def _play(
 ) -> Played:
     # What compiling twice costs can be told only where both compiles are made.
     store = TrajectoryStore(None if options.never_worse else options.cache)
-    started_s, started_cpu_s = time.monotonic(), _cpu_s()
+    started_s, started_cpu_s = time.monotonic(), cpu_s()
     with Collector(lambda: make_compiler(options.compiler), store, options.workers) as collector:
         played = collector.play(modules, policy, progress.task(policy.name, len(modules)))
     store.close()
@@ -98,13 +98,8 @@ def _play(
         {one.module: one.message for one in played if isinstance(one, Failure)},
         time.monotonic() - started_s,
         # The compilers' time counts once they have ended, which closing the collector waits for.
-        _cpu_s() - started_cpu_s,
+        cpu_s() - started_cpu_s,
     )
-
-
-def _cpu_s() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _evaluate(

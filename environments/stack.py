@@ -47,6 +47,7 @@ def prepare() -> None:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", _TENSORFLOW_LOG_LEVEL)
     _choose_keras(_installed_version("tensorflow"))
+    _provide_distutils()
     _silence_gym()
     _silence_dependencies()
     # Last, so that it is asked only when no other finder knows tf_agents.
@@ -75,6 +76,19 @@ def _choose_keras(tensorflow_version: tuple[int, int] | None) -> None:
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
     else:
         os.environ.pop("TF_USE_LEGACY_KERAS", None)
+
+
+def _provide_distutils() -> None:
+    """Has TF-Agents find distutils, which Python has no longer from 3.12 on and setuptools brings.
+
+    setuptools offers it when Python starts: not in a notebook that has only just installed it.
+    """
+    if sys.version_info >= (3, 12) and "_distutils_hack" not in sys.modules:
+        try:
+            import _distutils_hack
+        except ImportError:
+            return
+        _distutils_hack.add_shim()
 
 
 def _silence_gym() -> None:

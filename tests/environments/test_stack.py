@@ -47,6 +47,18 @@ def test_tf_agents_is_imported_in_silence_on_keras_2(tmp_path):
     assert "api._v2.keras" in done.stdout
 
 
+def test_tf_agents_is_imported_where_setuptools_came_after_python_had_started():
+    code = (
+        "import sys\n"
+        "sys.meta_path[:] = [f for f in sys.meta_path if 'istutils' not in type(f).__name__]\n"
+        "sys.modules.pop('_distutils_hack', None)\n"
+        "import environments\n"
+        "from tf_agents.specs import array_spec\n"
+    )
+    done = run_python(code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_level_that_the_user_chose_is_kept():
     code = "import environments, os; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
     assert run_python(code).stdout == "3\n"

@@ -1,0 +1,33 @@
+"""Corpora from the command line; building with the embedded clang is tested in environments."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+
+
+def test_info_counts_projects_and_languages(corpus, tfrl):
+    described = tfrl("corpus", "info", corpus, "--json").json
+    assert described["modules"] == 5 and described["languages"] == {"c": 3, "c++": 2}
+    assert [one["project"] for one in described["projects"]] == ["alpha", "beta", "gamma"]
+    lines = tfrl("corpus", "info", corpus).out.splitlines()
+    assert [line.split()[0] for line in lines] == ["project", "alpha", "beta", "gamma", "all"]
+
+
+def test_build_takes_over_bitcode_and_writes_to_a_relative_path(
+    corpus, tfrl, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(corpus / "alpha", "saved/alpha")
+    pathlib.Path("saved/alpha/broken.bc").write_bytes(b"BC\xc0\xde")
+    ran = tfrl("corpus", "build", "saved", "-o", "made", "--jobs", 1, "--json")
+    assert ran.status == 0 and "broken" in ran.err
+    assert ran.json["modules"] == 2 and len(ran.json["not_compiled"]) == 1
+    assert tfrl("corpus", "info", "made", "--json").json["modules"] == 2
+    again = tfrl("corpus", "build", "saved", "-o", "made")
+    assert again.status == 0 and "2 modules" in again.out and "1 not compiled" in again.out
+
+
+def test_nothing_to_build_is_a_mistake(tfrl, tmp_path):
+    ran = tfrl("corpus", "build", tmp_path, "-o", tmp_path / "made")
+    assert ran.status == 1 and "expected C or C++ sources or bitcode" in ran.err

@@ -1,0 +1,38 @@
+"""The doctor tries things for real, and says so when one does not work."""
+
+from __future__ import annotations
+
+import pytest
+
+from environments.errors import UserError
+from tfrl_systems.cli import doctor_checks
+
+
+def test_this_machine_works(tfrl, tmp_path):
+    ran = tfrl("doctor", "--cache", tmp_path / "compiles.db", "--json")
+    assert ran.status == 0 and ran.json["works"] is True
+    assert ran.json["versions"].keys() >= {"python", "tensorflow", "tf-agents", "llvmlite"}
+    checks = {check["name"]: check for check in ran.json["checks"]}
+    assert "decisions" in checks["embedded LLVM"]["found"]
+    assert all(check["works"] for check in checks.values() if check["needed"])
+
+
+def test_what_does_not_work_comes_with_a_remedy(tfrl, tmp_path, monkeypatch):
+    def fail(*_):
+        raise UserError("expected an object, found none")
+
+    monkeypatch.setattr(doctor_checks, "run_policy", fail)
+    ran = tfrl("doctor", "--cache", tmp_path / "compiles.db")
+    assert ran.status == 1
+    assert any(line.startswith("FAILS  embedded LLVM") for line in ran.out.splitlines())
+    assert "-> install it again" in ran.out and ran.out.rstrip().endswith("see FAILS above")
+
+
+@pytest.mark.parametrize("script", ["exit 1", "echo 'clang version 15.0.7'", "echo gcc"])
+def test_a_clang_that_is_none_or_too_old_is_no_failure(tmp_path, monkeypatch, script):
+    program = tmp_path / "clang-18"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (check,) = doctor_checks._clangs()
+    assert not check.works and not check.needed and check.remedy

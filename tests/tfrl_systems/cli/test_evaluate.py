@@ -1,0 +1,109 @@
+"""Tables and JSON of real compiles; what fails is named, and the rest goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+FIELDS = {
+    "policy",
+    "modules",
+    "size_bytes",
+    "default_size_bytes",
+    "reduction_percent",
+    "seconds",
+    "per_module",
+    "exec_bytes",
+    "default_exec_bytes",
+}
+MODULE_FIELDS = {
+    "module",
+    "size_bytes",
+    "default_size_bytes",
+    "exec_bytes",
+    "default_exec_bytes",
+    "decisions",
+}
+
+
+def test_json_has_the_documented_fields(trained, holdout, cache, tfrl):
+    ran = tfrl(
+        *("evaluate", "inlining", "--policy", trained / "policy", "--policy", "default"),
+        *("--policy", "never", "--corpus", holdout, "--cache", cache, "--json"),
+    )
+    assert ran.status == 0
+    learned, default, never = ran.json["policies"]
+    for one in (learned, default, never):
+        assert one.keys() >= FIELDS and one["modules"] == 2
+        assert all(row.keys() >= MODULE_FIELDS for row in one["per_module"])
+        assert one["size_bytes"] == sum(row["size_bytes"] for row in one["per_module"])
+        saving = 100 * (1 - one["size_bytes"] / one["default_size_bytes"])
+        assert one["reduction_percent"] == pytest.approx(saving)
+    assert default["size_bytes"] == default["default_size_bytes"]
+    assert not any(any(row["decisions"]) for row in never["per_module"])
+    assert ran.json["failures"] == []
+
+
+def test_the_table_names_policies_and_projects(trained, holdout, cache, tfrl):
+    ran = tfrl(
+        *("evaluate", "inlining", "--policy", "always", "--policy", "default"),
+        *("--corpus", holdout, "--cache", cache),
+    )
+    assert ran.status == 0
+    first = ran.out.splitlines()[0].split()
+    assert first[:5] == ["policy", "modules", "bytes", "default", "change"]
+    assert any(line.split()[:2] == ["delta", "2"] for line in ran.out.splitlines())
+    assert "+0.00%" in ran.out
+
+
+def test_never_worse_keeps_the_smaller_and_says_what_it_cost(holdout, cache, tfrl):
+    arguments = ("evaluate", "inlining", "--policy", "always", "--corpus", holdout)
+    ran = tfrl(*arguments, "--cache", cache, "--never-worse", "--json")
+    (one,) = ran.json["policies"]
+    kept = one["never_worse"]
+    rows = one["per_module"]
+    assert kept["size_bytes"] == sum(
+        min(row["size_bytes"], row["default_size_bytes"]) for row in rows
+    )
+    assert kept["default_kept"] == sum(
+        row["size_bytes"] > row["default_size_bytes"] for row in rows
+    )
+    assert kept["extra_seconds"] > 0 and kept["cpu_ratio"] > 1
+    text = tfrl(*arguments, "--cache", cache, "--never-worse").out
+    assert "never worse" in text and "times the CPU time" in text
+
+
+def test_a_module_that_fails_is_named_and_the_rest_goes_on(holdout, tmp_path, tfrl, cache):
+    damaged = tmp_path / "damaged"
+    shutil.copytree(holdout, damaged)
+    path = damaged / "delta" / "a.c.bc"
+    path.write_bytes(path.read_bytes()[:200])
+    arguments = ("evaluate", "inlining", "--policy", "never", "--corpus", damaged)
+    ran = tfrl(*arguments, "--cache", cache, "--json")
+    assert ran.status == 0 and "not compiled: delta/a.c: expected" in ran.err
+    assert [one["module"] for one in ran.json["failures"]] == ["delta/a.c"]
+    assert ran.json["policies"][0]["modules"] == 1
+    (damaged / "delta" / "b.cc.bc").write_bytes(b"BC\xc0\xde")
+    ran = tfrl(*arguments, "--cache", cache)
+    assert ran.status == 1 and "found that all 2 failed" in ran.err
+
+
+def test_a_policy_for_something_else_is_refused(trained, holdout, tmp_path, tfrl):
+    other = tmp_path / "other"
+    shutil.copytree(trained / "policy", other)
+    described = json.loads((other / "policy.json").read_text())
+    (other / "policy.json").write_text(json.dumps({**described, "environment": "tensor_graphs"}))
+    ran = tfrl("evaluate", "inlining", "--policy", other, "--corpus", holdout)
+    assert ran.status == 1
+    assert "expected a policy for inlining, found one for tensor_graphs" in ran.err
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(holdout, tfrl, tmp_path):
+    (tmp_path / "file").write_text("")
+    ran = tfrl(
+        *("evaluate", "inlining", "--policy", "never", "--corpus", holdout),
+        *("--cache", tmp_path / "file" / "x.db"),
+    )
+    assert ran.status == 1 and "name another place with --cache" in ran.err

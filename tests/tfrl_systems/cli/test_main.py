@@ -1,0 +1,105 @@
+"""Help, exit statuses, and what a user sees of a mistake."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+HELPS = [
+    [],
+    ["train"],
+    ["train", "inlining"],
+    ["evaluate", "inlining"],
+    ["corpus"],
+    ["corpus", "build"],
+    ["corpus", "info"],
+    ["bench", "inlining"],
+    ["doctor"],
+]
+
+
+@pytest.mark.parametrize("verb", HELPS, ids=" ".join)
+def test_help_shows_an_example_or_where_to_look(tfrl, verb):
+    ran = tfrl(*verb, "--help")
+    assert ran.status == 0 and not ran.err
+    assert "tfrl" in ran.out and "--help" in ran.out
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from tfrl_systems.cli.main import make_parser; make_parser().format_help();"
+        "print([m for m in ('tensorflow', 'numpy', 'rich', 'sklearn') if m in sys.modules])"
+    )
+    began_s = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert time.monotonic() - began_s < 5
+
+
+def test_every_field_is_explained_in_the_help(tfrl):
+    out = tfrl("train", "inlining", "--help").out
+    for field in ("iterations=", "num_rounds=", "model=", "explore=true", "hidden_sizes=64,64"):
+        assert field in out
+    assert "\n  seed=" not in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["fly"],
+        ["train", "inlining"],
+        ["train", "tensor_graphs"],
+        ["train", "inlining", "--agent", "ppo", "--corpus", "c", "--workdir", "w"],
+        ["evaluate", "inlining", "--policy", "default", "--corpus", "c", "--workers", "0"],
+        ["corpus", "build", "x", "--jobs", "many", "-o", "y"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_status_2(tfrl, arguments):
+    ran = tfrl(*arguments)
+    assert ran.status == 2 and not ran.out and "usage:" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("speed=3", "found 'speed'"),
+        ("iterations", "expected field=value"),
+        ("iterations=soon", "--set iterations: expected int, found 'soon'; the default is"),
+        ("explore=perhaps", "--set explore: expected bool"),
+        ("hidden_sizes=3,x", "--set hidden_sizes: expected ints, separated by commas"),
+    ],
+)
+def test_a_wrong_setting_is_status_2_and_says_what_there_is(tfrl, assignment, message):
+    ran = tfrl(
+        *("train", "inlining", "--agent", "bc_max", "--corpus", "c", "--workdir", "w"),
+        *("--set", assignment),
+    )
+    assert ran.status == 2 and message in ran.err
+    assert ("num_rounds=" in ran.err) == ("speed" in assignment)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["corpus", "info", "nowhere"], "expected a corpus directory, found none at nowhere"),
+        (["evaluate", "inlining", "--policy", "nowhere", "--corpus", "c"], "found 'nowhere'"),
+        (["evaluate", "inlining", "--policy", "cost<x", "--corpus", "c"], "found 'cost<x'"),
+    ],
+)
+def test_a_users_mistake_is_one_line_and_status_1(tfrl, arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = tfrl(*arguments)
+    assert ran.status == 1 and not ran.out
+    (line,) = ran.err.splitlines()
+    assert line.startswith("tfrl: ") and message in line
+
+
+def test_a_reader_who_has_seen_enough_is_no_error(corpus):
+    command = f"{sys.executable} -m tfrl_systems.cli.main corpus info {corpus} | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr

@@ -259,7 +259,8 @@ def run(options: argparse.Namespace) -> None:
     """Runs all folds and seeds; the table is written after each seed."""
     corpus = Corpus.load(options.corpus)
     values = parse_settings(options.assignments, settings_of_training())
-    values["exploration"]["max_bitcode_bytes"] = options.max_bitcode_bytes
+    if options.max_bitcode_bytes is not None:
+        values["exploration"]["max_bitcode_bytes"] = options.max_bitcode_bytes
     if options.iterations is not None:
         values["loop"]["iterations"] = options.iterations
     exploration = ExplorationConfig(**values["exploration"])
@@ -290,7 +291,7 @@ def run(options: argparse.Namespace) -> None:
         },
     }
     if about["left_out"]:
-        say(f"{len(about['left_out'])} modules are larger than --max-bitcode-bytes and left out")
+        say(f"{len(about['left_out'])} modules are too large and left out")
     _run_all(benchmark, options, about)
 
 
@@ -338,9 +339,8 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--max-bitcode-bytes",
         type=number(0),
-        default=ExplorationConfig.max_bitcode_bytes,
         metavar="N",
-        help="leave larger modules out of all; 0 for none (default: %(default)s)",
+        help="leave larger modules out of all; 0 for none; default: that of tfrl train",
     )
     parser.add_argument(
         "--set",

@@ -18,7 +18,11 @@ from tests.environments.inlining.small_modules import (
 from tfrl_systems.cli.main import main
 
 # Small enough that a run takes seconds; every iteration explores and fits all the same.
-QUICK = ("--set", "num_trees=5", "--set", "num_models=2", "--set", "num_rounds=2")
+QUICK = tuple(
+    word
+    for setting in ("num_models=2", "epochs=3", "hidden_sizes=8", "num_trees=5", "num_rounds=2")
+    for word in ("--set", setting)
+)
 
 
 def write_corpus(directory: pathlib.Path, modules: dict[str, str]) -> pathlib.Path:

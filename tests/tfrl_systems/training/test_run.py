@@ -1,0 +1,133 @@
+"""A whole run on a problem whose optimum is known, and what its directory refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+
+import pytest
+
+from environments.errors import UserError
+from tests.tfrl_systems.training.site_problem import SiteProblem, draw_sites
+from tfrl_systems.agents import bc_max
+from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.training.bc_max import Config
+from tfrl_systems.training.checkpoints import open_workdir
+from tfrl_systems.training.run import run_bc_max
+
+AGENT = bc_max.Config(
+    model="trees", num_models=1, num_trees=10, max_leaf_nodes=4, min_samples_leaf=1
+)
+SETTINGS = {"environment": "sites", "seed": 0}
+
+
+class Interrupted(Exception):
+    """Stands for a signal at the end of an iteration."""
+
+
+def train(path, iterations=2, holdout=None, resume=False, stop_after=None, agent_config=AGENT):
+    config = Config(iterations=iterations, baselines=("default", "never"), margins=(0.0, 1.0))
+    told = []
+
+    def on_iteration(record, resumed):
+        told.append((record["number"], resumed))
+        if record["number"] == stop_after:
+            raise Interrupted
+
+    with open_workdir(path, SETTINGS, resume=resume) as workdir:
+        result = run_bc_max(
+            SiteProblem(draw_sites(0)),
+            holdout,
+            config,
+            agent_config,
+            workdir,
+            {"environment": "sites"},
+            on_iteration,
+        )
+    return result, told
+
+
+def test_a_resumed_run_is_the_run_itself(tmp_path):
+    whole, told = train(tmp_path / "whole")
+    assert told == [(1, False), (2, False)]
+    with pytest.raises(Interrupted):
+        train(tmp_path / "cut", stop_after=1)
+    resumed, told = train(tmp_path / "cut", resume=True)
+    assert told == [(1, True), (2, False)]
+    for name in ("policy_sha256", "experience_sha256", "environment_steps"):
+        assert resumed[name] == whole[name]
+
+
+def test_more_iterations_go_on_from_where_the_run_ended(tmp_path):
+    train(tmp_path, iterations=1)
+    result, told = train(tmp_path, iterations=2, resume=True)
+    assert told == [(1, True), (2, False)] and result["iterations"] == 2
+    policy = NumpyPolicy.load(tmp_path / "policy")
+    assert policy.fingerprint == result["policy_sha256"]
+
+
+def test_held_out_contexts_are_measured_and_nothing_is_chosen_by_them(tmp_path):
+    alone, _ = train(tmp_path / "alone")
+    measured, _ = train(tmp_path / "measured", holdout=SiteProblem(draw_sites(1)))
+    assert alone["policy_sha256"] == measured["policy_sha256"]
+    assert alone["evaluation"]["holdout"] is None
+    assert measured["evaluation"]["holdout"]["contexts"] == 8
+    assert measured["evaluation"]["holdout"]["saving_percent"] > 0
+
+
+def test_a_setting_out_of_range_is_found_before_anything_is_played(tmp_path):
+    with pytest.raises(UserError, match="expected num_models within its range"):
+        train(tmp_path, agent_config=bc_max.Config(num_models=0))
+    # Nothing was finished, so the directory takes any other run.
+    assert train(tmp_path, iterations=1)[1] == [(1, False)]
+
+
+def test_a_directory_is_for_one_process_and_one_run(tmp_path):
+    with (
+        open_workdir(tmp_path / "run", SETTINGS, resume=False),
+        pytest.raises(UserError, match="another process at work on it"),
+    ):
+        train(tmp_path / "run")
+    train(tmp_path / "run", iterations=1)
+    with pytest.raises(UserError, match="go on with it by --resume"):
+        train(tmp_path / "run")
+    with (
+        pytest.raises(UserError, match='resume with environment = "sites" as the run began'),
+        open_workdir(tmp_path / "run", {**SETTINGS, "environment": "x"}, resume=True),
+    ):
+        pass
+
+
+def test_a_killed_runs_remains_give_way(tmp_path):
+    (tmp_path / ".unfinished" / "policy").mkdir(parents=True)
+    (tmp_path / ".unfinished" / "run.json").write_text("{")
+    train(tmp_path, iterations=1)
+    assert not (tmp_path / ".unfinished").exists()
+
+
+def test_a_damaged_checkpoint_is_one_line(tmp_path):
+    train(tmp_path, iterations=1)
+    (tmp_path / "checkpoints" / "0001" / "iteration.json").write_text("{")
+    with pytest.raises(UserError, match="iteration.json: expected what training wrote"):
+        train(tmp_path, iterations=2, resume=True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_cannot_be_written_is_one_line(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(UserError, match="name another with --workdir"):
+        train(tmp_path / "run")
+
+
+def test_a_file_in_the_place_of_the_directory_is_one_line(tmp_path):
+    path = pathlib.Path(tmp_path, "file")
+    path.write_text("")
+    with pytest.raises(UserError, match="expected to make a directory for the run"):
+        train(path)
+
+
+def test_records_are_json_without_nan(tmp_path):
+    result, _ = train(tmp_path, iterations=1)
+    text = (tmp_path / "result.json").read_text()
+    assert json.loads(text) == json.loads(json.dumps(result)) and "NaN" not in text

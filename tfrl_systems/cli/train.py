@@ -14,7 +14,7 @@ Learns which call sites to inline so that objects become smaller than clang -Oz 
 
   tfrl train inlining --agent bc_max --corpus runs/corpus/train --workdir runs/first
   tfrl train inlining --agent bc_max --corpus runs/corpus/train --holdout runs/corpus/heldout \\
-      --workdir runs/second --compiler clang-19 --iterations 3 --set model=networks
+      --workdir runs/second --compiler clang-22 --iterations 3 --set model=trees
 
 --workdir gets
   policy/        what was learned: a TensorFlow SavedModel, and arrays for NumPy alone

@@ -42,7 +42,7 @@ train() {
   # the beginning.
   "$TFRL" train inlining --agent bc_max --corpus "$CORPUS/train" --holdout "$CORPUS/heldout" \
     --workdir "$WORKDIR" --seed 0 --resume \
-    --set max_bitcode_bytes=200000 --set num_rounds=4 --set "baselines=default,cost<-20"
+    --set max_bitcode_bytes=200000 --set "baselines=default,cost<-20"
 }
 
 evaluate() {

@@ -122,7 +122,7 @@ class ExplorationConfig:
 
     num_rounds: int = 12
     flips_per_round: int = 1000
-    decisions_per_flip: int = 60
+    decisions_per_flip: int = 30
     max_bitcode_bytes: int = 600_000
     seed: int = 0
 

@@ -42,8 +42,15 @@ def main() -> int:
     parser.add_argument("--corpus", type=pathlib.Path, required=True)
     parser.add_argument("--compiler", default="embedded", metavar="embedded|CLANG")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--max-bitcode-bytes", type=int, metavar="N", help="leave out larger modules, to save time"
+    )
     options = parser.parse_args()
-    modules = Corpus.load(options.corpus).modules
+    modules = [
+        module
+        for module in Corpus.load(options.corpus).modules
+        if not options.max_bitcode_bytes or module.path.stat().st_size <= options.max_bitcode_bytes
+    ]
     with (
         Progress(disable=not sys.stderr.isatty()) as progress,
         Collector(

@@ -25,10 +25,10 @@ from environments.inlining.collection import compile_identity, content_key
 from environments.inlining.compilation import CallSite
 from environments.inlining.compilers import Compiler
 from environments.inlining.corpus import Module
-from environments.inlining.features import FeatureTracker, feature_names
+from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy
-from environments.inlining.object_size import ObjectSize
 from environments.inlining.trajectories import Trajectory, TrajectoryStore
+from environments.inlining.walk import Walk
 
 _MIN_ROUNDS = 2
 
@@ -41,22 +41,19 @@ class DetailedCompile:
     """A compile under a policy, with all that exploration needs of it.
 
     Attributes:
-      features: int64 [T, F].
-      decisions: int8 [T].
+      trajectory: its T call sites and the sizes it came to.
       keys: for each of the T call sites its name, or None where LLVM does not tell it in time.
       function_bytes: bytes by function.
-      size: sizes of the object.
     """
 
-    features: np.ndarray
-    decisions: np.ndarray
+    trajectory: Trajectory
     keys: tuple[SiteKey | None, ...]
     function_bytes: Mapping[str, int]
-    size: ObjectSize
 
-    def trajectory(self, module_name: str, names: tuple[str, ...]) -> Trajectory:
-        """What is kept of it."""
-        return Trajectory(module_name, names, self.features, self.decisions, self.size)
+    @property
+    def text_bytes(self) -> int:
+        """The text column of the object."""
+        return self.trajectory.size.text_bytes
 
 
 class SiteNames:
@@ -82,28 +79,16 @@ def compile_in_detail(
     Raises:
       CompilerError: the compiler failed, died or hung.
     """
-    names = feature_names(compiler.announced)
-    decide = policy.begin(module.name, names)
-    tracker, site_names = FeatureTracker(compiler.announced), SiteNames()
-    rows: list[np.ndarray] = []
+    decide = policy.begin(module.name, feature_names(compiler.announced))
+    site_names = SiteNames()
     keys: list[SiteKey | None] = []
-    with compiler.compile(module) as compilation:
-        while (site := compilation.next_site()) is not None:
-            if rows:
-                tracker.record(compilation.last_decision, compilation.last_callee)
-            rows.append(tracker.observe(site, compilation.linkage))
-            keys.append(site_names.name(site))
-            decision = int(decide(rows[-1][np.newaxis], len(rows) - 1)[0])
-            compilation.advise(1 - decision if keys[-1] in flips else decision)
-        compiled = compilation.result()
-        function_bytes = compilation.function_bytes()
-    return DetailedCompile(
-        np.array(rows, np.int64).reshape(len(rows), len(names)),
-        compiled.decisions,
-        tuple(keys),
-        function_bytes,
-        compiled.size,
-    )
+    with Walk(compiler, module) as walk:
+        while (features := walk.next_features()) is not None:
+            assert walk.site is not None
+            keys.append(site_names.name(walk.site))
+            decision = int(decide(features[np.newaxis], walk.num_decisions - 1)[0])
+            walk.decide(1 - decision if keys[-1] in flips else decision)
+        return DetailedCompile(walk.trajectory(), tuple(keys), walk.compilation.function_bytes())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,13 +200,12 @@ def _explore(
     saving = frozenset(flip for flip, delta in found.items() if delta < 0)
     if saving:
         met.append(compile_in_detail(compiler, module, policy, saving))
-    names = feature_names(compiler.announced)
-    best = min(met, key=lambda compiled: compiled.size.text_bytes)
+    best = min(met, key=lambda compiled: compiled.text_bytes)
     return Explored(
-        base.trajectory(module.name, names),
+        base.trajectory,
         np.array([step_of[flip] for flip in found], np.int64),
         np.array(list(found.values()), np.int64),
-        best.trajectory(module.name, names),
+        best.trajectory,
     )
 
 
@@ -234,7 +218,7 @@ def _deltas(
     """Δbytes of each of `sites`, which were changed in `trial`."""
     if len(sites) == 1:
         # All of it is this one's: also constants, jump tables and padding.
-        return [trial.size.text_bytes - base.size.text_bytes]
+        return [trial.text_bytes - base.text_bytes]
     return attribute(sites, base.function_bytes, trial.function_bytes, calls)
 
 
@@ -264,5 +248,5 @@ def _in_order(
     shuffled = [keys[k] for k in rng.permutation(len(keys))]
     if certainty_fn is None or not keys:
         return shuffled
-    certainty = certainty_fn(base.features[[step_of[key] for key in shuffled]])
+    certainty = certainty_fn(base.trajectory.features[[step_of[key] for key in shuffled]])
     return [shuffled[k] for k in np.argsort(certainty, kind="stable")]

@@ -113,8 +113,8 @@ def test_with_one_site_a_compile_deltas_are_those_of_the_object(counting, module
         flip = base.keys[step]
         assert flip is not None
         trial = compile_in_detail(counting, module, Default(), {flip})
-        assert trial.decisions[step] == 1 - base.decisions[step]
-        assert trial.size.text_bytes - base.size.text_bytes == delta
+        assert trial.trajectory.decisions[step] == 1 - base.trajectory.decisions[step]
+        assert trial.text_bytes - base.text_bytes == delta
 
 
 def test_what_saves_is_changed_together_and_kept_as_best(counting, tmp_path):
@@ -202,4 +202,4 @@ def test_flips_are_named_by_caller_callee_and_occurrence(counting, tmp_path):
     second = ("caller", "leaf", 2)
     flipped = compile_in_detail(counting, hand_worked, Default(), {second})
     assert flipped.keys[:3] == base.keys[:3]
-    assert flipped.decisions.tolist()[:3] == [0, 1, 1]
+    assert flipped.trajectory.decisions.tolist()[:3] == [0, 1, 1]

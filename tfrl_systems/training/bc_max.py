@@ -54,7 +54,8 @@ class Config:
       imitation_rows: imitated actions at most, drawn at random.
       clip_cost: see imitation_scale.
       margins: candidates for the margin, in logits.
-      worse_share: share of the contexts that may get worse by the choice of the margin.
+      worse_share: share of the contexts, and of their groups, that the choice of the margin lets
+        get worse.
       seed: of everything.
     """
 

@@ -54,8 +54,7 @@ class Config:
       imitation_rows: imitated actions at most, drawn at random.
       clip_cost: see imitation_scale.
       margins: candidates for the margin, in logits.
-      worse_share: share of the contexts, and of their groups, that the choice of the margin lets
-        get worse.
+      worse_share: share of the contexts that may get worse by the choice of the margin.
       seed: of everything.
     """
 

@@ -28,8 +28,8 @@ def choose_margin(
 
     Each fold's groups are left out of the fit; then their explored actions tell, with their known
     Δcost, what the policy's decisions would have saved there. Margins with which too many contexts
-    or too many groups would get worse by departing from the default do not count, unless all are of
-    that kind: then it is the largest.
+    would get worse by departing from the default do not count, unless all are of that kind: then
+    it is the largest.
 
     Args:
       labels: all rows to fit to.
@@ -38,7 +38,7 @@ def choose_margin(
       fit: makes an agent with margin 0 from rows.
       problem: for its feature names.
       margins: candidates, in logits; of equal ones the largest is taken.
-      worse_share: share of the contexts, and of the groups, that may get worse.
+      worse_share: share of the contexts that may get worse.
 
     Returns:
       The margin, and its saving as a share of what the best action everywhere would save.
@@ -61,26 +61,17 @@ def choose_margin(
     default = features[:, problem.feature_names.index(problem.baseline_feature)]
     towards = np.where(default > 0, 1.0, -1.0)
     around_default = played == default
-    explored_contexts = {one.base.context for one in explorations}
+    allowed = worse_share * len({one.base.context for one in explorations})
     saved: dict[float, float] = {}
     for margin in margins:
         actions = (logits + margin * towards > 0).astype(played.dtype)
         differs = actions != played
         departs = differs & around_default
-        worse_contexts = _num_worse(contexts[departs], deltas[departs])
-        worse_groups = _num_worse(groups[departs], deltas[departs])
-        if worse_contexts <= worse_share * len(
-            explored_contexts
-        ) and worse_groups <= worse_share * len(set(groups)):
+        _, place = np.unique(contexts[departs], return_inverse=True)
+        if np.sum(np.bincount(place, weights=deltas[departs]) > 0) <= allowed:
             saved[margin] = -float(np.sum(deltas[differs]))
     if not saved:
         return max(margins), float("nan")
     chosen_margin = max(saved, key=lambda margin: (saved[margin], margin))
     available = -float(np.sum(deltas[deltas < 0]))
     return chosen_margin, saved[chosen_margin] / available if available else 0.0
-
-
-def _num_worse(names: np.ndarray, deltas: np.ndarray) -> int:
-    """How many of the named things cost more, by the sum of their deltas."""
-    _, place = np.unique(names, return_inverse=True)
-    return int(np.sum(np.bincount(place, weights=deltas) > 0))

@@ -41,6 +41,9 @@ class InliningProblem:
     """
 
     baseline_feature = "inlining_default"
+    # C++'s inline functions and templates. What is learned of other callees, and so of all of C,
+    # made projects larger that it was not learned on.
+    scope_feature = "callee_is_linkonce"
     cost_name = "text_bytes"
 
     def __init__(

@@ -49,6 +49,8 @@ class Config:
       advantage: learn from each explored action's own Δcost.
       imitation: learn from the best episode of each context; without it, from the default's, so
         that the policy knows what to do where nothing was explored.
+      scoped: depart from the default only where the problem says that this carries over to other
+        groups (its scope feature); elsewhere the default is cloned.
       imitation_scale: weight of an imitated action beside the explored ones, whose weight is
         min(clip_cost, 3 + |Δcost|).
       imitation_rows: imitated actions at most, drawn at random.
@@ -63,6 +65,7 @@ class Config:
     explore: bool = True
     advantage: bool = True
     imitation: bool = True
+    scoped: bool = True
     imitation_scale: float = 0.02
     imitation_rows: int = 15_000
     clip_cost: float = 100.0
@@ -230,7 +233,16 @@ class BcMaxLoop:
                 "bc_max: expected decisions to learn from, found none; use contexts in which there "
                 "is something to decide"
             )
-        return Labels.concatenate(parts)
+        return self._in_scope(Labels.concatenate(parts))
+
+    def _in_scope(self, labels: Labels) -> Labels:
+        """The rows, with the default's action where the policy is not to depart from it."""
+        names, scope = self._problem.feature_names, self._problem.scope_feature
+        if not self._config.scoped or not scope:
+            return labels
+        default = labels.features[:, names.index(self._problem.baseline_feature)]
+        inside = labels.features[:, names.index(scope)] == 1
+        return dataclasses.replace(labels, actions=np.where(inside, labels.actions, default))
 
     def _collect(self, policy: Policy) -> list[Outcome]:
         label = f"iteration {self._number}, {policy.name}"

@@ -76,6 +76,8 @@ class DecisionProblem(Protocol):
     Attributes:
       feature_names: names of the F features.
       baseline_feature: the feature that holds the default's action.
+      scope_feature: the feature that is 1 where departures from the default carry over to other
+        groups; "" where they do everywhere.
       cost_name: name of the cost, with its unit.
       contexts: names of all contexts to train on.
       groups: for each context, what it belongs to (its project): generalisation is across groups.
@@ -83,6 +85,7 @@ class DecisionProblem(Protocol):
 
     feature_names: tuple[str, ...]
     baseline_feature: str
+    scope_feature: str
     cost_name: str
     contexts: tuple[str, ...]
     groups: tuple[str, ...]

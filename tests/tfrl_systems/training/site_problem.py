@@ -40,6 +40,7 @@ class SiteProblem:
 
     feature_names = NAMES
     baseline_feature = "default_action"
+    scope_feature = ""
     cost_name = "cost"
 
     def __init__(self, sites, num_tries=100, broken=()) -> None:

@@ -22,6 +22,7 @@ class Problem:
 
     feature_names = ("default_action", "logit")
     baseline_feature = "default_action"
+    scope_feature = ""
 
 
 class Fitted:

@@ -37,6 +37,7 @@ run() {
 
 run formatter ruff format --check
 run linter ruff check
+export MYPY_CACHE_DIR=".mypy_cache/$stack"  # the stacks have different NumPys
 run types mypy
 say "== tests: pytest $*"
 "$PYTHON" -m pytest "$@" </dev/null || failed+=(tests)

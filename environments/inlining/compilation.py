@@ -24,7 +24,12 @@ from environments.inlining.object_size import (
 )
 
 DEFAULT_TIMEOUT_S = 300.0
-ADVISE_OPTIONS = ("-enable-ml-inliner=release", "-inliner-interactive-channel-base={base}")
+# Without the last, LLVM stops inlining once a module has doubled, which a plain -Oz does not.
+ADVISE_OPTIONS = (
+    "-enable-ml-inliner=release",
+    "-inliner-interactive-channel-base={base}",
+    "-ml-advisor-size-increase-threshold=1000000",
+)
 INCLUDE_DEFAULT_OPTION = "-inliner-interactive-include-default"
 # At -Oz LLVM inlines below a cost of 5 and nothing else.
 _OZ_THRESHOLD = 5

@@ -47,7 +47,7 @@ class EmbeddedLlvm:
     def __init__(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self.name = "embedded"
         version = importlib.metadata.version("llvmlite")
-        self.identity = f"embedded llvmlite-{version} -Oz pic"
+        self.identity = f"embedded llvmlite-{version} -Oz pic {ADVISE_OPTIONS[-1]}"
         self._timeout_s = timeout_s
         self._stopped = threading.Event()
         self._worker: EmbeddedWorker | None = None

@@ -53,7 +53,7 @@ class SystemClang:
         self.executable = found
         self.name = pathlib.Path(found).name
         self.facts = probe_clang(found)
-        self.identity = f"{self.facts.banner} -Oz"
+        self.identity = f"{self.facts.banner} -Oz {ADVISE_OPTIONS[-1]}"
         self.announced = self.facts.announced
         self._timeout_s = timeout_s
         self._stopped = threading.Event()

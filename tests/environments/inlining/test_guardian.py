@@ -18,7 +18,7 @@ from tests.environments.inlining.small_modules import many_calls, write_module
 
 # Begins a compile, says so, and is then slow to decide: whatever comes finds it at work.
 HOST = """
-import pathlib, sys, time
+import os, pathlib, sys, time
 from environments.inlining.collection import Collector
 from environments.inlining.compilers import make_compiler
 from environments.inlining.corpus import Module
@@ -30,7 +30,7 @@ class Slow(Default):
         decide = super().begin(module_name, names)
         def slowly(features, first):
             if first == 2:
-                print("at work", flush=True)
+                os.write(1, b"at work\\n")  # at once: both threads say it, and print writes twice
             time.sleep({pause})
             return decide(features, first)
         return slowly

@@ -15,6 +15,9 @@ import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+# Part of the key of what exploration found: to be raised whenever a Δbytes is told another way.
+ATTRIBUTION = 1
+
 
 @dataclasses.dataclass(frozen=True)
 class ChangedSite:

@@ -20,7 +20,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
-from environments.inlining.attribution import ChangedSite, attribute, disjoint_rounds
+from environments.inlining.attribution import (
+    ATTRIBUTION,
+    ChangedSite,
+    attribute,
+    disjoint_rounds,
+)
 from environments.inlining.collection import compile_identity, content_key
 from environments.inlining.compilation import CallSite
 from environments.inlining.compilers import Compiler
@@ -140,6 +145,7 @@ def explore(
     store: TrajectoryStore,
     config: ExplorationConfig,
     certainty_fn: CertaintyFn | None = None,
+    scope_feature: str = "",
 ) -> Explored:
     """Algorithm 3 for one module, or what the store kept of it.
 
@@ -147,19 +153,25 @@ def explore(
     the end all decisions that saved bytes are changed together, which is often better than each
     alone; the smallest compile met is the trajectory to imitate.
 
+    Args:
+      compiler: compiles.
+      module: what to explore.
+      policy: what to explore around.
+      store: where compiles and what was found are kept.
+      config: how much to explore.
+      certainty_fn: of the policy, if it has one.
+      scope_feature: only call sites where this feature is 1 are tried; all if empty.
+
     Raises:
       CompilerError: the compiler failed, died or hung.
     """
     key, identity = content_key(module), compile_identity(compiler)
     how = (config.num_rounds, config.flips_per_round, config.decisions_per_flip, config.seed)
-    request = f"explore {policy.fingerprint} {how}"
-    record = store.get_record(key, identity, request)
-    if record is not None:
-        base = store.get(key, identity, module.name, record["base"])
-        best = store.get(key, identity, module.name, record["best"])
-        if base is not None and best is not None:
-            return Explored(base, record["steps"], record["deltas"], best)
-    explored = _explore(compiler, module, policy, config, certainty_fn)
+    request = f"explore {policy.fingerprint} {how} {scope_feature} {ATTRIBUTION}"
+    recalled = _recall(store, key, identity, module.name, request)
+    if recalled is not None:
+        return recalled
+    explored = _explore(compiler, module, policy, config, certainty_fn, scope_feature)
     for trajectory in (explored.base, explored.best):
         store.put(key, identity, trajectory)
     arrays = {
@@ -172,15 +184,30 @@ def explore(
     return explored
 
 
+def _recall(
+    store: TrajectoryStore, key: str, identity: str, module_name: str, request: str
+) -> Explored | None:
+    record = store.get_record(key, identity, request)
+    if record is None:
+        return None
+    base = store.get(key, identity, module_name, record["base"])
+    best = store.get(key, identity, module_name, record["best"])
+    if base is None or best is None:
+        return None
+    return Explored(base, record["steps"], record["deltas"], best)
+
+
 def _explore(
     compiler: Compiler,
     module: Module,
     policy: Policy,
     config: ExplorationConfig,
     certainty_fn: CertaintyFn | None,
+    scope_feature: str,
 ) -> Explored:
     base = compile_in_detail(compiler, module, policy)
-    step_of = {key: step for step, key in enumerate(base.keys) if key is not None}
+    inside = _in_scope(base.trajectory, scope_feature)
+    step_of = {key: step for step, key in enumerate(base.keys) if key is not None and inside[step]}
     keys = _in_order(list(step_of), step_of, base, module, config, certainty_fn)
     sites = [ChangedSite(caller, callee) for caller, callee, _ in keys]
     calls = compiler.read_calls(module) if keys else {}
@@ -207,6 +234,13 @@ def _explore(
         np.array(list(found.values()), np.int64),
         best.trajectory,
     )
+
+
+def _in_scope(trajectory: Trajectory, scope_feature: str) -> np.ndarray:
+    """Which call sites may be tried, bool [T]."""
+    if not scope_feature:
+        return np.ones(len(trajectory.decisions), bool)
+    return trajectory.features[:, trajectory.names.index(scope_feature)] == 1
 
 
 def _deltas(

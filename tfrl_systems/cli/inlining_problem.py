@@ -76,13 +76,20 @@ class InliningProblem:
         return [_outcome(one) for one in self._succeeded(played)]
 
     def explore(
-        self, policy: Policy, certainty_fn: CertaintyFn | None, label: str
+        self, policy: Policy, certainty_fn: CertaintyFn | None, label: str, scoped: bool
     ) -> list[Exploration]:
         """Algorithm 3 on each module."""
         modules = self._playable()
+        scope = self.scope_feature if scoped else ""
         explored = self._collector.map(
             lambda compiler, module: explore(
-                compiler, module, policy, self._collector.store, self._exploration, certainty_fn
+                compiler,
+                module,
+                policy,
+                self._collector.store,
+                self._exploration,
+                certainty_fn,
+                scope,
             ),
             modules,
             lambda module: module.name,

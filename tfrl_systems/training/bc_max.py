@@ -30,7 +30,7 @@ from tfrl_systems.training.decisions import (
     Exploration,
     Outcome,
     Policy,
-    best_outcomes,
+    best_per_context,
     decision_specs,
 )
 from tfrl_systems.training.labels import Labels, advantage_labels, imitation_labels
@@ -49,8 +49,8 @@ class Config:
       advantage: learn from each explored action's own Δcost.
       imitation: learn from the best episode of each context; without it, from the default's, so
         that the policy knows what to do where nothing was explored.
-      scoped: depart from the default only where the problem says that this carries over to other
-        groups (its scope feature); elsewhere the default is cloned.
+      scoped: explore and depart from the default only where the problem says that this carries over
+        to other groups (its scope feature); elsewhere the default is cloned.
       imitation_scale: weight of an imitated action beside the explored ones, whose weight is
         min(clip_cost, 3 + |Δcost|).
       imitation_rows: imitated actions at most, drawn at random.
@@ -186,16 +186,17 @@ class BcMaxLoop:
         if self._number == 1 and learned_before is None:
             names = self._problem.feature_names
             _, cloned = clone_default(self._pool[0], names, self._agent_config)
-        margin, predicted, info = self._fit(labels, learned_before)
-        return self._report(
-            policy,
-            base,
-            labels,
-            margin,
-            predicted,
-            (*info, cloned),
-            collected_s - started_s,
-            time.monotonic() - collected_s,
+        fit = self._fit(labels) if learned_before is None else self._take(learned_before)
+        return Iteration(
+            number=self._number,
+            policy=policy.name,
+            **self._costs(base),
+            flips=sum(len(one.steps) for one in self._explorations),
+            rows=len(labels.actions),
+            cloned=cloned,
+            **fit,
+            collecting_s=collected_s - started_s,
+            training_s=time.monotonic() - collected_s,
         )
 
     @property
@@ -211,7 +212,7 @@ class BcMaxLoop:
                 advantage_labels(self._explorations, self._group_of, clip=self._config.clip_cost)
             )
         pool = self._pool if self._config.imitation else self._pool[:1]
-        best = best_outcomes(pool)
+        best = best_per_context(pool)
         if not best:
             raise UserError(
                 "bc_max: expected contexts that can be played, found that all failed; see why above"
@@ -251,7 +252,7 @@ class BcMaxLoop:
             self._pool.append(outcomes)
             return outcomes
         certainty_fn = None if self.learned is None else self._certainty
-        explorations = self._problem.explore(policy, certainty_fn, label)
+        explorations = self._problem.explore(policy, certainty_fn, label, self._config.scoped)
         self._explorations += explorations
         self._pool.append([one.base for one in explorations])
         self._pool.append([one.best for one in explorations])
@@ -263,12 +264,19 @@ class BcMaxLoop:
         columns = self.learned.columns(self._problem.feature_names)
         return np.abs(2 * self.learned.probabilities(features[:, columns]) - 1)
 
-    def _fit(
-        self, labels: Labels, learned_before: NumpyPolicy | None
-    ) -> tuple[float, float, tuple[float, float]]:
-        if learned_before is not None:
-            self.learned, self.agent = learned_before, None
-            return learned_before.margin, float("nan"), (float("nan"), float("nan"))
+    def _take(self, learned_before: NumpyPolicy) -> dict[str, Any]:
+        """Takes a policy that was fitted before, in place of a fit."""
+        self.learned, self.agent = learned_before, None
+        unknown = float("nan")
+        return {
+            "margin": learned_before.margin,
+            "predicted_saving": unknown,
+            "loss": unknown,
+            "agreement": unknown,
+        }
+
+    def _fit(self, labels: Labels) -> dict[str, Any]:
+        """Fits a policy; what an `Iteration` tells of the fit."""
         margin, predicted = 0.0, float("nan")
         if self._explorations and len(self._config.margins) > 1:
             margin, predicted = choose_margin(
@@ -282,7 +290,12 @@ class BcMaxLoop:
             )
         self.agent, loss_info = self._make_agent(labels, margin)
         self.learned = NumpyPolicy.from_agent(self.agent, f"learned-{self._number}")
-        return margin, predicted, (float(loss_info.loss), float(loss_info.extra.agreement))
+        return {
+            "margin": margin,
+            "predicted_saving": predicted,
+            "loss": float(loss_info.loss),
+            "agreement": float(loss_info.extra.agreement),
+        }
 
     def _make_agent(self, labels: Labels, margin: float) -> tuple[Any, Any]:
         names = self._problem.feature_names
@@ -293,39 +306,19 @@ class BcMaxLoop:
         )
         return agent, agent.train(experience, weights)
 
-    def _report(
-        self,
-        policy: Policy,
-        base: Sequence[Outcome],
-        labels: Labels,
-        margin: float,
-        predicted: float,
-        fit_info: tuple[float, float, float],
-        collecting_s: float,
-        training_s: float,
-    ) -> Iteration:
+    def _costs(self, base: Sequence[Outcome]) -> dict[str, Any]:
+        """What an `Iteration` tells of the explored policy's episodes."""
         played = {outcome.context: outcome for outcome in base}
         default = {one.context: one.cost for one in self._pool[0] if one.context in played}
-        best = best_outcomes(self._pool)
+        best = best_per_context(self._pool)
         column = self._problem.feature_names.index(self._problem.baseline_feature)
-        departures = [int(np.sum(one.features[:, column] != one.actions)) for one in base]
+        departures = sum(int(np.sum(one.features[:, column] != one.actions)) for one in base)
         num_decisions = sum(len(one.actions) for one in base)
-        return Iteration(
-            number=self._number,
-            policy=policy.name,
-            contexts=len(default),
-            default_cost=sum(default.values()),
-            policy_cost=sum(played[context].cost for context in default),
-            oracle_cost=sum(best[context].cost for context in default),
-            changed=sum(departures) / max(num_decisions, 1),
-            worse=sum(int(played[context].cost > cost) for context, cost in default.items()),
-            flips=sum(len(one.steps) for one in self._explorations),
-            rows=len(labels.actions),
-            loss=fit_info[0],
-            agreement=fit_info[1],
-            cloned=fit_info[2],
-            margin=margin,
-            predicted_saving=predicted,
-            collecting_s=collecting_s,
-            training_s=training_s,
-        )
+        return {
+            "contexts": len(default),
+            "default_cost": sum(default.values()),
+            "policy_cost": sum(played[context].cost for context in default),
+            "oracle_cost": sum(best[context].cost for context in default),
+            "changed": departures / max(num_decisions, 1),
+            "worse": sum(int(played[context].cost > cost) for context, cost in default.items()),
+        }

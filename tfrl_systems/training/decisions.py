@@ -97,12 +97,12 @@ class DecisionProblem(Protocol):
         """One episode for each context that can be played; `label` is for progress."""
 
     def explore(
-        self, policy: Policy, certainty_fn: CertaintyFn | None, label: str
+        self, policy: Policy, certainty_fn: CertaintyFn | None, label: str, scoped: bool
     ) -> list[Exploration]:
-        """Algorithm 3 for each context that can be played."""
+        """Algorithm 3 for each context that can be played; with `scoped` only in the scope."""
 
 
-def best_outcomes(pool: Sequence[Sequence[Outcome]]) -> dict[str, Outcome]:
+def best_per_context(pool: Sequence[Sequence[Outcome]]) -> dict[str, Outcome]:
     """The cheapest episode of each context, over the episodes of several policies.
 
     This is the oracle, and line 5 of BC-Max's Algorithm 1 (which prints argmin of the reward beside

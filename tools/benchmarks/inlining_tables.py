@@ -189,14 +189,8 @@ def measure(
         task = progress.task(f"fold {fold + 1}, seed {seed}: {policy.name}", len(modules))
         return sizes(collector.play(modules, policy, task))
 
-    explored: list[Explored | Failure] = collector.map(
-        lambda compiler, module: explore(
-            compiler, module, make_heuristic("default"), collector.store, benchmark.exploration
-        ),
-        modules,
-        lambda module: module.name,
-        progress.task(f"fold {fold + 1}, seed {seed}: explored", len(modules)),
-    )
+    task = progress.task(f"fold {fold + 1}, seed {seed}: explored", len(modules))
+    explored = _explore(benchmark, modules, collector, task)
     found = {
         "fixed": {name: play(make_heuristic(name)) for name in FIXED_POLICIES},
         "explored": sizes([one if isinstance(one, Failure) else one.best for one in explored]),
@@ -211,6 +205,29 @@ def measure(
         "failures": failures,
         "sizes": found,
     }
+
+
+def _explore(
+    benchmark: Benchmark,
+    modules: Sequence[Module],
+    collector: Collector,
+    progress: Callable[[int], None],
+) -> list[Explored | Failure]:
+    """What learning would find around the default, were these modules not held out."""
+    scope = InliningProblem.scope_feature if benchmark.config.scoped else ""
+    return collector.map(
+        lambda compiler, module: explore(
+            compiler,
+            module,
+            make_heuristic("default"),
+            collector.store,
+            benchmark.exploration,
+            scope_feature=scope,
+        ),
+        modules,
+        lambda module: module.name,
+        progress,
+    )
 
 
 def run_fold(

@@ -134,6 +134,21 @@ def test_the_best_is_the_base_where_nothing_saves(counting, module):
     assert explored.best.size == explored.base.size
 
 
+def test_only_sites_in_scope_are_tried(counting, module):
+    counting.num_compiles = 0
+    store = TrajectoryStore()
+
+    def steps_within(scope_feature):
+        config = ExplorationConfig()
+        return explore(counting, module, Default(), store, config, None, scope_feature).steps
+
+    # All callees of the module are internal, and none is C++'s inline function.
+    assert sorted(steps_within("callee_is_local")) == sorted(steps_within("")) == list(range(6))
+    counting.num_compiles = 0
+    assert steps_within("callee_is_linkonce").tolist() == []
+    assert counting.num_compiles == 1
+
+
 def test_nothing_is_explored_twice(counting, module, tmp_path):
     path = tmp_path / "cache.sqlite"
     store = TrajectoryStore(path)

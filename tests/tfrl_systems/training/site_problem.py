@@ -70,7 +70,7 @@ class SiteProblem:
             if name not in self.broken
         ]
 
-    def explore(self, policy, certainty_fn, label):
+    def explore(self, policy, certainty_fn, label, scoped):
         return [
             self._explore(base, certainty_fn) for base in self.play(policy, label) if base.context
         ]

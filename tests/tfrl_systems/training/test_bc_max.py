@@ -145,9 +145,9 @@ def test_a_resumed_run_ends_as_one_that_was_not_interrupted():
 class FailsLater(SiteProblem):
     """Contexts fail once the baselines are played."""
 
-    def explore(self, policy, certainty_fn, label):
+    def explore(self, policy, certainty_fn, label, scoped):
         self.broken |= {"g0/context-0", "g1/context-1"}
-        return super().explore(policy, certainty_fn, label)
+        return super().explore(policy, certainty_fn, label, scoped)
 
 
 def test_contexts_that_fail_are_left_out_of_every_sum():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.tfrl_systems.training.site_problem import exploration, outcome
-from tfrl_systems.training.decisions import best_outcomes
+from tfrl_systems.training.decisions import best_per_context
 from tfrl_systems.training.labels import Labels, advantage_labels, imitation_labels
 
 GROUP_OF = {"a": "p", "b": "q"}
@@ -17,9 +17,9 @@ def test_the_best_episode_of_each_context_is_the_first_of_the_cheapest():
     first = [outcome("a", 10, [0, 0]), outcome("b", 7, [1])]
     second = [outcome("a", 9, [0, 1]), outcome("b", 7, [0])]
     third = [outcome("a", 9, [1, 1])]  # b could not be played
-    best = best_outcomes([first, second, third])
+    best = best_per_context([first, second, third])
     assert best == {"a": second[0], "b": first[1]}
-    assert best_outcomes([]) == best_outcomes([[], []]) == {}
+    assert best_per_context([]) == best_per_context([[], []]) == {}
 
 
 def test_advantage():

@@ -1,8 +1,8 @@
 """A training run on disk: what it was asked for, what each iteration came to, what came out.
 
 DIR/run.json               the settings that decide the result; a run is resumed only with the same
-DIR/checkpoints/0001/      one directory for each finished iteration, there in full or not at all:
-    policy/                the policy that it fitted (policies/export.py)
+DIR/checkpoints/000001/    one directory for each finished iteration, there in full or not at all:
+    policy/                the policy that it came to (policies/export.py)
     iteration.json         its record
 DIR/tensorboard/           curves
 DIR/policy/                the policy of the last iteration
@@ -18,14 +18,10 @@ import json
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tf_agents.policies import tf_policy
-
 from environments.errors import UserError
-from tfrl_systems.policies.export import save_policy
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
 
 _RUN_NAME = "run.json"
 _RESULT_NAME = "result.json"
@@ -40,11 +36,11 @@ class Checkpoint:
     """A finished iteration.
 
     Attributes:
-      policy: the policy that it fitted.
+      directory: what the training has put there, `policy/` among it.
       record: what `Workdir.save` was given.
     """
 
-    policy: NumpyPolicy
+    directory: pathlib.Path
     record: dict[str, Any]
 
 
@@ -68,7 +64,7 @@ class Workdir:
 
     def checkpoint(self, number: int) -> pathlib.Path:
         """Where iteration `number` is kept."""
-        return self._checkpoints / f"{number:04d}"
+        return self._checkpoints / f"{number:06d}"
 
     def load(self, number: int) -> Checkpoint | None:
         """The checkpoint of iteration `number`, or None if it was not finished.
@@ -79,29 +75,30 @@ class Workdir:
         directory = self.checkpoint(number)
         if not directory.is_dir():
             return None
-        record = _read_json(directory / _ITERATION_NAME)
-        return Checkpoint(NumpyPolicy.load(directory / "policy", f"learned-{number}"), record)
+        return Checkpoint(directory, _read_json(directory / _ITERATION_NAME))
+
+    def last(self) -> int:
+        """Number of the last iteration that is kept; 0 if there is none."""
+        return max((int(one.name) for one in self._checkpoints.glob("[0-9]*")), default=0)
 
     def save(
         self,
         number: int,
-        policy: tf_policy.TFPolicy,
-        metadata: Mapping[str, Any],
+        write_fn: Callable[[pathlib.Path], None],
         record: Mapping[str, Any],
     ) -> None:
-        """Keeps a finished iteration.
+        """Keeps a finished iteration, in full or not at all.
 
         Args:
           number: of the iteration, from 1.
-          policy: what it fitted.
-          metadata: for policy.json.
+          write_fn: puts `policy/` and what else is to be kept into the directory it is handed.
           record: JSON values.
 
         Raises:
           UserError: it cannot be written.
         """
         with self._writing():
-            save_policy(self._scratch / "policy", policy, metadata)
+            write_fn(self._scratch)
             _write_json(self._scratch / _ITERATION_NAME, record)
             self._checkpoints.mkdir(exist_ok=True)
             self._scratch.rename(self.checkpoint(number))

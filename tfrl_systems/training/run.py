@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfrl_systems.agents import bc_max
+from tfrl_systems.policies.export import save_policy
+from tfrl_systems.policies.numpy_policy import NumpyPolicy
 from tfrl_systems.policies.policy_files import load_policy_json
 from tfrl_systems.training.bc_max import BcMaxLoop, Config, Iteration
-from tfrl_systems.training.checkpoints import Workdir
+from tfrl_systems.training.checkpoints import Checkpoint, Workdir
 from tfrl_systems.training.decisions import DecisionProblem, Policy, decision_specs
 from tfrl_systems.training.evaluation import Evaluation, evaluate
 from tfrl_systems.training.summaries import write_scalars
@@ -56,19 +59,36 @@ def run_bc_max(
     for number in range(1, config.iterations + 1):
         kept = workdir.load(number)
         if kept is not None:
-            loop.step(kept.policy)
+            loop.step(_load_policy(kept))
             record = kept.record
         else:
             iteration = loop.step()
             assert loop.learned is not None
             record = _record(iteration, *_measure(holdout, loop.learned, problem.baseline))
             write_scalars(workdir.tensorboard, number, _scalars(record))
-            workdir.save(number, loop.agent.policy, {**metadata, "iteration": number}, record)
+            workdir.save(number, _saver(loop.agent, {**metadata, "iteration": number}), record)
         records.append(record)
         on_iteration(record, kept is not None)
     result = _result(loop, records, config, metadata, workdir)
     workdir.finish(config.iterations, result)
     return result
+
+
+def load_policies(workdir: Workdir, iterations: int) -> list[NumpyPolicy]:
+    """The policies of the iterations that `workdir` keeps, from the first on."""
+    kept = [workdir.load(number) for number in range(1, iterations + 1)]
+    return [_load_policy(one) for one in kept if one is not None]
+
+
+def _saver(agent: Any, about: Mapping[str, Any]) -> Callable[[pathlib.Path], None]:
+    def save(directory: pathlib.Path) -> None:
+        save_policy(directory / "policy", agent.policy, about)
+
+    return save
+
+
+def _load_policy(kept: Checkpoint) -> NumpyPolicy:
+    return NumpyPolicy.load(kept.directory / "policy", f"learned-{int(kept.directory.name)}")
 
 
 def _check(problem: DecisionProblem, config: Config, agent_config: bc_max.Config) -> None:

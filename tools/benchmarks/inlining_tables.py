@@ -45,7 +45,7 @@ from tfrl_systems.cli.train_inlining import corpus_digest
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 from tfrl_systems.training.bc_max import Config
 from tfrl_systems.training.checkpoints import open_workdir
-from tfrl_systems.training.run import run_bc_max
+from tfrl_systems.training.run import load_policies, run_bc_max
 from tools.benchmarks import inlining_report
 
 FIXED_POLICIES = ("default", "always", "never", "cost<-5", "cost<-20", "cost<-35")
@@ -160,9 +160,7 @@ def learn(
         run_bc_max(problem, None, config, benchmark.agent_config, workdir, metadata, tell)
         for message in problem.failures.values():
             progress.say(f"{label}: left out: {message}")
-        numbers = range(1, config.iterations + 1)
-        kept = [workdir.load(number) for number in numbers]
-    return [one.policy for one in kept if one is not None]
+        return load_policies(workdir, config.iterations)
 
 
 def measure(

@@ -108,7 +108,7 @@ def test_a_killed_runs_remains_give_way(tmp_path):
 
 def test_a_damaged_checkpoint_is_one_line(tmp_path):
     train(tmp_path, iterations=1)
-    (tmp_path / "checkpoints" / "0001" / "iteration.json").write_text("{")
+    (tmp_path / "checkpoints" / "000001" / "iteration.json").write_text("{")
     with pytest.raises(UserError, match="iteration.json: expected what training wrote"):
         train(tmp_path, iterations=2, resume=True)
 

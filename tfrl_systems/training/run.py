@@ -17,7 +17,7 @@ from tfrl_systems.training.bc_max import BcMaxLoop, Config, Iteration
 from tfrl_systems.training.checkpoints import Checkpoint, Workdir
 from tfrl_systems.training.decisions import DecisionProblem, Policy, decision_specs
 from tfrl_systems.training.evaluation import Evaluation, evaluate
-from tfrl_systems.training.summaries import write_scalars
+from tfrl_systems.training.summaries import write_curves
 
 OnIteration = Callable[[Mapping[str, Any], bool], None]
 """(record of an iteration, whether an earlier run had finished it) -> None."""
@@ -65,7 +65,7 @@ def run_bc_max(
             iteration = loop.step()
             assert loop.learned is not None
             record = _record(iteration, *_measure(holdout, loop.learned, problem.baseline))
-            write_scalars(workdir.tensorboard, number, _scalars(record))
+            write_curves(workdir.tensorboard, number, [(number, _scalars(record))])
             workdir.save(number, _saver(loop.agent, {**metadata, "iteration": number}), record)
         records.append(record)
         on_iteration(record, kept is not None)

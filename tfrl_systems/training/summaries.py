@@ -1,32 +1,36 @@
-"""Scalars for TensorBoard, one event file for each iteration.
+"""Curves for TensorBoard, one event file for each checkpoint.
 
-An iteration that a killed run left unfinished is written again when the run is resumed: its file
-replaces the earlier one, so that no curve has a point twice.
+What a killed run had not checkpointed is written again when it is resumed: its file replaces the
+earlier one, so that no curve has a point twice.
 """
 
 from __future__ import annotations
 
 import math
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
+Row = tuple[int, Mapping[str, float | None]]
+"""(step, values by tag); what is None or not a number is left out."""
 
-def write_scalars(directory: pathlib.Path, step: int, scalars: Mapping[str, float | None]) -> None:
-    """Writes the scalars of one iteration.
+
+def write_curves(directory: pathlib.Path, number: int, rows: Sequence[Row]) -> None:
+    """Writes the points since the last checkpoint.
 
     Args:
       directory: what `tensorboard --logdir` is given.
-      step: number of the iteration.
-      scalars: by tag; what is None or not a number is left out.
+      number: of the checkpoint.
+      rows: the points.
     """
-    suffix = f".iteration-{step:04d}"
+    suffix = f".checkpoint-{number:06d}"
     for stale in directory.glob(f"*{suffix}"):
         stale.unlink()
     writer = tf.summary.create_file_writer(str(directory), filename_suffix=suffix)
-    with writer.as_default(step=step):
-        for tag, value in scalars.items():
-            if value is not None and not math.isnan(value):
-                tf.summary.scalar(tag, value)
+    with writer.as_default():
+        for step, scalars in rows:
+            for tag, value in scalars.items():
+                if value is not None and not math.isnan(value):
+                    tf.summary.scalar(tag, value, step)
     writer.close()

@@ -51,10 +51,17 @@ def test_types_and_shapes_survive():
     "target, words",
     [
         (make(w=[1.0, 2.0], z=[1.0]), r"variable z:0: expected name z:0, found b:0"),
-        (make(w=[1.0], b=[1.0]), r"variable w:0: expected shape \[1\], found \[2\]"),
+        (make(w=[1.0], b=[1.0]), r"variable w:0: expected shape \(1,\), found \(2,\)"),
         (make(w=[1, 2], b=[1.0]), r"variable w:0: expected dtype int32, found float32"),
         (make(w=[1.0, 2.0]), r"expected 1, found 2 in the buffer, .* is b:0"),
-        (make(w=[1.0, 2.0], b=[1.0], c=0), r"expected 3, found 2 in the buffer, .* is c:0"),
+        (
+            make(w=[1.0, 2.0], b=[1.0], c=0),
+            r"expected 3, found 2 in the buffer, without c:0; send all",
+        ),
+        (
+            make(s=1.0, w=[1.0, 2.0], t=1.0, b=[1.0]),
+            r"expected 4, found 2 .* without s:0, t:0; send",
+        ),
     ],
 )
 def test_a_mismatch_names_the_variable_and_changes_nothing(target, words):

@@ -75,6 +75,16 @@ def test_the_oracle_takes_the_best_of_what_it_met():
     assert [oracle(1)[name][0] for name in NAMES] == [70, 90, 180]
 
 
+def test_a_policy_that_cannot_compile_a_module(tmp_path):
+    failed = record(0, 0, NAMES, FIRST)
+    del failed["sizes"]["fixed"]["cost<-5"]["p/a.cpp"]
+    found = inlining_report.saving([failed], "cost<-5", 1, language="c++")
+    assert (found.modules, found.text_percent) == (1, pytest.approx(10))
+    assert inlining_report.saving([failed], "learned", 1, language="c++").modules == 2
+    inlining_report.write([failed], ABOUT, tmp_path)
+    assert "| `cost<-5` (on 2 of 3) |" in (tmp_path / "table.md").read_text()
+
+
 def test_spread_over_seeds():
     found = inlining_report.spread(RECORDS, "learned", 1, language="c++")
     assert found["text_percent"] == inlining_report.Spread(*map(pytest.approx, (3.75, 0, 7.5)))

@@ -92,12 +92,13 @@ def policies_of(record: Record, iteration: int) -> dict[str, Sizes]:
 def smallest(candidates: Sequence[Sizes], modules: Mapping[str, Any]) -> dict[str, Sequence[int]]:
     """For each module the object with the smallest text column; the first of equals."""
     return {
-        name: min((one[name] for one in candidates), key=lambda size: size[0]) for name in modules
+        name: min((one[name] for one in candidates if name in one), key=lambda size: size[0])
+        for name in modules
     }
 
 
 def saving(records: Sequence[Record], policy: str, iteration: int, **wanted: str) -> Saving | None:
-    """One policy on the held-out modules of all folds of one seed.
+    """One policy on the held-out modules of all folds of one seed that it could compile.
 
     Args:
       records: one for each fold.
@@ -112,7 +113,8 @@ def saving(records: Sequence[Record], policy: str, iteration: int, **wanted: str
     for record in records:
         found = policies_of(record, iteration)
         for name, facts in record["modules"].items():
-            if all(facts[key] == value for key, value in wanted.items()):
+            asked_for = all(facts[key] == value for key, value in wanted.items())
+            if asked_for and name in found[policy]:
                 pairs.append((found[policy][name], found["default"][name]))
     if not pairs:
         return None
@@ -233,8 +235,11 @@ def to_markdown(table: Mapping[str, Any]) -> str:
         modules = table["policies"][0]["languages"][one]["modules"]
         header += [f"{_LANGUAGES[one]}: text", "code", f"worse of {modules}"]
     rows = []
+    num_modules = sum(one["modules"] for one in table["policies"][0]["languages"].values())
     for line in table["policies"]:
-        cells = [f"`{line['policy']}`"]
+        compiled = sum(one["modules"] for one in line["languages"].values())
+        short = f" (on {compiled} of {num_modules})" if compiled < num_modules else ""
+        cells = [f"`{line['policy']}`{short}"]
         for found in line["languages"].values():
             cells += _cells(found)
         rows.append(cells)

@@ -28,29 +28,31 @@ What a host must know:
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import math
 import os
 import pathlib
-
-import numpy as np
+import struct
 
 from environments.errors import UserError
 from environments.inlining import guardian
 
-_DTYPES = {
-    "int8_t": "<i1",
-    "uint8_t": "<u1",
-    "int16_t": "<i2",
-    "uint16_t": "<u2",
-    "int32_t": "<i4",
-    "uint32_t": "<u4",
-    "int64_t": "<i8",
-    "uint64_t": "<u8",
-    "float": "<f4",
-    "double": "<f8",
+_CODES = {
+    "int8_t": "b",
+    "uint8_t": "B",
+    "int16_t": "h",
+    "uint16_t": "H",
+    "int32_t": "i",
+    "uint32_t": "I",
+    "int64_t": "q",
+    "uint64_t": "Q",
+    "float": "f",
+    "double": "d",
 }
 _MAX_LINE_BYTES = 1 << 20
-_READ_BYTES = 1 << 16
+_READ_BYTES = 1 << 13
+_NEWLINE = ord("\n")
 
 
 class ProtocolError(UserError):
@@ -62,19 +64,16 @@ class Header:
     """What LLVM announces before its first observation.
 
     Attributes:
-      observation_dtype: structured dtype with one field for each feature, in stream order.
-      advice_dtype: dtype of one advice, normally int64.
+      names: the announced features, in stream order.
+      sizes: numbers in the tensor of each.
+      structure: all tensors of one observation.
       advices: what is written for a decision of 0 and for one of 1.
     """
 
-    observation_dtype: np.dtype
-    advice_dtype: np.dtype
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    structure: struct.Struct
     advices: tuple[bytes, bytes]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The announced feature names, in stream order."""
-        return self.observation_dtype.names or ()
 
     @classmethod
     def parse(cls, line: bytes) -> Header:
@@ -85,22 +84,46 @@ class Header:
         """
         try:
             announced = json.loads(line)
-            features = np.dtype([_field(spec) for spec in announced["features"]])
-            advice = np.dtype(_DTYPES[announced["advice"]["type"]])
+            features = [_Feature.parse(spec) for spec in announced["features"]]
+            advice = struct.Struct("<" + _CODES[announced["advice"]["type"]])
+            names = tuple(feature.name for feature in features)
+            if len(set(names)) < len(names):
+                raise ValueError("a name occurs twice")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ProtocolError(
                 "interactive channel: expected a JSON header with 'features' and 'advice', "
                 f"found {line[:80]!r} ({error}); use a compiler of LLVM 17 or newer"
             ) from error
-        no, yes = (np.array(decision, advice).tobytes() for decision in (0, 1))
-        return cls(features, advice, (no, yes))
+        structure = struct.Struct("<" + "".join(f"{one.size}{one.code}" for one in features))
+        sizes = tuple(feature.size for feature in features)
+        return cls(names, sizes, structure, (advice.pack(0), advice.pack(1)))
+
+    def unpack(self, observation: bytes) -> tuple:
+        """The values of an observation in the order of `names`: numbers, or tuples of several."""
+        numbers = self.structure.unpack(observation)
+        if len(numbers) == len(self.names):
+            return numbers
+        ends = itertools.accumulate(self.sizes)
+        return tuple(
+            numbers[end - 1] if size == 1 else numbers[end - size : end]
+            for size, end in zip(self.sizes, ends, strict=True)
+        )
 
 
-def _field(spec: dict) -> tuple:
-    shape = tuple(int(size) for size in spec["shape"])
-    if shape in ((), (1,)):
-        return (spec["name"], _DTYPES[spec["type"]])
-    return (spec["name"], _DTYPES[spec["type"]], shape)
+@dataclasses.dataclass(frozen=True)
+class _Feature:
+    """One announced tensor: its name, the code of its type and how many numbers it holds."""
+
+    name: str
+    code: str
+    size: int
+
+    @classmethod
+    def parse(cls, spec: dict) -> _Feature:
+        shape = [int(length) for length in spec["shape"]]
+        if not isinstance(spec["name"], str) or min(shape, default=1) < 1:
+            raise ValueError(f"no tensor: {spec}")
+        return cls(spec["name"], _CODES[spec["type"]], math.prod(shape))
 
 
 class StreamParser:
@@ -112,7 +135,7 @@ class StreamParser:
 
     def __init__(self) -> None:
         self.header: Header | None = None
-        self._buffer = bytearray()
+        self._buffer = b""
 
     def feed(self, data: bytes) -> None:
         """Adds bytes as they arrived."""
@@ -123,13 +146,16 @@ class StreamParser:
         """Bytes that are not yet part of a complete observation."""
         return len(self._buffer)
 
-    def next_observation(self) -> np.void | None:
+    def next_observation(self) -> bytes | None:
         """Returns the next complete observation, or None until more bytes arrive.
+
+        Returns:
+          Its tensors as they came; `Header.unpack` tells their values.
 
         Raises:
           ProtocolError: the bytes do not follow the protocol.
         """
-        while True:
+        while self._buffer:
             end = self._buffer.find(b"\n")
             if end < 0:
                 if len(self._buffer) > _MAX_LINE_BYTES:
@@ -139,9 +165,9 @@ class StreamParser:
                     )
                 return None
             if self.header is not None and self._buffer.startswith(b'{"observation"'):
-                return self._take_tensors(end + 1)
-            line = bytes(self._buffer[:end])
-            del self._buffer[: end + 1]
+                return self._take_tensors(self.header.structure.size, end + 1)
+            line = self._buffer[:end]
+            self._buffer = self._buffer[end + 1 :]
             if self.header is None:
                 self.header = Header.parse(line)
             elif not line.startswith(b'{"context"'):
@@ -149,20 +175,19 @@ class StreamParser:
                     "interactive channel: expected 'context' or 'observation', "
                     f"found {line[:80]!r}; use a compiler of LLVM 17 or newer"
                 )
+        return None
 
-    def _take_tensors(self, start: int) -> np.void | None:
-        assert self.header is not None
-        dtype = self.header.observation_dtype
-        end = start + dtype.itemsize
-        if len(self._buffer) < end + 1:
+    def _take_tensors(self, num_bytes: int, start: int) -> bytes | None:
+        end = start + num_bytes
+        if len(self._buffer) <= end:
             return None
-        observation = np.frombuffer(self._buffer[start:end], dtype)[0]
-        if self._buffer[end : end + 1] != b"\n":
+        observation = self._buffer[start:end]
+        if self._buffer[end] != _NEWLINE:
             raise ProtocolError(
-                f"interactive channel: expected a newline after {dtype.itemsize} bytes of tensors, "
-                f"found {bytes(self._buffer[end : end + 8])!r}; the announced shapes are wrong"
+                f"interactive channel: expected a newline after {num_bytes} bytes of tensors, "
+                f"found {self._buffer[end : end + 8]!r}; the announced shapes are wrong"
             )
-        del self._buffer[: end + 1]
+        self._buffer = self._buffer[end + 1 :]
         return observation
 
 

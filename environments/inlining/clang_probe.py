@@ -9,12 +9,20 @@ import subprocess
 import tempfile
 
 from environments.errors import UserError
-from environments.inlining.channel import Channel
+from environments.inlining.channel import Channel, StreamParser
+from environments.inlining.compilation import (
+    ADVISE_OPTIONS,
+    DEFAULT_FEATURE,
+    INCLUDE_DEFAULT_OPTION,
+)
 
 MINIMUM_VERSION = 17
 
-# The callee has three basic blocks; LLVM 19 overwrites that count with its default decision.
-_PROBE_BLOCKS = 3
+# Each call site calls a function with three basic blocks: LLVM 19 overwrites that count with its
+# own decision, which is to inline the last call site alone, the only one of a local function.
+_BLOCKS = "callee_basic_block_count"
+_PROBE_BLOCKS = (3, 3, 3)
+_PROBE_DEFAULTS = (0, 0, 1)
 PROBE_IR = """\
 target triple = "x86_64-unknown-linux-gnu"
 declare void @sink(i32)
@@ -30,12 +38,24 @@ end:
   call void @sink(i32 %x)
   ret void
 }
+define internal void @once(i32 %x) minsize optsize {
+  %positive = icmp sgt i32 %x, 0
+  br i1 %positive, label %then, label %end
+then:
+  call void @sink(i32 1)
+  call void @sink(i32 2)
+  br label %end
+end:
+  call void @sink(i32 %x)
+  ret void
+}
 define void @caller(i32 %x) minsize optsize {
   call void @callee(i32 %x)
   ret void
 }
 define void @caller_too(i32 %x) minsize optsize {
   call void @callee(i32 %x)
+  call void @once(i32 %x)
   ret void
 }
 """
@@ -48,14 +68,20 @@ class ClangFacts:
     Attributes:
       version: the full version, for instance "19.1.7".
       banner: what tells two builds of one version apart: vendor, version and target.
-      announces_default: its channel can include LLVM's own decision, rightly.
+      default_feature: the feature in which its channel can send LLVM's own decision, perhaps one
+        that this overwrites (LLVM 19); "" where it can not.
       announced: names of the features of its channel, in order.
     """
 
     version: str
     banner: str
-    announces_default: bool
+    default_feature: str
     announced: tuple[str, ...]
+
+    @property
+    def announces_default(self) -> bool:
+        """Can its channel send LLVM's own decision?"""
+        return bool(self.default_feature)
 
 
 def probe_clang(executable: str) -> ClangFacts:
@@ -71,16 +97,18 @@ def probe_clang(executable: str) -> ClangFacts:
             f"steered), found {executable} of version {version}; install a newer one, or use "
             "--compiler embedded"
         )
-    announced, blocks = _probe(executable, [])
-    if blocks != _PROBE_BLOCKS:
+    plain = _probe(executable, [])
+    if plain.get(_BLOCKS) != _PROBE_BLOCKS:
         raise UserError(
             f"compiler: expected {executable} (version {version}) to ask for inlining advice, "
             "found that it does not; use another build of clang, or --compiler embedded"
         )
-    including, blocks = _probe(executable, ["-inliner-interactive-include-default"])
-    if blocks == _PROBE_BLOCKS:
-        return ClangFacts(version, banner, True, including)
-    return ClangFacts(version, banner, False, announced)
+    including = _probe(executable, [INCLUDE_DEFAULT_OPTION])
+    if including.get(DEFAULT_FEATURE) == _PROBE_DEFAULTS:
+        return ClangFacts(version, banner, DEFAULT_FEATURE, tuple(including))
+    if including.get(_BLOCKS) == _PROBE_DEFAULTS:
+        return ClangFacts(version, banner, _BLOCKS, tuple(including))
+    return ClangFacts(version, banner, "", tuple(plain))
 
 
 def _version(executable: str) -> tuple[str, str]:
@@ -106,29 +134,32 @@ def _version(executable: str) -> tuple[str, str]:
     return match[1], " ".join(banner).strip()
 
 
-def _probe(executable: str, options: list[str]) -> tuple[tuple[str, ...], int | None]:
-    """The features announced, and the basic blocks that the channel reports for the callee."""
+def _probe(executable: str, options: list[str]) -> dict[str, tuple[int, ...]]:
+    """What the channel says of the probe's call sites, by feature; empty where it says nothing."""
     channel = Channel()
     with tempfile.TemporaryDirectory(prefix="tfrl-probe-") as directory:
         source = pathlib.Path(directory) / "probe.ll"
         source.write_text(PROBE_IR)
-        llvm_options = [
-            "-enable-ml-inliner=release",
-            f"-inliner-interactive-channel-base={channel.base}",
-            *options,
-        ]
+        llvm_options = [option.format(base=channel.base) for option in ADVISE_OPTIONS]
         command = [executable, "-Oz", "-c", "-x", "ir", str(source), "-o", f"{directory}/probe.o"]
-        command += [word for option in llvm_options for word in ("-mllvm", option)]
-        # The probe has two call sites; both answers may wait in the pipe.
-        channel.answer_ahead(b"\0" * 16)
+        command += [word for option in llvm_options + options for word in ("-mllvm", option)]
+        # All answers may wait in the pipe.
+        channel.answer_ahead(bytes(8 * len(_PROBE_DEFAULTS)))
         try:
             subprocess.run(command, capture_output=True, timeout=60, check=False)
             channel.pump()
-            observation = channel.parser.next_observation()
+            return _by_feature(channel.parser)
         except subprocess.TimeoutExpired:
-            return (), None
+            return {}
         finally:
             channel.close()
-    if observation is None:
-        return (), None
-    return observation.dtype.names or (), int(observation["callee_basic_block_count"])
+
+
+def _by_feature(parser: StreamParser) -> dict[str, tuple[int, ...]]:
+    rows = []
+    while (observation := parser.next_observation()) is not None:
+        assert parser.header is not None
+        rows.append(parser.header.unpack(observation))
+    if parser.header is None:
+        return {}
+    return dict(zip(parser.header.names, zip(*rows, strict=True), strict=bool(rows)))

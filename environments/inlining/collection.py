@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-import numpy as np
-
 from environments.inlining.compilation import CompilerError
 from environments.inlining.compilers import Compiler
 from environments.inlining.corpus import Module
@@ -67,9 +65,7 @@ def play(compiler: Compiler, module: Module, policy: Policy, store: TrajectorySt
     if recalled is not None:
         return recalled
     with Walk(compiler, module) as walk:
-        while (features := walk.next_features()) is not None:
-            walk.decide(decide(features[np.newaxis], walk.num_decisions - 1)[0])
-        trajectory = walk.trajectory()
+        trajectory = walk.play(decide)
     store.put(key, identity, trajectory)
     return trajectory
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import select
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from environments.errors import UserError
-from environments.inlining.channel import Channel, ProtocolError
+from environments.inlining.channel import Channel, Header, ProtocolError
 from environments.inlining.object_size import (
     ObjectSize,
     read_function_bytes,
@@ -31,13 +30,16 @@ ADVISE_OPTIONS = (
     "-ml-advisor-size-increase-threshold=1000000",
 )
 INCLUDE_DEFAULT_OPTION = "-inliner-interactive-include-default"
+DEFAULT_FEATURE = "inlining_default"
+UNKNOWN = -1
+"""The value of a feature that LLVM does not tell."""
+
 # At -Oz LLVM inlines below a cost of 5 and nothing else.
 _OZ_THRESHOLD = 5
 
-_REMARK = re.compile(rb"remark: .*?: '([^']+)' not inlined into '([^']+)' because")
-_ADVICE_REMARK = re.compile(rb"remark: \S*:\d+:\d+: (\S+?)(true|false)(?: \[-R.*)?$")
+_REMARK = b"remark: "
 _STDERR_TAIL_BYTES = 4000
-_READ_BYTES = 1 << 16
+_READ_BYTES = 1 << 13
 _MAX_LINE_BYTES = 1 << 16
 _DRAIN_EVERY_MS = 20
 
@@ -46,19 +48,18 @@ class CompilerError(UserError):
     """A compiler failed, died or hung on one module."""
 
 
-@dataclasses.dataclass(frozen=True)
-class CallSite:
+class CallSite(NamedTuple):
     """What LLVM says of one call site.
 
     Attributes:
-      features: structured scalar; one field for each feature of the channel's header.
+      features: one value for each feature of the channel's header, in its order.
       default: LLVM's own decision at -Oz.
       callee: name of the function called, where LLVM names it before the decision: at sites where
         its default is not to inline, on versions whose default can be asked for. Else None.
       caller: likewise, the function that holds the call.
     """
 
-    features: np.void
+    features: tuple
     default: bool
     callee: str | None = None
     caller: str | None = None
@@ -68,14 +69,31 @@ Decide = Callable[[CallSite], int]
 """A policy at its simplest: 1 to inline the call site, 0 not to."""
 
 
-def oz_default(observation: np.void) -> bool:
-    """LLVM's own decision at -Oz, from the channel's cost estimate."""
-    return bool(observation["cost_estimate"] < _OZ_THRESHOLD)
+class _Reader:
+    """Reads observations, LLVM's own decision among them.
 
+    Args:
+      header: what the channel announces.
+      default_feature: see `Compilation`.
+    """
 
-def announced_default(observation: np.void) -> bool:
-    """LLVM's own decision, as an LLVM announces it that includes it in the channel."""
-    return bool(observation["inlining_default"])
+    def __init__(self, header: Header, default_feature: str) -> None:
+        self._unpack = header.unpack
+        self._place = header.names.index(default_feature or "cost_estimate")
+        self._is_cost = not default_feature
+        self._is_overwritten = default_feature not in ("", DEFAULT_FEATURE)
+        self._unused = header.names.index(DEFAULT_FEATURE) if self._is_overwritten else None
+
+    def read(self, observation: bytes) -> tuple[tuple, tuple, bool]:
+        """The values as remarks tell them, as features, and LLVM's own decision."""
+        sent = self._unpack(observation)
+        value = sent[self._place]
+        if self._is_cost:
+            return sent, sent, value < _OZ_THRESHOLD
+        if self._unused is None:
+            return sent, sent, value != 0
+        told = sent[: self._unused] + sent[self._unused + 1 :]
+        return told, (*sent[: self._place], UNKNOWN, *sent[self._place + 1 :]), value != 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +142,9 @@ class Compilation:
       module_name: for messages.
       backend: the process that compiles.
       channel: its channel.
-      default_fn: LLVM's own decision, from an observation.
+      default_feature: the feature in which the channel sends LLVM's own decision; "" where it does
+        not, and the cost must tell. Another than `DEFAULT_FEATURE` is overwritten by it: its own
+        value is unknown.
       timeout_s: how long in all the compiler may keep its host waiting.
       stopped: once set, by any thread, the compile fails.
       owns_channel: close the channel with the compile.
@@ -135,7 +155,7 @@ class Compilation:
         module_name: str,
         backend: Backend,
         channel: Channel,
-        default_fn: Callable[[np.void], bool],
+        default_feature: str,
         timeout_s: float,
         stopped: threading.Event,
         *,
@@ -144,7 +164,8 @@ class Compilation:
         self._module_name = module_name
         self._backend = backend
         self._channel = channel
-        self._default_fn = default_fn
+        self._default_feature = default_feature
+        self._reader: _Reader | None = None
         self._timeout_s = timeout_s
         self._waited_s = 0.0
         self._stopped = stopped
@@ -157,10 +178,16 @@ class Compilation:
         self._names: tuple[str | None, str | None] = (None, None)
         self._decisions: list[int] = []
         self._callees: list[str | None] = []
-        self._last: np.void | None = None
+        self._told: tuple = ()
         self._poll = select.poll()
         for fd in (channel.observation_fd, backend.end_fd):
             self._poll.register(fd, select.POLLIN)
+
+    @property
+    def announced(self) -> tuple[str, ...]:
+        """Names of the channel's features, in order; none before the first call site."""
+        header = self._channel.parser.header
+        return () if header is None else header.names
 
     @property
     def linkage(self) -> Mapping[str, str]:
@@ -191,9 +218,10 @@ class Compilation:
                 raise CompilerError(f"{self._module_name}: {error}") from error
             if observation is not None:
                 self._drain_stderr()
-                self._last = observation
-                callee, caller = self._names
-                return CallSite(observation, self._default_fn(observation), callee, caller)
+                if self._reader is None:
+                    self._reader = self._make_reader()
+                self._told, features, default = self._reader.read(observation)
+                return CallSite(features, default, *self._names)
             if self._ended:
                 # What belongs to this compile must not be read as a part of the next.
                 self._drain_stderr()
@@ -246,6 +274,17 @@ class Compilation:
         if self._owns_channel:
             self._channel.close()
 
+    def _make_reader(self) -> _Reader:
+        assert self._channel.parser.header is not None
+        try:
+            return _Reader(self._channel.parser.header, self._default_feature)
+        except ValueError as error:
+            raise CompilerError(
+                f"{self._module_name}: expected a channel that announces "
+                f"{self._default_feature or 'cost_estimate'}, found only "
+                f"{', '.join(self.announced)}; use another build of the compiler"
+            ) from error
+
     def _wait(self) -> None:
         # stderr is not waited for: it would wake the host twice for each call site. It is read with
         # each call site, and now and then, so that its pipe never stays full.
@@ -264,14 +303,17 @@ class Compilation:
                 f"compiler still busy after {len(self._decisions)} decisions; it was stopped: "
                 "raise the time limit or leave the module out"
             )
-        fds = {fd for fd, _ in ready}
-        if self._backend.end_fd in fds:
-            try:
-                self._ended = self._backend.poll_end()
-            except CompilerError as error:
-                self._drain_stderr()
-                raise CompilerError(f"{self._module_name}: {error}{self._complaint()}") from error
+        for fd, _ in ready:
+            if fd == self._backend.end_fd:
+                self._poll_end()
         self._channel.pump()
+
+    def _poll_end(self) -> None:
+        try:
+            self._ended = self._backend.poll_end()
+        except CompilerError as error:
+            self._drain_stderr()
+            raise CompilerError(f"{self._module_name}: {error}{self._complaint()}") from error
 
     def _drain_stderr(self) -> None:
         """Reads what is in stderr, without waiting."""
@@ -290,22 +332,29 @@ class Compilation:
             self._take_line(line)
 
     def _take_line(self, line: bytes) -> None:
-        # The plain search is there for its speed.
-        if b"' not inlined into '" in line and (match := _REMARK.search(line)):
-            self._names = (match[1].decode(errors="replace"), match[2].decode(errors="replace"))
-        elif match := _ADVICE_REMARK.search(line):
-            self._name_last_callee(match[1])
-        else:
+        if not line.startswith(_REMARK):
             self._tail += line + b"\n"
             del self._tail[:-_STDERR_TAIL_BYTES]
-
-    def _name_last_callee(self, text: bytes) -> None:
-        """Takes the callee from the remark after a decision: its name, then all feature values."""
-        if self._last is None or not self._callees or self._callees[-1] is not None:
             return
-        values = "".join(map(str, self._last.item())).encode()
-        if text.endswith(values):
-            self._callees[-1] = text[: -len(values)].decode(errors="replace")
+        before, refused, after = line.partition(b"' not inlined into '")
+        if refused:
+            callee, caller = before.rpartition(b"'")[2], after.partition(b"'")[0]
+            self._names = (callee.decode(errors="replace"), caller.decode(errors="replace"))
+        elif self._callees and self._callees[-1] is None:
+            self._name_last_callee(line)
+
+    def _name_last_callee(self, line: bytes) -> None:
+        """Takes the callee from the remark after a decision.
+
+        It says: remark: FILE:LINE:COLUMN: NAME, without a space all values, true or false, and
+        perhaps the option that asked for remarks.
+        """
+        *_, text = line.partition(b" [-R")[0].rpartition(b": ")
+        values = b"%d" * len(self._told) % self._told
+        for answer in (b"true", b"false"):
+            if text.endswith(values + answer):
+                name = text[: -len(values + answer)]
+                self._callees[-1] = name.decode(errors="replace") or None
 
     def _complaint(self) -> str:
         said = (self._tail + self._stderr).decode(errors="replace")
@@ -335,7 +384,7 @@ def compile_without_advice(
     """
     channel = Channel()
     with Compilation(
-        module_name, backend, channel, oz_default, timeout_s, stopped, owns_channel=True
+        module_name, backend, channel, "", timeout_s, stopped, owns_channel=True
     ) as compilation:
         assert compilation.next_site() is None, "advice was asked for without a channel"
         return compilation.result().size

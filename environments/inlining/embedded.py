@@ -19,11 +19,11 @@ from environments.inlining.channel import Channel
 from environments.inlining.clang_probe import PROBE_IR
 from environments.inlining.compilation import (
     ADVISE_OPTIONS,
+    DEFAULT_FEATURE,
     DEFAULT_TIMEOUT_S,
     INCLUDE_DEFAULT_OPTION,
     Compilation,
     CompilerError,
-    announced_default,
     compile_without_advice,
 )
 from environments.inlining.corpus import Module
@@ -60,11 +60,9 @@ class EmbeddedLlvm:
             path = pathlib.Path(directory) / "probe.ll"
             path.write_text(PROBE_IR)
             with self._compile(Module("probe", path, ".", "unknown")) as compilation:
-                names: tuple[str, ...] = ()
                 while (site := compilation.next_site()) is not None:
-                    names = site.features.dtype.names or ()
                     compilation.advise(site.default)
-        return names
+                return compilation.announced
 
     def compile(self, module: Module) -> Compilation:
         """Begins to compile `module`; see `Compiler`.
@@ -88,7 +86,7 @@ class EmbeddedLlvm:
             module.name,
             EmbeddedRequest(worker, module.path),
             channel,
-            announced_default,
+            DEFAULT_FEATURE,
             self._timeout_s,
             self._stopped,
         )

@@ -11,15 +11,13 @@ Callee and caller are known before the decision only where the compiler names th
 
 from __future__ import annotations
 
-import collections
+import dataclasses
+import functools
 from collections.abc import Mapping
 
-import numpy as np
+from environments.inlining.compilation import UNKNOWN, CallSite
 
-from environments.inlining.compilation import CallSite
-
-UNKNOWN = -1
-_INT32 = np.iinfo(np.int32)
+_INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 # Part of the key of kept compiles: to be raised whenever a derived feature means something else.
 DERIVATION = 2
@@ -56,6 +54,31 @@ def feature_names(announced: tuple[str, ...]) -> tuple[str, ...]:
     return own + tuple(DERIVED_FEATURES)
 
 
+@dataclasses.dataclass(slots=True)
+class _Function:
+    """What one compile has shown of a function.
+
+    Attributes:
+      called: call sites of it that were decided.
+      called_inlined: how many of them were inlined.
+      calling: call sites in it that were decided.
+      calling_inlined: how many of them were inlined.
+      users: its uses as LLVM counted them last, None before.
+      inlined_when_counted: `called_inlined` when that figure was new.
+      first_blocks: its basic blocks at its first call site, None before.
+      last_blocks: the same at its last call site so far.
+    """
+
+    called: int = 0
+    called_inlined: int = 0
+    calling: int = 0
+    calling_inlined: int = 0
+    users: int | None = None
+    inlined_when_counted: int = 0
+    first_blocks: int | None = None
+    last_blocks: int = UNKNOWN
+
+
 class FeatureTracker:
     """Turns the call sites of one compile into feature vectors.
 
@@ -67,34 +90,40 @@ class FeatureTracker:
         self.names = feature_names(announced)
         # LLVM's own decision, which some announce, is among the derived ones.
         self._extra = [k for k, name in enumerate(announced) if name in DERIVED_FEATURES]
-        self._seen: collections.Counter[str] = collections.Counter()
-        self._inlined: collections.Counter[str] = collections.Counter()
-        self._caller_seen: collections.Counter[str] = collections.Counter()
-        self._caller_inlined: collections.Counter[str] = collections.Counter()
-        self._first_blocks: dict[str, int] = {}
-        self._counted: dict[str, tuple[int, int]] = {}
-        self._caller: str | None = None
+        self._users = announced.index("callee_users")
+        self._blocks = announced.index("caller_basic_block_count")
+        self._callee_blocks = self.names.index("callee_basic_block_count")
+        self._functions: dict[str, _Function] = {}
+        self._caller: _Function | None = None
         self._num_decisions = 0
         self._num_inlined = 0
 
-    def observe(self, site: CallSite, linkage: Mapping[str, str]) -> np.ndarray:
-        """Feature vector of a call site, int64 [F], in the order of `names`.
+    def observe(self, site: CallSite, linkage: Mapping[str, str]) -> list[int]:
+        """Feature vector of a call site, F values in the order of `names`, within 32 bits.
 
         Args:
           site: the call site, before its decision.
           linkage: linkage by name of the module's functions.
         """
-        self._caller = site.caller
-        values = list(map(int, site.features.item()))
+        values = list(map(int, site.features))
         for place in self._extra:
             del values[place]
+        callee, caller = site.callee, site.caller
+        if callee is not None and values[self._callee_blocks] == UNKNOWN:
+            # LLVM goes bottom-up: what the callee calls has mostly been decided by now.
+            values[self._callee_blocks] = self._function(callee).last_blocks
+        kind = None if callee is None else linkage.get(callee)
         values.append(int(site.default))
-        values += self._linkage(site, linkage)
-        values += self._callee(site, linkage)
-        values += self._of_caller(site)
-        values += [self._num_decisions, self._num_inlined]
+        values += _groups(kind)
+        values += _groups(None if caller is None else linkage.get(caller))[:2]
+        values.append(UNKNOWN if callee is None else int(callee == caller))
+        values += [UNKNOWN] * 6 if callee is None else self._of_callee(callee, site, kind)
+        values += self._of_caller(caller, site)
+        values += (self._num_decisions, self._num_inlined)
         # The store packs them into 32 bits: what is recalled must be what was seen.
-        return np.minimum(np.maximum(np.array(values, np.int64), _INT32.min), _INT32.max)
+        if max(values) > _INT32_MAX or min(values) < _INT32_MIN:
+            return [min(max(value, _INT32_MIN), _INT32_MAX) for value in values]
+        return values
 
     def record(self, decision: int, callee: str | None) -> None:
         """Takes the decision at the last call site.
@@ -106,56 +135,53 @@ class FeatureTracker:
         self._num_decisions += 1
         self._num_inlined += decision
         if callee is not None:
-            self._seen[callee] += 1
-            self._inlined[callee] += decision
+            function = self._function(callee)
+            function.called += 1
+            function.called_inlined += decision
         if self._caller is not None:
-            self._caller_seen[self._caller] += 1
-            self._caller_inlined[self._caller] += decision
+            self._caller.calling += 1
+            self._caller.calling_inlined += decision
 
-    def _linkage(self, site: CallSite, linkage: Mapping[str, str]) -> list[int]:
-        callee = linkage.get(site.callee or "")
-        caller = linkage.get(site.caller or "")
-        same = UNKNOWN if site.callee is None else int(site.callee == site.caller)
-        return [
-            _member(callee, _LOCAL),
-            _member(callee, _ONCE),
-            _member(callee, _DROPPABLE),
-            _member(caller, _LOCAL),
-            _member(caller, _ONCE),
-            same,
-        ]
+    def _function(self, name: str) -> _Function:
+        function = self._functions.get(name)
+        if function is None:
+            function = self._functions[name] = _Function()
+        return function
 
-    def _callee(self, site: CallSite, linkage: Mapping[str, str]) -> list[int]:
-        if site.callee is None:
-            return [UNKNOWN] * 6
-        seen = self._seen[site.callee]
-        inlined = self._inlined[site.callee]
-        kind = linkage.get(site.callee, "")
-        uses = self._uses(site, inlined) - (kind not in _LOCAL)
+    def _of_callee(self, name: str, site: CallSite, kind: str | None) -> tuple[int, ...]:
+        function = self._function(name)
+        seen, inlined = function.called, function.called_inlined
+        uses = _uses(function, int(site.features[self._users])) - (kind not in _LOCAL)
         undecided = uses - (seen - inlined)
         last = int(uses == 1 and kind in _DROPPABLE)
-        into = self._caller_inlined[site.callee]
-        return [seen, inlined, seen - inlined, undecided, last, into]
+        return seen, inlined, seen - inlined, undecided, last, function.calling_inlined
 
-    def _uses(self, site: CallSite, inlined: int) -> int:
-        """Uses of the callee now: what LLVM counted, less what has been inlined since.
-
-        LLVM counts a function's uses once, with one more if other modules may call it, and keeps
-        the figure while call sites go away. Where its figure changes it has counted anew.
-        """
-        assert site.callee is not None
-        counted = int(site.features["callee_users"])
-        if self._counted.get(site.callee, (None,))[0] != counted:
-            self._counted[site.callee] = (counted, inlined)
-        return counted - (inlined - self._counted[site.callee][1])
-
-    def _of_caller(self, site: CallSite) -> list[int]:
-        if site.caller is None:
-            return [UNKNOWN] * 3
-        blocks = int(site.features["caller_basic_block_count"])
-        growth = blocks - self._first_blocks.setdefault(site.caller, blocks)
-        return [self._caller_seen[site.caller], self._caller_inlined[site.caller], growth]
+    def _of_caller(self, name: str | None, site: CallSite) -> tuple[int, ...]:
+        if name is None:
+            self._caller = None
+            return UNKNOWN, UNKNOWN, UNKNOWN
+        function = self._caller = self._function(name)
+        blocks = int(site.features[self._blocks])
+        if function.first_blocks is None:
+            function.first_blocks = blocks
+        function.last_blocks = blocks
+        return function.calling, function.calling_inlined, blocks - function.first_blocks
 
 
-def _member(linkage: str | None, group: frozenset[str]) -> int:
-    return UNKNOWN if linkage is None else int(linkage in group)
+def _uses(function: _Function, counted: int) -> int:
+    """Uses of a function now: what LLVM counted, less what has been inlined since.
+
+    LLVM counts a function's uses once, with one more if other modules may call it, and keeps the
+    figure while call sites go away. Where its figure changes it has counted anew.
+    """
+    if function.users != counted:
+        function.users, function.inlined_when_counted = counted, function.called_inlined
+    return counted - (function.called_inlined - function.inlined_when_counted)
+
+
+@functools.cache
+def _groups(linkage: str | None) -> tuple[int, int, int]:
+    """Whether functions of this linkage are local, linkonce and droppable."""
+    if linkage is None:
+        return UNKNOWN, UNKNOWN, UNKNOWN
+    return int(linkage in _LOCAL), int(linkage in _ONCE), int(linkage in _DROPPABLE)

@@ -20,6 +20,9 @@ from environments.errors import UserError
 Decider = Callable[[np.ndarray, int], np.ndarray]
 """(features int64 [N, F], number of the first row's call site) -> decisions int8 [N]."""
 
+DecideOne = Callable[[Sequence[int], int], int]
+"""(features of one row, F values; number of its call site) -> decision."""
+
 HEURISTICS = ("default", "always", "never", "random")
 
 
@@ -45,8 +48,21 @@ class Default:
 
     def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
         """See `Policy`."""
-        column = feature_columns(names, ("inlining_default",))[0]
-        return lambda features, _: features[:, column].astype(np.int8)
+        return _Column(int(feature_columns(names, ("inlining_default",))[0]))
+
+
+class _Column:
+    """Decides as one feature says."""
+
+    def __init__(self, column: int) -> None:
+        self._column = column
+
+    def __call__(self, features: np.ndarray, _: int) -> np.ndarray:
+        return features[:, self._column].astype(np.int8)
+
+    def one(self, row: Sequence[int], _: int) -> int:
+        """The decision for a single row."""
+        return row[self._column]
 
 
 class Constant:
@@ -133,6 +149,14 @@ def make_heuristic(name: str, seed: int = 0) -> Policy:
         f"policy: expected a policy directory or one of {', '.join(HEURISTICS)}, cost<N; "
         f"found {name!r}"
     )
+
+
+def one_at_a_time(decide: Decider) -> DecideOne:
+    """The same decider for single rows, which a compile asks for: its `one` if it has one."""
+    own: DecideOne | None = getattr(decide, "one", None)
+    if own is not None:
+        return own
+    return lambda row, step: int(decide(np.array([row], np.int64), step)[0])
 
 
 def feature_columns(names: tuple[str, ...], needed: Sequence[str]) -> np.ndarray:

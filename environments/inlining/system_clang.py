@@ -15,13 +15,12 @@ from environments.inlining.channel import Channel
 from environments.inlining.clang_probe import probe_clang
 from environments.inlining.compilation import (
     ADVISE_OPTIONS,
+    DEFAULT_FEATURE,
     DEFAULT_TIMEOUT_S,
     INCLUDE_DEFAULT_OPTION,
     Compilation,
     CompilerError,
-    announced_default,
     compile_without_advice,
-    oz_default,
 )
 from environments.inlining.corpus import Module
 from environments.inlining.embedded import EmbeddedWorker, describe_end, read_module
@@ -54,10 +53,14 @@ class SystemClang:
         self.name = pathlib.Path(found).name
         self.facts = probe_clang(found)
         self.identity = f"{self.facts.banner} -Oz {ADVISE_OPTIONS[-1]}"
+        if self.facts.default_feature not in ("", DEFAULT_FEATURE):
+            self.identity += f" {INCLUDE_DEFAULT_OPTION}"  # it changes another feature
         self.announced = self.facts.announced
         self._timeout_s = timeout_s
         self._stopped = threading.Event()
         self._reader: EmbeddedWorker | None = None
+        # Of the module that was compiled last: exploring compiles one many times in a row.
+        self._linkage: tuple[str, Mapping[str, str]] = ("", {})
 
     def command(self, module: Module, options: Sequence[str] = ()) -> list[str]:
         """The command line that compiles `module` to its standard output.
@@ -81,11 +84,9 @@ class SystemClang:
         """
         channel = Channel()
         options = [option.format(base=channel.base) for option in ADVISE_OPTIONS]
-        default_fn = oz_default
         names: tuple[str, ...] = ()
         if self.facts.announces_default:
             options.append(INCLUDE_DEFAULT_OPTION)
-            default_fn = announced_default
             names = _NAME_CALLEES
         command = self.command(module, options)
         command[2:2] = names  # behind -cc1, which must come first
@@ -98,7 +99,7 @@ class SystemClang:
             module.name,
             backend,
             channel,
-            default_fn,
+            self.facts.default_feature,
             self._timeout_s,
             self._stopped,
             owns_channel=True,
@@ -143,9 +144,13 @@ class SystemClang:
     def _read_linkage(self, module: Module) -> Mapping[str, str]:
         """Linkage by name; empty where the embedded LLVM cannot read the module, say if newer."""
         try:
-            return read_module(self._start_reader(), module, self._timeout_s, calls=False).linkage
-        except CompilerError:
+            if self._linkage[0] == module.sha256:
+                return self._linkage[1]
+            read = read_module(self._start_reader(), module, self._timeout_s, calls=False)
+        except (CompilerError, OSError):
             return {}
+        self._linkage = (module.sha256, read.linkage)
+        return read.linkage
 
     def _start_reader(self) -> EmbeddedWorker:
         if self._reader is not None and self._reader.is_spent():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from environments.inlining import heuristics
 from environments.inlining.compilation import CallSite
 from environments.inlining.compilers import Compiler
 from environments.inlining.corpus import Module
 from environments.inlining.features import FeatureTracker
+from environments.inlining.heuristics import Decider
 from environments.inlining.trajectories import Trajectory
 
 
@@ -20,7 +22,7 @@ class Walk:
 
     Attributes:
       names: names of the features, F of them.
-      site: the call site that `next_features` returned last, None before the first and at the end.
+      site: the call site that `next_row` returned last, None before the first and at the end.
       compilation: the compile itself.
 
     Raises:
@@ -30,7 +32,7 @@ class Walk:
     def __init__(self, compiler: Compiler, module: Module) -> None:
         self._module_name = module.name
         self._tracker = FeatureTracker(compiler.announced)
-        self._rows: list[np.ndarray] = []
+        self._rows: list[list[int]] = []
         self.names = self._tracker.names
         self.site: CallSite | None = None
         self.compilation = compiler.compile(module)
@@ -41,7 +43,12 @@ class Walk:
         return len(self._rows)
 
     def next_features(self) -> np.ndarray | None:
-        """Goes on to the next call site: its features int64 [F], or None when the compile is over.
+        """As `next_row`, as an array: int64 [F]."""
+        row = self.next_row()
+        return None if row is None else np.array(row, np.int64)
+
+    def next_row(self) -> list[int] | None:
+        """Goes on to the next call site: its F features, or None when the compile is over.
 
         Raises:
           CompilerError: the compiler failed, died or hung.
@@ -54,6 +61,17 @@ class Walk:
         self._rows.append(self._tracker.observe(self.site, self.compilation.linkage))
         return self._rows[-1]
 
+    def play(self, decide: Decider) -> Trajectory:
+        """Lets `decide` decide all call sites that are left.
+
+        Raises:
+          CompilerError: the compiler failed, died or hung, or gave no object file.
+        """
+        decide_one = heuristics.one_at_a_time(decide)
+        while (row := self.next_row()) is not None:
+            self.decide(decide_one(row, len(self._rows) - 1))
+        return self.trajectory()
+
     def decide(self, decision: int) -> None:
         """Decides the call site at hand: 1 to inline, 0 not to.
 
@@ -63,7 +81,7 @@ class Walk:
         self.compilation.advise(decision)
 
     def trajectory(self) -> Trajectory:
-        """The whole compile, after `next_features` returned None.
+        """The whole compile, after `next_row` returned None.
 
         Raises:
           CompilerError: what was compiled is no object file.

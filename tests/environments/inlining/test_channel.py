@@ -26,7 +26,7 @@ def header_line(features: list[dict]) -> bytes:
     return json.dumps({"features": features, "advice": ADVICE}).encode() + b"\n"
 
 
-def parse_all(pieces: list[bytes]) -> list[np.void]:
+def parse_all(pieces: list[bytes]) -> list[bytes]:
     parser, found = StreamParser(), []
     for piece in pieces:
         parser.feed(piece)
@@ -64,7 +64,7 @@ def test_any_cutting_gives_the_same_observations(stream, cuts):
     data, tensors = stream
     places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
     pieces = [data[a:b] for a, b in zip(places, places[1:], strict=False)]
-    assert b"".join(row.tobytes() for row in parse_all(pieces)) == tensors
+    assert b"".join(parse_all(pieces)) == tensors
 
 
 @given(st.binary(min_size=1))
@@ -119,9 +119,8 @@ def test_values_come_by_name():
     parser.feed(b'{"context":"m"}\n{"observation":0}\n')
     parser.feed(np.array([-3], "<i8").tobytes() + np.array([0.5, 2], "<f4").tobytes() + b"\n")
     observation = parser.next_observation()
-    assert observation["a"] == -3
-    assert observation["b"].tolist() == [0.5, 2.0]
     assert parser.header.names == ("a", "b")
+    assert parser.header.unpack(observation) == (-3, (0.5, 2.0))
 
 
 def test_pipes_are_private_and_removed():
@@ -145,7 +144,8 @@ def test_answers_and_observations_pass_through_the_pipes():
         os.write(out, header_line([spec("f", "int64_t")]))
         os.write(out, b'{"observation":0}\n' + np.array([5], "<i8").tobytes() + b"\n")
         channel.pump()
-        assert channel.parser.next_observation()["f"] == 5
+        observation = channel.parser.next_observation()
+        assert channel.parser.header.unpack(observation) == (5,)
         channel.advise(1)
         assert os.read(answers, 100) == np.array([1], "<i8").tobytes()
         with pytest.raises(ProtocolError, match="every advice to be read"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import shutil
 import subprocess
@@ -39,7 +40,8 @@ def test_call_sites_come_in_order_with_llvms_own_decision(compiler, hand_worked)
     defaults = []
     with compiler.compile(hand_worked) as compilation:
         while (site := compilation.next_site()) is not None:
-            assert site.features.dtype.names == compiler.announced
+            assert compilation.announced == compiler.announced
+            assert len(site.features) == len(compiler.announced)
             defaults.append(site.default)
             compilation.advise(site.default)
         compiled = compilation.result()
@@ -56,9 +58,6 @@ def test_names_and_linkage_where_llvm_tells_them(compiler, hand_worked):
             compilation.advise(site.default)
         compiled = compilation.result()
         linkage = dict(compilation.linkage)
-    if "inlining_default" not in compiler.announced:  # LLVM 19
-        assert seen == [(None, None)] * 5 and compiled.callees == (None,) * 5 and linkage == {}
-        return
     # Before the decision LLVM names a call site only where its default is not to inline.
     assert seen == [
         (None, None) if inlines else (callee, caller)
@@ -159,10 +158,27 @@ def test_a_clang_of_its_own_options_is_asked_with_them(clang, tmp_path):
     assert run_policy(clang, own, default).size == clang.compile_plain(own)
 
 
-def test_what_llvm_19_announces_of_its_default_is_not_used(clang):
-    right = clang.facts.announces_default
-    assert right == ("inlining_default" in clang.announced)
-    assert right == (int(clang.facts.version.split(".")[0]) != 19)
+def test_llvm_19_sends_its_default_in_the_place_of_another_feature(clang):
+    is_19 = clang.facts.version.startswith("19.")
+    found = "callee_basic_block_count" if is_19 else "inlining_default"
+    assert clang.facts.default_feature == found
+    assert "inlining_default" in clang.announced
+
+
+def test_a_clang_whose_default_cannot_be_asked_for(clang, hand_worked, monkeypatch):
+    """No version is known; the cost tells then, and nothing is named."""
+    facts = dataclasses.replace(clang.facts, default_feature="")
+    monkeypatch.setattr(clang, "facts", facts)
+    seen = []
+    with clang.compile(hand_worked) as compilation:
+        while (site := compilation.next_site()) is not None:
+            seen.append((site.callee, site.caller, site.default))
+            compilation.advise(site.default)
+        compiled = compilation.result()
+        linkage = compilation.linkage
+    assert seen == [(None, None, default) for _, _, default in HAND_WORKED_SITES]
+    assert compiled.callees == (None,) * 5 and linkage == {}
+    assert "inlining_default" not in compilation.announced
 
 
 def test_a_worker_that_has_grown_is_replaced(embedded, hand_worked, monkeypatch):

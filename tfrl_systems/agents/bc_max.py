@@ -47,6 +47,8 @@ class Config:
       num_models: members of the ensemble; their logits are averaged.
       features: observations that the model sees; () for all.
       baseline_feature: observation that holds the baseline's action; "" for no baseline.
+      scope_feature: observation that is 1 where the policy may depart from the baseline; "" for
+        everywhere.
       margin: logits added in favour of the baseline's action: the policy departs from it only when
         it is surer than that. Below 0 it departs before it is sure.
       seed: decides all randomness of the training.
@@ -68,6 +70,7 @@ class Config:
     num_models: int = 3
     features: tuple[str, ...] = ()
     baseline_feature: str = "inlining_default"
+    scope_feature: str = ""
     margin: float = 0.0
     seed: int = 0
     num_trees: int = 100
@@ -138,6 +141,7 @@ class BCMaxAgent(tf_agent.TFAgent):
             config.baseline_feature,
             config.margin,
             dataclasses.asdict(config),
+            config.scope_feature,
         )
         super().__init__(
             time_step_spec,
@@ -285,12 +289,13 @@ def _make_model(config: Config, num_features: int) -> votes.DecisionModel:
 
 def _check(config: Config, offered: tuple[str, ...]) -> None:
     """Raises a UserError that names the first setting that is out of its range."""
-    needed = [*config.features, *filter(None, [config.baseline_feature])]
+    needed = [*config.features, *filter(None, [config.baseline_feature, config.scope_feature])]
     missing = sorted(set(needed) - set(offered))
     allowed = {
         "model": config.model in ("trees", "networks"),
         "num_models": 1 <= config.num_models <= 1000,
         "features": not missing,
+        "scope_feature": bool(config.baseline_feature) or not config.scope_feature,
         "margin": abs(config.margin) <= votes.MAX_LOGIT,
         "num_trees": config.num_trees >= 1,
         "max_leaf_nodes": 2 <= config.max_leaf_nodes <= 64,
@@ -313,7 +318,7 @@ def _check(config: Config, offered: tuple[str, ...]) -> None:
         if name == "features":
             raise UserError(
                 f"bc_max: expected observations called {', '.join(missing)}, found only "
-                f"{', '.join(offered)}; name others in features and baseline_feature"
+                f"{', '.join(offered)}; name others in features, baseline_feature and scope_feature"
             )
         raise UserError(
             f"bc_max: expected {name} within its range, found {getattr(config, name)!r}; "

@@ -80,6 +80,16 @@ def half_steps(votes: Any, towards_baseline: Any, margin: float, num_models: int
     return 2 * votes + towards_baseline * (2 * steps + 1)
 
 
+def certain_half_steps(towards_baseline: Any, num_models: int) -> Any:
+    """What `half_steps` is for a policy that is certain of the baseline's action.
+
+    Args:
+      towards_baseline: -1 or 1, int64 [B].
+      num_models: members in the sum.
+    """
+    return towards_baseline * (2 * MAX_LOGIT * ONE * num_models)
+
+
 def half_steps_per_logit(num_models: int) -> float:
     """What `half_steps` must be divided by."""
     return float(2 * ONE * num_models)

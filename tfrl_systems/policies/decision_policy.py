@@ -28,6 +28,8 @@ class DecisionPolicy(tf_policy.TFPolicy):
       baseline_feature: the observation that holds the baseline's action, or "" for none.
       margin: logits that are added in favour of the baseline's action.
       settings: kept in policy.json: what made the policy, as JSON values.
+      scope_feature: the observation that is 1 where the policy may depart from the baseline, and
+        elsewhere has it take the baseline's action with certainty; "" where it may everywhere.
     """
 
     def __init__(
@@ -39,10 +41,12 @@ class DecisionPolicy(tf_policy.TFPolicy):
         baseline_feature: str,
         margin: float,
         settings: Mapping[str, Any],
+        scope_feature: str = "",
     ) -> None:
         self.model = model
         self._feature_names = feature_names
         self._baseline_feature = baseline_feature
+        self._scope_feature = scope_feature
         self._margin = margin
         self._settings = json.dumps(dict(settings))
         super().__init__(time_step_spec, action_spec, name="DecisionPolicy")
@@ -59,6 +63,9 @@ class DecisionPolicy(tf_policy.TFPolicy):
             towards = tf.where(inlines, tf.ones_like(total), -tf.ones_like(total))
         num_models = self.model.num_models
         steps = votes.half_steps(total, towards, self._margin, num_models)
+        if self._scope_feature:
+            inside = tf.equal(observation[self._scope_feature], 1)
+            steps = tf.where(inside, steps, votes.certain_half_steps(towards, num_models))
         logit = tf.cast(steps, tf.float64) / votes.half_steps_per_logit(num_models)
         logit = tf.cast(logit, tf.float32)
         return tf.stack([tf.zeros_like(logit), logit], axis=-1)
@@ -70,6 +77,7 @@ class DecisionPolicy(tf_policy.TFPolicy):
             "num_models": self.model.num_models,
             "features": list(self._feature_names),
             "baseline_feature": self._baseline_feature,
+            "scope_feature": self._scope_feature,
             "margin": self._margin,
             "settings": json.loads(self._settings),
         }

@@ -33,7 +33,7 @@ class NumpyPolicy:
     Attributes:
       name: the same.
       feature_names: the features that it needs, in the order of its columns: those that the model
-        uses, and the baseline's. Others that it was trained with may be missing.
+        uses, the baseline's and the scope's. Others that it was trained with may be missing.
       margin: logits that are added in favour of the baseline's action.
       fingerprint: hash of all that decides, equal for equal policies.
     """
@@ -46,10 +46,12 @@ class NumpyPolicy:
         self._model = numpy_models.MODELS[description["kind"]](arrays, len(trained_on))
         used = [trained_on[column] for column in self._model.used]
         baseline = description["baseline_feature"]
-        extra = [baseline] if baseline and baseline not in used else []
-        self.feature_names = (*used, *extra)
+        scope = description.get("scope_feature", "")  # older policies have none
+        extra = [name for name in (baseline, scope) if name and name not in used]
+        self.feature_names = (*used, *dict.fromkeys(extra))
         self._num_used = len(used)
         self._baseline = self.feature_names.index(baseline) if baseline else None
+        self._scope = self.feature_names.index(scope) if scope and baseline else None
         self.margin = float(description["margin"])
         self._num_models = int(description["num_models"])
         self.fingerprint = _fingerprint(description, arrays)
@@ -117,8 +119,18 @@ class NumpyPolicy:
         Raises:
           UserError: a feature that the policy needs is not among them.
         """
-        columns = self.columns(names)
-        return lambda features, _: self.decide(features.take(columns, axis=1))
+        return _Decider(self, names)
+
+    def settle(self, row: Sequence[int], columns: Sequence[int]) -> int | None:
+        """The decision for a row where the model need not be asked, else None.
+
+        Args:
+          row: features of any order.
+          columns: where those that the policy needs stand in it, as `columns` tells.
+        """
+        if self._scope is None or self._baseline is None or row[columns[self._scope]] == 1:
+            return None
+        return int(row[columns[self._baseline]] > 0)
 
     def columns(self, names: Sequence[str]) -> np.ndarray:
         """Where the needed features stand among `names`, int64 [F].
@@ -136,6 +148,15 @@ class NumpyPolicy:
         return np.array([names.index(name) for name in self.feature_names], np.int64)
 
     def _half_steps(self, features: np.ndarray) -> np.ndarray:
+        if self._scope is None or self._baseline is None:
+            return self._model_half_steps(features)
+        towards = np.where(features[:, self._baseline] > 0, 1, -1)
+        steps = votes.certain_half_steps(towards, self._num_models)
+        (inside,) = np.nonzero(features[:, self._scope] == 1)
+        steps[inside] = self._model_half_steps(features[inside])
+        return steps
+
+    def _model_half_steps(self, features: np.ndarray) -> np.ndarray:
         counted = self._model.votes(features[:, : self._num_used])
         if self._baseline is None:
             return 2 * counted
@@ -143,9 +164,31 @@ class NumpyPolicy:
         return votes.half_steps(counted, towards, self.margin, self._num_models)
 
 
+class _Decider:
+    """A policy's decider; see `NumpyPolicy.begin`."""
+
+    def __init__(self, policy: NumpyPolicy, names: Sequence[str]) -> None:
+        self._policy = policy
+        self._columns = policy.columns(names)
+        self._places: list[int] = self._columns.tolist()
+
+    def __call__(self, features: np.ndarray, _: int) -> np.ndarray:
+        return self._policy.decide(features.take(self._columns, axis=1))
+
+    def one(self, row: Sequence[int], _: int) -> int:
+        """The decision for a single row."""
+        settled = self._policy.settle(row, self._places)
+        if settled is not None:
+            return settled
+        needed = np.array([[row[place] for place in self._places]], np.int64)
+        return int(self._policy.decide(needed)[0])
+
+
 def _fingerprint(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
     told = [description[name] for name in ("kind", "num_models", "features", "baseline_feature")]
-    digest = hashlib.sha256(json.dumps([*told, float(description["margin"])]).encode())
+    scope = description.get("scope_feature")
+    told += [float(description["margin"]), *([scope] if scope else [])]
+    digest = hashlib.sha256(json.dumps(told).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"{name} {array.dtype} {array.shape}".encode())

@@ -182,6 +182,8 @@ def test_training_needs_rows_and_eager_execution():
         ({"margin": float("nan")}, "margin"),
         ({"features": ("cost_estimate", "hotness")}, "called hotness, found only"),
         ({"baseline_feature": "advice"}, "called advice"),
+        ({"scope_feature": "reach"}, "called reach"),
+        ({"scope_feature": "flag", "baseline_feature": ""}, "expected scope_feature within"),
     ],
 )
 def test_settings_out_of_range_are_named(settings, words):

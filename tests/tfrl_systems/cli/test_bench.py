@@ -21,7 +21,7 @@ def test_without_a_clang_the_embedded_llvm_is_measured(corpus, tfrl, monkeypatch
     ran = tfrl("bench", "inlining", "--corpus", corpus, "--rounds", 1, "--workers", 1, "--json")
     assert ran.status == 0 and "nothing is compared with one" in ran.err
     benchmarks = {one["name"]: one for one in ran.json["benchmarks"]}
-    assert benchmarks.keys() == NAMES
+    assert benchmarks.keys() - {"policy_us_per_decision_in_scope"} == NAMES
     assert all(one["value"] > 0 and one["unit"] for one in benchmarks.values())
     assert all("tfrl bench inlining" in one["command"] for one in benchmarks.values())
 

@@ -100,6 +100,7 @@ def test_policy_json_says_how_it_came_about(saved):
     assert described["environment"] == "inlining" and described["compiler"] == "LLVM 22"
     assert described["kind"] == "trees" and described["margin"] == 0.3
     assert described["baseline_feature"] == "inlining_default"
+    assert described["scope_feature"] == ""
     assert described["features"] == sorted(NAMES)
     assert set(described["features_needed"]) <= set(NAMES)
     assert described["settings"]["seed"] == 0 and described["settings"]["num_trees"] == 25

@@ -57,6 +57,44 @@ def test_no_bit_depends_on_the_batch(kind):
     assert policy.logits(rows[:0]).shape == (0,)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_outside_its_scope_it_takes_the_baselines_action(kind):
+    agent = decision_rows.make_agent(kind, scope_feature="flag", features=NAMES[:3])
+    rows = decision_rows.draw(3000, 18)
+    agent.train(*episodes.labelled_experience(NAMES, rows, rows[:, 1] ^ (rows[:, 2] > 3)))
+    policy = NumpyPolicy.from_agent(agent)
+    rows = np.concatenate([decision_rows.draw(2000, 19), decision_rows.wild(200, 20)])
+    decisions = policy.begin("m", NAMES)(rows, 0)
+    step = decision_rows.time_steps(rows)
+    np.testing.assert_array_equal(decisions, agent.policy.action(step).action)
+    inside = rows[:, 4] == 1
+    np.testing.assert_array_equal(decisions[~inside], rows[~inside, 1] > 0)
+    assert 0 < np.mean(decisions[inside] != (rows[inside, 1] > 0)) < 1
+    certain = policy.probabilities(rows[~inside][:, policy.columns(NAMES)])
+    np.testing.assert_allclose(certain, decisions[~inside], atol=1e-9)
+
+
+@pytest.mark.parametrize("scope", ["", "flag"])
+def test_single_rows_are_decided_as_many_are(scope):
+    agent = decision_rows.make_agent("trees", scope_feature=scope)
+    rows = decision_rows.draw(500, 21)
+    agent.train(*episodes.labelled_experience(NAMES, rows, decision_rows.labels(rows)))
+    decide = NumpyPolicy.from_agent(agent).begin("m", NAMES)
+    alone = [decide.one(row, k) for k, row in enumerate(rows.tolist())]
+    assert alone == decide(rows, 0).tolist()
+
+
+def test_a_scope_makes_another_policy():
+    agent = decision_rows.trained_agent("trees")
+    inner = agent.collect_policy
+    described, arrays = inner.describe(), inner.arrays()
+    plain = NumpyPolicy(described, arrays, "plain")
+    older = {name: value for name, value in described.items() if name != "scope_feature"}
+    assert NumpyPolicy(older, arrays, "older").fingerprint == plain.fingerprint
+    scoped = NumpyPolicy(described | {"scope_feature": "flag"}, arrays, "scoped")
+    assert scoped.fingerprint != plain.fingerprint
+
+
 def test_features_are_found_by_name():
     policy = NumpyPolicy.from_agent(decision_rows.trained_agent("trees"))
     rows = decision_rows.draw(200, 15)

@@ -16,6 +16,10 @@ stack.prepare()
 # The name of each system and its environment, imported only when it is made.
 ENVIRONMENTS: dict[str, tuple[str, str]] = {
     "inlining": ("environments.inlining.environment", "InliningEnvironment"),
+    "learn_to_optimize": (
+        "environments.learn_to_optimize.environment",
+        "LearnToOptimizeEnvironment",
+    ),
 }
 
 

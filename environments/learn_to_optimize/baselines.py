@@ -1,0 +1,139 @@
+"""What a learned policy is shown beside: rules that choose x for each c without learning.
+
+random    any x, uniformly
+constant  the one x that is best for all c of `references.reference_points` together; a policy
+          that is no better has not learned to look at c
+scipy     solves for each c from the centre of the box: minimize_scalar (bounded) for one tuned
+          coordinate, L-BFGS-B for more. Quick, and caught by local minima
+cma       solves for each c by CMA-ES with restarts: slow, and hard to beat in many dimensions;
+          for two tuned coordinates or more. Needs the extra `cma`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from environments.errors import UserError
+from environments.learn_to_optimize import references, solvers
+from environments.learn_to_optimize.functions import Objective, signed_log1p
+
+NAMES = ("random", "constant", "scipy", "cma")
+MEASURES = ("mse", "msle")
+
+# c [M, k] to x [M, n - k] in the box.
+Baseline = Callable[[np.ndarray], np.ndarray]
+
+_CMA_RESTARTS = 2
+
+
+def make_baseline(name: str, objective: Objective, measure: str = "mse", seed: int = 0) -> Baseline:
+    """A baseline by its name.
+
+    Args:
+      name: one of `NAMES`.
+      objective: what it minimises.
+      measure: of `MEASURES` the one by which "constant" is the best.
+      seed: of "random" and "cma".
+
+    Returns:
+      A function from c float64 [M, k] to x float64 [M, n - k].
+
+    Raises:
+      UserError: there is none of that name, or it cannot be had for this objective.
+    """
+    if name not in NAMES:
+        raise UserError(
+            f"baseline: expected one of {', '.join(NAMES)}, found {name!r}; correct the name"
+        )
+    if measure not in MEASURES:
+        raise UserError(
+            f"measure: expected one of {', '.join(MEASURES)}, found {measure!r}; correct the name"
+        )
+    if name == "random":
+        generator = np.random.default_rng(seed)
+        return lambda free: generator.uniform(-1, 1, (len(free), objective.num_tuned))
+    if name == "constant":
+        best = best_constant(objective, measure)
+        return lambda free: np.tile(best, (len(free), 1))
+    if name == "cma":
+        _check_cma(objective)
+    solve = _solve_by_scipy if name == "scipy" else _solve_by_cma
+    return lambda free: np.stack([solve(objective, given, seed) for given in free])
+
+
+def best_constant(objective: Objective, measure: str = "mse") -> np.ndarray:
+    """The x [n - k] with the least mean squared error over the reference points.
+
+    Args:
+      objective: what it minimises.
+      measure: "mse", or "msle" for the error of logarithms.
+    """
+    free = references.reference_points(objective.num_free)
+    best = references.truth(objective, free).values
+
+    def level(values: np.ndarray) -> np.ndarray:
+        return signed_log1p(values) if measure == "msle" else values
+
+    def error(rows: np.ndarray) -> np.ndarray:
+        points = objective.join(rows[:, np.newaxis], free[np.newaxis])
+        values = objective(points.reshape(-1, objective.dimensions)).reshape(len(rows), -1)
+        return np.mean((level(values) - level(best)) ** 2, axis=1)
+
+    x, _ = solvers.minimise(error, objective.num_tuned, np.zeros((1, 0)))
+    return x[0]
+
+
+def _solve_by_scipy(objective: Objective, given: np.ndarray, seed: int) -> np.ndarray:
+    from scipy import optimize
+
+    def value(x: np.ndarray) -> float:
+        return float(objective(np.append(x, given)[np.newaxis])[0])
+
+    if objective.num_tuned == 1:
+        found = optimize.minimize_scalar(value, bounds=(-1, 1), method="bounded")
+        return np.array([found.x])
+    centre, bounds = np.zeros(objective.num_tuned), [(-1, 1)] * objective.num_tuned
+    found = optimize.minimize(value, centre, method="L-BFGS-B", bounds=bounds)
+    return np.clip(found.x, -1, 1)
+
+
+def _check_cma(objective: Objective) -> None:
+    try:
+        import cma  # noqa: F401
+    except ImportError as error:
+        raise UserError(
+            "cma: expected the package cma, found none; install it with: "
+            "pip install 'tfrl-systems[cma]'"
+        ) from error
+    if objective.num_tuned < 2:
+        raise UserError(
+            f"cma: expected 2 tuned coordinates or more, found {objective.num_tuned}; take scipy "
+            "for one"
+        )
+
+
+def _solve_by_cma(objective: Objective, given: np.ndarray, seed: int) -> np.ndarray:
+    import cma
+
+    def values(points: list[np.ndarray]) -> list[float]:
+        return objective(objective.join(np.asarray(points), given)).tolist()
+
+    options = {
+        "bounds": [-1, 1],
+        # 0 would be the clock.
+        "seed": seed + 1,
+        "verbose": -9,
+        "verb_log": 0,
+    }
+    found, _ = cma.fmin2(
+        None,
+        np.zeros(objective.num_tuned),
+        0.5,
+        options,
+        restarts=_CMA_RESTARTS,
+        bipop=True,
+        parallel_objective=values,
+    )
+    return np.clip(found, -1, 1)

@@ -1,0 +1,104 @@
+"""Local minima from many starts at once: projected BFGS in the box [-1, 1]^m, with differences.
+
+All starts move in step, so that each round is three calls of the function with many rows; one
+minimisation after another, as by scipy, takes some hundred times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+# (indices of Q of the R rows, points of each in the box, [Q, P, m]) to values [Q, P].
+PointsFunction = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+_DIFFERENCE = 1e-6
+# Fractions of the step that are tried together.
+_FRACTIONS = np.array([1, 0.5, 0.2, 0.05, 1e-2, 1e-3, 1e-5])
+# The first step, and any after a failure, is along the gradient and so long.
+_FIRST_STEP = 0.1
+
+
+def descend(function: PointsFunction, starts: np.ndarray, num_rounds: int = 200) -> np.ndarray:
+    """Goes down from every start, never up.
+
+    Args:
+      function: values of points for some of the rows.
+      starts: [R, m], in the box.
+      num_rounds: at most so many steps.
+
+    Returns:
+      x [R, m], in the box.
+    """
+    result = starts.copy()
+    rows, x = np.arange(len(starts)), starts.copy()
+    values, gradient = _gradient(function, rows, x)
+    inverse = np.zeros((*x.shape, x.shape[1]))
+    is_fresh = np.ones(len(rows), bool)
+    for _ in range(num_rounds):
+        # Whoever is at the edge and would leave moves along it.
+        is_held = ((x <= -1) & (gradient > 0)) | ((x >= 1) & (gradient < 0))
+        downhill = np.where(is_held, 0, -gradient)
+        inverse[is_fresh] = _first_inverse(downhill[is_fresh])
+        direction = np.where(is_held, 0, np.einsum("rij,rj->ri", inverse, downhill))
+        trials = np.clip(x[:, None] + _FRACTIONS[:, None] * direction[:, None], -1, 1)
+        trial_values = function(rows, trials)
+        best = trial_values.argmin(axis=1)
+        is_better = np.take_along_axis(trial_values, best[:, None], axis=1)[:, 0] < values
+        moved = np.where(is_better[:, None], trials[np.arange(len(x)), best], x)
+        result[rows] = moved
+        # A step along the gradient that leads nowhere is the end; any other is taken up anew.
+        goes_on = is_better | ~is_fresh
+        if not goes_on.any():
+            break
+        rows, moved, is_better = rows[goes_on], moved[goes_on], is_better[goes_on]
+        x, gradient, inverse = x[goes_on], gradient[goes_on], inverse[goes_on]
+        values, moved_gradient = _gradient(function, rows, moved)
+        is_fresh = ~_update(inverse, moved - x, moved_gradient - gradient) | ~is_better
+        x, gradient = moved, moved_gradient
+    return result
+
+
+def _gradient(
+    function: PointsFunction, rows: np.ndarray, x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Values [R] and gradients [R, m] at x [R, m]."""
+    num_tuned = x.shape[1]
+    steps = np.vstack([np.zeros(num_tuned), np.eye(num_tuned), -np.eye(num_tuned)]) * _DIFFERENCE
+    # A function need not exist outside of the box, so differences at its edge are one-sided.
+    points = np.clip(x[:, None] + steps, -1, 1)
+    values = function(rows, points)
+    ahead, behind = slice(1, 1 + num_tuned), slice(1 + num_tuned, None)
+    widths = np.diagonal(points[:, ahead] - points[:, behind], axis1=1, axis2=2)
+    return values[:, 0], (values[:, ahead] - values[:, behind]) / widths
+
+
+def _first_inverse(downhill: np.ndarray) -> np.ndarray:
+    """Of the Hessian, where nothing is known of it: steps of one length along the gradient."""
+    length = np.linalg.norm(downhill, axis=1)
+    scale = _FIRST_STEP / np.where(length > 0, length, 1)
+    return scale[:, None, None] * np.eye(downhill.shape[1])
+
+
+def _update(inverse: np.ndarray, step: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """BFGS, in place: H <- (1 - r s y') H (1 - r y s') + r s s', r = 1 / s'y, where s'y > 0.
+
+    Args:
+      inverse: H [R, m, m].
+      step: s [R, m].
+      change: y [R, m], of the gradient.
+
+    Returns:
+      For which rows s'y > 0, bool [R].
+    """
+    product = np.einsum("ri,ri->r", step, change)
+    size = np.linalg.norm(step, axis=1) * np.linalg.norm(change, axis=1)
+    usable = product > 1e-10 * size
+    s, y = step[usable], change[usable]
+    r = 1 / product[usable, None, None]
+    left = np.eye(step.shape[1]) - r * s[:, :, None] * y[:, None]
+    inverse[usable] = left @ inverse[usable] @ left.transpose(0, 2, 1) + (
+        r * s[:, :, None] * s[:, None]
+    )
+    return usable

@@ -1,0 +1,318 @@
+"""Functions to minimise, normalised to the box [-1, 1]^n.
+
+Of the n coordinates of a function the first n - k are tuned and the last k are free parameters,
+given and not chosen (a temperature, a load): f(x_1, ..., x_{n-k}, c_1, ..., c_k), as in eq. 3.2 of
+Paul Mayer's thesis (Distributed Deep Reinforcement Learning for Learn-To-Optimize, Stuttgart,
+2023). What is sought is, for each c, the x of the least value.
+
+Three functions of the thesis (4.2.1), for any n. With z the point in the function's own domain:
+
+  ackley      -20 exp(-0.2 sqrt(mean z_i^2)) - exp(mean cos 2 pi z_i) + e + 20    |z_i| <= 32.768
+  rosenbrock  sum over i < n of (1 - z_i)^2 + 100 (z_{i+1} - z_i^2)^2             |z_i| <= 2.048
+  sphere      sum z_i^2                                                           |z_i| <= 5.12
+
+A domain [a, b] becomes [-1, 1] by z = u (b - a) / 2 + (a + b) / 2. The thesis prints (b + 3a) / 2
+for the last term, which takes u = -1 to 2a and not to a; where a = -b, as for its three functions,
+it then drops the term, as is right.
+
+The least value of ackley and of sphere over x lies at x = 0 whatever c is: a policy that ignores c
+is perfect. These variants of them move it, with u the point in the box:
+
+  shifted_F   F at x - m(c): m_i(c) = sin(pi c_j / 2) / 2, where the free parameters take turns,
+              j = (i - 1) mod k + 1. The minima of ackley and sphere lie exactly at x = m(c).
+  rotated_F   F at S R u. R is the product of the rotations by 30 degrees in the planes (1, 2),
+              (2, 3), ..., (n - 1, n), in this order. Ackley and sphere look the same from every
+              side, so they are squeezed first: S is diagonal, from 1 to 1/4 in equal steps; for
+              rosenbrock it is 1.
+
+A function of the user's is named `module:callable`; see `environments.learn_to_optimize.loading`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import math
+import pathlib
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from environments.errors import UserError
+from environments.learn_to_optimize import loading
+
+RowFunction = Callable[[np.ndarray], np.ndarray]
+
+# Angle between a rotated function's axes and those of the box.
+_ROTATION = math.pi / 6
+_SQUEEZE = 0.25
+_SHIFT = 0.5
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Objective:
+    """A function over rows of points of the box [-1, 1]^n: `values = objective(rows)`.
+
+    Attributes:
+      name: what `make_objective` was asked for.
+      dimensions: n.
+      num_free: k; the last k coordinates are free parameters.
+      function: rows float64 [N, n] to float64 [N].
+      low: float64 [n], where -1 lies in the function's own domain.
+      high: float64 [n], where 1 lies.
+      identity: tells functions apart that differ, by a hash of their source; None where that
+        cannot be read, and then nothing about the function is kept on disk.
+      minimiser: the x of the least value where that is known, c [M, k] to x [M, n - k]; or None.
+    """
+
+    name: str
+    dimensions: int
+    num_free: int
+    function: RowFunction
+    low: np.ndarray
+    high: np.ndarray
+    identity: str | None = None
+    minimiser: RowFunction | None = None
+
+    @property
+    def num_tuned(self) -> int:
+        """How many are chosen: n - k, the first ones."""
+        return self.dimensions - self.num_free
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """The values at points of the box.
+
+        Args:
+          rows: [N, n], of any float type.
+
+        Returns:
+          float64 [N], all finite.
+
+        Raises:
+          UserError: the function has no finite value at one of the points, which is named.
+        """
+        points = np.asarray(rows, np.float64)
+        if points.ndim != 2 or points.shape[1] != self.dimensions:
+            raise ValueError(
+                f"{self.name}: expected points [N, {self.dimensions}], found {points.shape}; "
+                f"give each as a row of {self.dimensions} numbers"
+            )
+        if not len(points):
+            return np.empty(0)
+        values = self.function(points)
+        # One product is the cheapest look at all of them; finite ones may overflow it.
+        if not math.isfinite(values.dot(values)) and not np.isfinite(values).all():
+            self._refuse(points, values)
+        return values
+
+    def join(self, tuned: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """Points of the box from x [..., n - k] and c [..., k]: float64 [..., n]."""
+        shape = np.broadcast_shapes(tuned.shape[:-1], free.shape[:-1])
+        joined = np.empty((*shape, self.dimensions))
+        joined[..., : self.num_tuned] = tuned
+        joined[..., self.num_tuned :] = free
+        return joined
+
+    def describe(self, point: np.ndarray) -> str:
+        """A point of the box in the function's own units."""
+        return loading.describe(loading.to_domain(point, self.low, self.high), self.num_tuned)
+
+    def _refuse(self, points: np.ndarray, values: np.ndarray) -> NoReturn:
+        row = int(np.argmin(np.isfinite(values)))
+        if not np.isfinite(points[row]).all():
+            raise UserError(
+                f"{self.name}: expected a point to evaluate, found {self.describe(points[row])}; "
+                "whatever chose it gives no numbers (a policy that has diverged?)"
+            )
+        raise UserError(
+            f"{self.name}: expected a finite value at {self.describe(points[row])}, found "
+            f"{values[row]}; correct the function there, or its bounds"
+        )
+
+
+def ackley(points: np.ndarray) -> np.ndarray:
+    """Thesis, eq. 4.1: points [N, n] of its own domain to [N]. The least value is 0 at 0."""
+    mean = _ones(points.shape[1]) / points.shape[1]
+    # In place, and with expm1 for exp(...) - 1: exactly 0 at 0, where 20 + e - 20 - e is not.
+    distance = np.sqrt((points * points).dot(mean))
+    distance *= -0.2
+    bowl = np.expm1(distance, out=distance)
+    bowl *= 20
+    waves = points * (2 * math.pi)
+    np.cos(waves, out=waves)
+    return math.e - np.exp(waves.dot(mean)) - bowl
+
+
+def rosenbrock(points: np.ndarray) -> np.ndarray:
+    """Thesis, eq. 4.2: points [N, n] of its own domain to [N]. The least value is 0 at 1."""
+    here, there = points[:, :-1], points[:, 1:]
+    terms = there - here * here
+    terms *= terms
+    terms *= 100
+    along = 1 - here
+    along *= along
+    terms += along
+    return terms.dot(_ones(points.shape[1] - 1))
+
+
+def sphere(points: np.ndarray) -> np.ndarray:
+    """Thesis, eq. 4.3: points [N, n] of its own domain to [N]. The least value is 0 at 0."""
+    return (points * points).dot(_ones(points.shape[1]))
+
+
+def signed_log1p(values: np.ndarray) -> np.ndarray:
+    """The scale of the MSLE, sign(v) log(1 + |v|): log(1 + v) where v >= 0, and odd."""
+    return np.copysign(np.log1p(np.abs(values)), values)
+
+
+@functools.cache
+def _ones(count: int) -> np.ndarray:
+    """For sums over rows: in batches as small as these a product with it is 5 times faster."""
+    return np.ones(count)
+
+
+_BASES: dict[str, tuple[RowFunction, float]] = {
+    "ackley": (ackley, 32.768),
+    "rosenbrock": (rosenbrock, 2.048),
+    "sphere": (sphere, 5.12),
+}
+FUNCTIONS = (
+    *_BASES,
+    *(f"shifted_{base}" for base in _BASES),
+    *(f"rotated_{base}" for base in _BASES),
+)
+
+
+def make_objective(
+    name: str, dimensions: int = 2, free: int = 1, bounds: tuple[Any, Any] | None = None
+) -> Objective:
+    """A function by its name.
+
+    Args:
+      name: one of `FUNCTIONS`, or `module:callable` for the user's own.
+      dimensions: n, the number of coordinates.
+      free: k, how many of them, the last ones, are free parameters; 0 <= k < n.
+      bounds: (low, high) of the domain of the user's own function, each a number or n numbers. By
+        default what its attribute `bounds` says, and -1 and 1 without one.
+
+    Raises:
+      UserError: there is no such function, or not with so many coordinates or free parameters.
+    """
+    if not 0 <= free < dimensions:
+        raise UserError(
+            f"{name}: expected 0 or more free parameters, fewer than its {dimensions} dimensions, "
+            f"found {free}; leave at least one coordinate to tune"
+        )
+    if ":" in name:
+        return _load_objective(name, dimensions, free, bounds)
+    if name not in FUNCTIONS:
+        raise UserError(
+            f"function: expected one of {', '.join(FUNCTIONS)}, or module:callable for your own, "
+            f"found {name!r}; correct the name"
+        )
+    if bounds is not None:
+        raise UserError(
+            f"{name}: expected no bounds, because it has its own, found {bounds}; leave them out, "
+            "or name a function of yours as module:callable"
+        )
+    return _builtin_objective(name, dimensions, free)
+
+
+def _builtin_objective(name: str, dimensions: int, free: int) -> Objective:
+    variant, _, base = name.rpartition("_")
+    if base == "rosenbrock" and dimensions < 2:
+        raise UserError(
+            f"{name}: expected 2 dimensions or more, found {dimensions}; it links neighbours"
+        )
+    if variant == "shifted" and not free:
+        raise UserError(
+            f"{name}: expected 1 free parameter or more, found 0; they shift it, so give some, "
+            f"or take {base}"
+        )
+    in_domain, half_width = _BASES[base]
+    minimiser: RowFunction | None = None
+    if base != "rosenbrock" and variant != "rotated":
+        minimiser = functools.partial(_known_minimum, variant == "shifted", dimensions - free)
+    return Objective(
+        name=name,
+        dimensions=dimensions,
+        num_free=free,
+        function=_VARIANTS[variant](in_domain, half_width, dimensions, dimensions - free),
+        low=np.full(dimensions, -half_width),
+        high=np.full(dimensions, half_width),
+        identity=f"{name} {dimensions} {free} {_own_source()}",
+        minimiser=minimiser,
+    )
+
+
+def _load_objective(
+    name: str, dimensions: int, free: int, bounds: tuple[Any, Any] | None
+) -> Objective:
+    loaded = loading.load(name)
+    low, high = loading.read_bounds(loaded, dimensions, bounds)
+    function = loading.guard(loaded, low, high, dimensions - free)
+    identity = None
+    if loaded.source_sha256 is not None:
+        domain = hashlib.sha256(low.tobytes() + high.tobytes()).hexdigest()
+        identity = f"{name} {dimensions} {free} {domain} {loaded.source_sha256}"
+    return Objective(name, dimensions, free, function, low, high, identity)
+
+
+def _plain(in_domain: RowFunction, half_width: float, *_: int) -> RowFunction:
+    return lambda points: in_domain(half_width * points)
+
+
+def _shifted(
+    in_domain: RowFunction, half_width: float, dimensions: int, num_tuned: int
+) -> RowFunction:
+    def function(points: np.ndarray) -> np.ndarray:
+        moved = points.copy()
+        moved[:, :num_tuned] -= _shift(points[:, num_tuned:], num_tuned)
+        return in_domain(half_width * moved)
+
+    return function
+
+
+def _rotated(in_domain: RowFunction, half_width: float, dimensions: int, *_: int) -> RowFunction:
+    linear = half_width * _rotation(dimensions, squeezed=in_domain is not rosenbrock).T
+    return lambda points: in_domain(points @ linear)
+
+
+# (function of its domain, half its width, n, n - k) to the function of the box.
+_VARIANTS: dict[str, Callable[[RowFunction, float, int, int], RowFunction]] = {
+    "": _plain,
+    "shifted": _shifted,
+    "rotated": _rotated,
+}
+
+
+def _shift(free: np.ndarray, num_tuned: int) -> np.ndarray:
+    """m(c) of the shifted functions: c [N, k] to [N, n - k]."""
+    shift = np.sin(math.pi / 2 * free)
+    shift *= _SHIFT
+    if free.shape[1] == num_tuned:
+        return shift
+    return shift.take(np.arange(num_tuned) % free.shape[1], axis=1)
+
+
+def _known_minimum(is_shifted: bool, num_tuned: int, free: np.ndarray) -> np.ndarray:
+    """Where ackley and sphere, plain or shifted, are least: c [N, k] to x [N, n - k]."""
+    return _shift(free, num_tuned) if is_shifted else np.zeros((len(free), num_tuned))
+
+
+def _rotation(dimensions: int, squeezed: bool) -> np.ndarray:
+    """S R of the rotated functions, [n, n]."""
+    rotation = np.eye(dimensions)
+    cosine, sine = math.cos(_ROTATION), math.sin(_ROTATION)
+    for first in range(dimensions - 1):
+        turn = np.eye(dimensions)
+        turn[first : first + 2, first : first + 2] = [[cosine, -sine], [sine, cosine]]
+        rotation = rotation @ turn
+    squeeze = np.linspace(1, _SQUEEZE, dimensions) if squeezed else np.ones(dimensions)
+    return squeeze[:, np.newaxis] * rotation
+
+
+def _own_source() -> str:
+    return hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()

@@ -1,0 +1,239 @@
+"""The user's own function, named `module:callable`, with each of its faults as one line.
+
+The callable is vectorised over rows: it is given points float64 [N, n] of its own domain, x first
+and the free parameters c last, and returns their values [N], finite numbers::
+
+    # mine.py, found on the path of Python or in the current directory
+    import numpy as np
+
+    def cost(points):
+        x, y, temperature = points.T
+        return (x - np.sin(temperature)) ** 2 + y**2
+
+    cost.bounds = (-5, 5)    # or ([-5, -5, 0], [5, 5, 3]); [-1, 1] where it has none
+
+Its values must depend on the points alone: costs are compared with each other, and kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib
+import pathlib
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from environments.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A user's function as it was found.
+
+    Attributes:
+      name: `module:callable`.
+      function: rows of points of its own domain to values.
+      source_sha256: of its module's file as it is now, None where there is none to read. Changes in
+        what that file imports do not show in it.
+    """
+
+    name: str
+    function: Callable[[np.ndarray], Any]
+    source_sha256: str | None
+
+
+def load(name: str) -> Loaded:
+    """Imports the function that `module:callable` names.
+
+    The module is looked up on the path of Python, then in the current directory, which stays on
+    the path from then on.
+
+    Raises:
+      UserError: there is no such module or callable, or the module cannot be imported.
+    """
+    module_name, _, path = name.partition(":")
+    if not all(part.isidentifier() for part in (*module_name.split("."), *path.split("."))):
+        hint = "; name the module without .py" if module_name.endswith(".py") else ""
+        raise UserError(
+            f"function: expected module:callable, such as mine:cost, found {name!r}{hint or ''}"
+            f"{'' if hint else '; correct the name'}"
+        )
+    module = _import(name, module_name)
+    try:
+        function = functools.reduce(getattr, path.split("."), module)
+    except AttributeError:
+        found = ", ".join(_callables(module)) or "no callables"
+        raise UserError(
+            f"{name}: expected {path} in {module.__file__}, found {found}; correct the name"
+        ) from None
+    if not callable(function):
+        raise UserError(
+            f"{name}: expected a callable, found {type(function).__name__}; name a function of "
+            "rows of points [N, n]"
+        )
+    return Loaded(name, function, _hash_source(module))
+
+
+def read_bounds(
+    loaded: Loaded, dimensions: int, bounds: tuple[Any, Any] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(low, high) of the function's domain, float64 [n] each.
+
+    Args:
+      loaded: the function, whose attribute `bounds` counts where none are given.
+      dimensions: n.
+      bounds: (low, high), each a number or n numbers.
+
+    Raises:
+      UserError: they are no bounds of n dimensions.
+    """
+    given = getattr(loaded.function, "bounds", (-1, 1)) if bounds is None else bounds
+    expected = (
+        f"{loaded.name}: expected bounds (low, high), each a finite number or {dimensions} of "
+        f"them, low below high, found {given!r}; correct them"
+    )
+    try:
+        low, high = (np.array(side, np.float64) for side in given)
+        low, high = (np.broadcast_to(side, (dimensions,)).copy() for side in (low, high))
+    except (TypeError, ValueError):
+        raise UserError(expected) from None
+    if not np.isfinite(low).all() or not np.isfinite(high).all() or not (low < high).all():
+        raise UserError(expected)
+    return low, high
+
+
+def guard(
+    loaded: Loaded, low: np.ndarray, high: np.ndarray, num_tuned: int
+) -> Callable[[np.ndarray], np.ndarray]:
+    """The function over points of the box [-1, 1]^n, with its faults as errors that name a point.
+
+    Args:
+      loaded: the function.
+      low: float64 [n], where -1 lies in its domain.
+      high: float64 [n], where 1 lies.
+      num_tuned: n - k, for naming the parts of a point.
+
+    Returns:
+      Rows float64 [N, n], N >= 1, to float64 [N]. It raises UserError where the function raises or
+      returns something else than N real numbers; whether they are finite is not looked at.
+    """
+
+    def function(rows: np.ndarray) -> np.ndarray:
+        points = to_domain(rows, low, high)
+        try:
+            # A copy, so that a function that works in place does not change the points.
+            returned = loaded.function(points.copy())
+        except Exception as error:
+            row, found = _first_fault(loaded, points, error)
+            where = describe(points[row], num_tuned)
+            raise UserError(
+                f"{loaded.name}: expected a value at {where}, found {_one_line(found)}; correct "
+                "the function there, or its bounds"
+            ) from error
+        values = _as_numbers(returned)
+        if values is None or values.shape != (len(points),):
+            raise UserError(
+                f"{loaded.name}: expected {len(points)} numbers, shape ({len(points)},), for "
+                f"points {points.shape} beginning with {describe(points[0], num_tuned)}, found "
+                f"{_kind(returned)}; return one value for each row"
+            )
+        return values
+
+    return function
+
+
+def to_domain(points: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Points of the box [-1, 1]^n in a function's own domain; -1 is exactly low, and 1 high."""
+    return (low * (1 - points) + high * (1 + points)) / 2
+
+
+def describe(point: np.ndarray, num_tuned: int) -> str:
+    """A point as people read it: x = (0.5, 2), c = (-1)."""
+    parts = {"x": point[:num_tuned], "c": point[num_tuned:]}
+    return ", ".join(
+        f"{name} = ({', '.join(f'{value:.6g}' for value in part)})"
+        for name, part in parts.items()
+        if len(part)
+    )
+
+
+def _import(name: str, module_name: str) -> ModuleType:
+    here = str(pathlib.Path.cwd())
+    if not {"", here} & set(sys.path):
+        sys.path.append(here)
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise UserError(
+                f"{name}: expected all that {module_name} imports, found no {error.name}; "
+                "install it"
+            ) from error
+        raise UserError(
+            f"{name}: expected a module {module_name} on the path of Python or in {here}, found "
+            f"none; run from the directory of {module_name.split('.')[0]}.py, or add that to "
+            "PYTHONPATH"
+        ) from error
+    except Exception as error:
+        raise UserError(
+            f"{name}: expected to import {module_name}, found {_one_line(error)}; correct it"
+        ) from error
+
+
+def _callables(module: ModuleType) -> list[str]:
+    """Public callables that a module defines itself."""
+    return sorted(
+        name
+        for name, value in vars(module).items()
+        if callable(value)
+        and not name.startswith("_")
+        and getattr(value, "__module__", None) == module.__name__
+    )
+
+
+def _hash_source(module: ModuleType) -> str | None:
+    try:
+        return hashlib.sha256(pathlib.Path(module.__file__ or "").read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def _first_fault(loaded: Loaded, points: np.ndarray, error: Exception) -> tuple[int, Exception]:
+    """The first row that fails by itself, and how; the first row where only all together do."""
+    for row in range(len(points)):
+        try:
+            loaded.function(points[row : row + 1].copy())
+        except Exception as alone:
+            return row, alone
+    return 0, error
+
+
+def _as_numbers(returned: Any) -> np.ndarray | None:
+    """As float64, or None for what is no array of real numbers."""
+    try:
+        values = np.asarray(returned)
+    except ValueError:
+        return None
+    return values.astype(np.float64) if values.dtype.kind in "biuf" else None
+
+
+def _kind(returned: Any) -> str:
+    try:
+        values = np.asarray(returned)
+    except ValueError:
+        return f"a {type(returned).__name__} of unequal parts"
+    if values.dtype.kind in "biuf":
+        return f"shape {values.shape}"
+    name = type(returned).__name__
+    return name if values.dtype.kind == "O" and not values.shape else f"{name} of {values.dtype}"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

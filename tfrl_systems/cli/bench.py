@@ -72,6 +72,6 @@ def add_parser(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measures."""
-    from tfrl_systems.cli import bench_inlining
+    from tfrl_systems.cli.inlining import bench as bench_inlining
 
     return bench_inlining.run(options)

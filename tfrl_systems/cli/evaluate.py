@@ -60,6 +60,6 @@ def add_parser(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Evaluates."""
-    from tfrl_systems.cli import evaluate_inlining
+    from tfrl_systems.cli.inlining import evaluate as evaluate_inlining
 
     return evaluate_inlining.run(options)

@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     values = parse_settings(options.assignments, settings_of_training())
     if options.iterations is not None:
         values["loop"]["iterations"] = options.iterations
-    from tfrl_systems.cli import train_inlining
+    from tfrl_systems.cli.inlining import train as train_inlining
 
     return train_inlining.run(options, values)
 

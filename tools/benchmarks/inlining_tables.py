@@ -38,10 +38,10 @@ from environments.inlining.trajectories import Trajectory, TrajectoryStore
 from tfrl_systems.agents import bc_max
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import Progress, UsageError, say
-from tfrl_systems.cli.inlining_problem import InliningProblem, modules_to_learn_on
+from tfrl_systems.cli.inlining.problem import InliningProblem, modules_to_learn_on
+from tfrl_systems.cli.inlining.train import corpus_digest
 from tfrl_systems.cli.settings import parse_settings
 from tfrl_systems.cli.train import settings_of_training
-from tfrl_systems.cli.train_inlining import corpus_digest
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 from tfrl_systems.training.bc_max import Config
 from tfrl_systems.training.checkpoints import open_workdir

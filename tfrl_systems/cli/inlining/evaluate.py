@@ -17,7 +17,7 @@ from environments.inlining.heuristics import Policy, make_heuristic
 from environments.inlining.trajectories import Trajectory, TrajectoryStore
 from tfrl_systems.cli.console import Progress, format_table, percent, say, show, show_json
 from tfrl_systems.cli.cpu_time import cpu_s
-from tfrl_systems.cli.inlining_policies import load_policy
+from tfrl_systems.cli.inlining.policies import load_policy
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from environments.inlining.exploration import ExplorationConfig
 from environments.inlining.trajectories import TrajectoryStore
 from tfrl_systems.agents import bc_max
 from tfrl_systems.cli.console import Progress, percent, say, show, show_json
-from tfrl_systems.cli.inlining_problem import InliningProblem, modules_to_learn_on
+from tfrl_systems.cli.inlining.problem import InliningProblem, modules_to_learn_on
 from tfrl_systems.training.bc_max import Config
 from tfrl_systems.training.checkpoints import Workdir, open_workdir
 from tfrl_systems.training.run import run_bc_max

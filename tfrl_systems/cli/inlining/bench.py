@@ -28,11 +28,11 @@ from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy, make_heuristic, one_at_a_time
 from environments.inlining.trajectories import Trajectory, TrajectoryStore
 from environments.inlining.walk import Walk
-from tfrl_systems.cli.bench_sources import build_small_corpus
 from tfrl_systems.cli.console import Progress, format_table, say, show, show_json
 from tfrl_systems.cli.cpu_time import cpu_s
-from tfrl_systems.cli.inlining_policies import load_policy
-from tfrl_systems.cli.inlining_problem import InliningProblem
+from tfrl_systems.cli.inlining.bench_sources import build_small_corpus
+from tfrl_systems.cli.inlining.policies import load_policy
+from tfrl_systems.cli.inlining.problem import InliningProblem
 
 _CLANGS = (*(f"clang-{version}" for version in range(23, 16, -1)), "clang")
 _MAX_TIMED_ROWS = 2000

@@ -1,0 +1,1 @@
+"""What the verbs do for inlining."""

@@ -8,6 +8,7 @@ whatever skips boundaries skips padding.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -55,19 +56,49 @@ def stack_episodes(episodes: Sequence[Episode]) -> trajectory.Trajectory:
         found = f"empty ones of {', '.join(empty)}" if empty else "none"
         raise ValueError(f"stack_episodes: expected episodes with steps, found {found}; drop them")
     length = max(episode.num_steps for episode in episodes)
-    padded = [_pad(episode.trajectory, length) for episode in episodes]
-    return tree.map_structure(lambda *arrays: np.stack(arrays), *padded)
+    padded = [_pad(_batch(episode.trajectory), length) for episode in episodes]
+    return tree.map_structure(lambda *arrays: np.concatenate(arrays), *padded)
 
 
-def _pad(steps: trajectory.Trajectory, length: int) -> trajectory.Trajectory:
-    missing = length - len(steps.step_type)
+def end_episodes(steps: trajectory.Trajectory, lengths: np.ndarray) -> trajectory.Trajectory:
+    """What a batch collected, with boundary steps in place of all that came after an episode's end.
+
+    Args:
+      steps: [B, T]; each row begins with an episode.
+      lengths: int [B], the steps of each row's first episode, from 1 to T.
+
+    Returns:
+      [B, T'], T' the greatest of the lengths.
+    """
+    return _pad(steps, int(lengths.max()), lengths)
+
+
+def _batch(steps: trajectory.Trajectory) -> trajectory.Trajectory:
+    """[1, T, ...] of [T, ...]."""
+    return tree.map_structure(lambda array: np.asarray(array)[np.newaxis], steps)
+
+
+def _pad(
+    steps: trajectory.Trajectory, length: int, lengths: np.ndarray | None = None
+) -> trajectory.Trajectory:
+    """Boundary steps after the first `lengths` steps of each row, all T of them if None."""
+    num_rows, num_steps = steps.step_type.shape
+    if lengths is None:
+        lengths = np.full(num_rows, num_steps)
+    if num_steps == length and np.all(lengths == length):
+        return steps
+    number = np.arange(length)
+    is_padding = number >= lengths[:, np.newaxis]
+    kept = np.minimum(number, lengths[:, np.newaxis] - 1)
+    rows = np.arange(num_rows)[:, np.newaxis]
 
     def repeat_last(array: np.ndarray) -> np.ndarray:
-        return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
+        return array[rows, kept]
 
     def fill(array: np.ndarray, value: float) -> np.ndarray:
-        padding = np.full((missing, *array.shape[1:]), value, array.dtype)
-        return np.concatenate([array, padding])
+        filled = array[rows, kept]
+        filled[is_padding] = value
+        return filled
 
     return trajectory.Trajectory(
         step_type=fill(steps.step_type, ts.StepType.LAST),
@@ -78,6 +109,86 @@ def _pad(steps: trajectory.Trajectory, length: int) -> trajectory.Trajectory:
         reward=tree.map_structure(lambda array: fill(array, 0), steps.reward),
         discount=fill(steps.discount, 1),
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Experience:
+    """Many episodes side by side, as collected: what an agent is trained on.
+
+    Attributes:
+      trajectory: TF-Agents Trajectory of arrays [B, T, ...]; episodes shorter than T are padded as
+        `stack_episodes` does.
+      contexts: what each episode started from: names [B], or points float64 [B, n].
+      info: costs by name, with units in the names, [B] each.
+    """
+
+    trajectory: trajectory.Trajectory
+    contexts: np.ndarray
+    info: Mapping[str, np.ndarray]
+
+    @classmethod
+    def stack(cls, episodes: Sequence[Episode]) -> Experience:
+        """Of single episodes, all with the same names in their `info`.
+
+        Raises:
+          ValueError: there are none, or one is empty.
+        """
+        return cls(
+            stack_episodes(episodes),
+            np.array([episode.context for episode in episodes]),
+            {
+                name: np.array([episode.info[name] for episode in episodes])
+                for name in episodes[0].info
+            },
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Experience]) -> Experience:
+        """The episodes of all parts, in their order.
+
+        Raises:
+          ValueError: there are no parts.
+        """
+        if not parts:
+            raise ValueError("experience: expected parts to concatenate, found none; collect some")
+        if len(parts) == 1:
+            return parts[0]
+        length = max(part.trajectory.step_type.shape[1] for part in parts)
+        padded = [_pad(part.trajectory, length) for part in parts]
+        return cls(
+            tree.map_structure(lambda *arrays: np.concatenate(arrays), *padded),
+            np.concatenate([part.contexts for part in parts]),
+            {name: np.concatenate([part.info[name] for part in parts]) for name in parts[0].info},
+        )
+
+    @property
+    def num_episodes(self) -> int:
+        """B."""
+        return len(self.trajectory.step_type)
+
+    @property
+    def num_steps(self) -> int:
+        """Steps in which an action was taken, so without padding."""
+        return int(np.count_nonzero(self.trajectory.step_type != ts.StepType.LAST))
+
+    @property
+    def mean_return(self) -> float:
+        """Sum of an episode's rewards, without discount, on average."""
+        return float(np.sum(self.trajectory.reward, dtype=np.float64)) / self.num_episodes
+
+    def sha256(self) -> str:
+        """Hash of every array with its name, dtype and shape: equal for the same bits only."""
+        digest = hashlib.sha256()
+        leaves = [
+            *tree.flatten_with_path(self.trajectory._asdict()),
+            (("contexts",), self.contexts),
+            *((("info", name), self.info[name]) for name in sorted(self.info)),
+        ]
+        for path, leaf in leaves:
+            array = np.ascontiguousarray(leaf)
+            digest.update(f"{path} {array.dtype.str} {array.shape}\n".encode())
+            digest.update(array.tobytes())
+        return digest.hexdigest()
 
 
 def step_weights(

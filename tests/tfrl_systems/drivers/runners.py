@@ -1,0 +1,117 @@
+"""Runners without TensorFlow, so that workers are up at once, and the ways in which they fail."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+import pathlib
+import signal
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from environments.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A job: numbers drawn from `seed`.
+
+    Attributes:
+      seed: of the numbers.
+      fault: what goes wrong, a name in `FAULTS`; "" for nothing.
+      times: how often it does before the job succeeds.
+      size: how many numbers.
+    """
+
+    seed: int
+    fault: str = ""
+    times: int = 1
+    size: int = 4
+
+    def __str__(self) -> str:
+        return f"task {self.seed}"
+
+
+class Noise:
+    """Draws numbers around the one that was broadcast.
+
+    Args:
+      memory: where it is remembered across workers which faults there were; without, faults go on.
+    """
+
+    def __init__(self, memory: pathlib.Path | None = None) -> None:
+        self._memory = memory
+        self._mean = 0.0
+
+    def load(self, data: bytes) -> None:
+        fault = FAULTS.get(data.decode())
+        if fault is not None:
+            fault()
+        self._mean = float(data)
+
+    def run(self, task: Task) -> np.ndarray:
+        if task.fault and self._is_due(task):
+            FAULTS[task.fault]()
+        return np.random.default_rng(task.seed).normal(self._mean, size=task.size)
+
+    def _is_due(self, task: Task) -> bool:
+        if self._memory is None:
+            return True
+        so_far = len(list(self._memory.glob(f"{task.seed}.*")))
+        if so_far < task.times:
+            (self._memory / f"{task.seed}.{so_far}").touch()
+        return so_far < task.times
+
+    def close(self) -> None:
+        pass
+
+
+class Process(Noise):
+    """Tells of the process that it is in."""
+
+    def run(self, task: Task) -> int:
+        return os.getpid()
+
+
+class Product(Noise):
+    """A product whose last bits depend on the number of BLAS's threads."""
+
+    def run(self, task: Task) -> np.ndarray:
+        generator = np.random.default_rng(task.seed)
+        return generator.normal(size=(64, 1000)) @ generator.normal(size=(1000, 100))
+
+
+class Sleep(Noise):
+    """Waits for a tenth of a second, as if for another program."""
+
+    def run(self, task: Task) -> float:
+        time.sleep(0.1)
+        return 0.1
+
+
+def _raise() -> None:
+    raise ValueError("bad luck,\nas it happens")
+
+
+def _raise_for_users() -> None:
+    raise UserError("luck: expected good, found bad; try again")
+
+
+def _exit() -> None:
+    raise SystemExit(3)
+
+
+FAULTS: dict[str, Callable[[], object]] = {
+    "raise": _raise,
+    "raise for users": _raise_for_users,
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "segfault": lambda: ctypes.string_at(0),
+    "exit": _exit,
+    "hang": lambda: time.sleep(1e6),
+    "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    # Python cannot run meanwhile: not for its signals and not for its threads.
+    "hang in C": lambda: ctypes.PyDLL(None).sleep(1_000_000),
+}

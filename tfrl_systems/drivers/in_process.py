@@ -1,0 +1,149 @@
+"""A pool without processes: the same results as `pool.DriverPool`, one job after another."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic
+
+import threadpoolctl
+
+from environments.errors import UserError
+from tfrl_systems.drivers.jobs import (
+    Job,
+    JobFailure,
+    MakeRunner,
+    PoolError,
+    Result,
+    Timings,
+    WorkerTimings,
+    check_loaded,
+    check_open,
+    one_line,
+)
+from tfrl_systems.drivers.runner_host import RunnerHost
+from tfrl_systems.drivers.work import Work
+
+
+class InProcessPool(Generic[Job, Result]):
+    """Runs jobs in this process (`jobs.Pool`).
+
+    A job that hangs hangs the caller: only another process can be given up.
+
+    BLAS has one thread while a runner works, as in a worker: more of them change the last bits of
+    large products.
+
+    Args:
+      make_runner: makes the runner; it is made anew after a job that failed.
+      max_attempts: how often a job is tried.
+      stop_on_failure: raises `PoolError` at the first job that failed every time, instead of
+        returning a `JobFailure` in its place and going on.
+
+    Raises:
+      PoolError: the runner cannot be made.
+      UserError: the same, and the user can mend it.
+    """
+
+    num_workers = 1
+
+    def __init__(
+        self,
+        make_runner: MakeRunner[Job, Result],
+        *,
+        max_attempts: int = 3,
+        stop_on_failure: bool = False,
+    ) -> None:
+        with _as_pool_error("workers"):
+            self._host = RunnerHost(make_runner)
+        self._max_attempts = max_attempts
+        self._stop_on_failure = stop_on_failure
+        self._version = 0
+        self._load_error = ""
+        self._is_open = True
+        self._broadcasting_s = self._waiting_s = 0.0
+        self._worker = WorkerTimings()
+        controller = threadpoolctl.ThreadpoolController().select(user_api="blas")
+        self._blas = controller.lib_controllers
+
+    @property
+    def timings(self) -> Timings:
+        """Where the time went so far."""
+        return Timings(self._broadcasting_s, self._waiting_s, (self._worker,))
+
+    def broadcast(self, data: bytes) -> None:
+        """Has the runner load `data` (`jobs.Pool`)."""
+        check_open(self._is_open)
+        began_s = time.perf_counter()
+        self._version += 1
+        self._load_error = "interrupted"
+        try:
+            with _as_pool_error("broadcast"):
+                self._host.load(bytes(data), self._version)
+        except Exception as error:
+            self._load_error = str(error)
+            raise
+        finally:
+            self._broadcasting_s += time.perf_counter() - began_s
+        self._load_error = ""
+
+    def map(
+        self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None
+    ) -> list[Result | JobFailure[Job]]:
+        """Runs every job (`jobs.Pool`)."""
+        check_open(self._is_open)
+        check_loaded(self._load_error)
+        began_s = time.perf_counter()
+        work = Work[Job, Result](jobs, self._max_attempts, self._stop_on_failure, progress)
+        try:
+            with self._one_blas_thread():
+                while work.queue:
+                    self._run(work, work.queue.popleft())
+        finally:
+            self._waiting_s += time.perf_counter() - began_s
+        return work.results
+
+    def _run(self, work: Work[Job, Result], number: int) -> None:
+        began_s = time.perf_counter()
+        try:
+            result = self._host.run(work.jobs[number], self._version)
+        except Exception as error:
+            work.failed(number, one_line(error), traceback.format_exc())
+        else:
+            self._worker += WorkerTimings(1, time.perf_counter() - began_s)
+            work.succeeded(number, result)
+
+    @contextlib.contextmanager
+    def _one_blas_thread(self) -> Iterator[None]:
+        """As `threadpoolctl.threadpool_limits`, without what that costs each time, 30 us."""
+        before = [library.get_num_threads() for library in self._blas]
+        try:
+            for library in self._blas:
+                library.set_num_threads(1)
+            yield
+        finally:
+            for library, num_threads in zip(self._blas, before, strict=True):
+                library.set_num_threads(num_threads)
+
+    def close(self) -> None:
+        """Ends the runner. May be called again."""
+        self._is_open = False
+        self._host.close()
+
+    def __enter__(self) -> InProcessPool[Job, Result]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextlib.contextmanager
+def _as_pool_error(where: str) -> Iterator[None]:
+    """Turns an exception into the one that other pools raise."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise PoolError(f"{where}: {one_line(error)}") from error

@@ -134,15 +134,15 @@ class Objective:
 
 def ackley(points: np.ndarray) -> np.ndarray:
     """Thesis, eq. 4.1: points [N, n] of its own domain to [N]. The least value is 0 at 0."""
-    mean = _ones(points.shape[1]) / points.shape[1]
+    num = points.shape[1]
     # In place, and with expm1 for exp(...) - 1: exactly 0 at 0, where 20 + e - 20 - e is not.
-    distance = np.sqrt((points * points).dot(mean))
-    distance *= -0.2
+    distance = np.sqrt((points * points).dot(_ones(num)))
+    distance *= -0.2 / math.sqrt(num)
     bowl = np.expm1(distance, out=distance)
     bowl *= 20
     waves = points * (2 * math.pi)
     np.cos(waves, out=waves)
-    return math.e - np.exp(waves.dot(mean)) - bowl
+    return math.e - np.exp(waves.dot(_ones(num)) / num) - bowl
 
 
 def rosenbrock(points: np.ndarray) -> np.ndarray:

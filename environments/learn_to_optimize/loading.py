@@ -58,11 +58,15 @@ def load(name: str) -> Loaded:
       UserError: there is no such module or callable, or the module cannot be imported.
     """
     module_name, _, path = name.partition(":")
-    if not all(part.isidentifier() for part in (*module_name.split("."), *path.split("."))):
-        hint = "; name the module without .py" if module_name.endswith(".py") else ""
+    if module_name.endswith(".py"):
         raise UserError(
-            f"function: expected module:callable, such as mine:cost, found {name!r}{hint or ''}"
-            f"{'' if hint else '; correct the name'}"
+            f"function: expected module:callable, such as mine:cost, found {name!r}; name the "
+            "module without .py, from the directory that it is in"
+        )
+    if not all(part.isidentifier() for part in (*module_name.split("."), *path.split("."))):
+        raise UserError(
+            f"function: expected module:callable, such as mine:cost, found {name!r}; correct the "
+            "name"
         )
     module = _import(name, module_name)
     try:
@@ -130,7 +134,7 @@ def guard(
             # A copy, so that a function that works in place does not change the points.
             returned = loaded.function(points.copy())
         except Exception as error:
-            row, found = _first_fault(loaded, points, error)
+            row, found = _find_fault(loaded, points, error)
             where = describe(points[row], num_tuned)
             raise UserError(
                 f"{loaded.name}: expected a value at {where}, found {_one_line(found)}; correct "
@@ -205,14 +209,20 @@ def _hash_source(module: ModuleType) -> str | None:
         return None
 
 
-def _first_fault(loaded: Loaded, points: np.ndarray, error: Exception) -> tuple[int, Exception]:
-    """The first row that fails by itself, and how; the first row where only all together do."""
-    for row in range(len(points)):
-        try:
-            loaded.function(points[row : row + 1].copy())
-        except Exception as alone:
-            return row, alone
-    return 0, error
+def _find_fault(loaded: Loaded, points: np.ndarray, error: Exception) -> tuple[int, Exception]:
+    """A row that makes the function fail, and how: by halves, down to the fewest that do."""
+    first, count = 0, len(points)
+    while count > 1:
+        half = count // 2
+        for start, size in ((first, half), (first + half, count - half)):
+            try:
+                loaded.function(points[start : start + size].copy())
+            except Exception as smaller:
+                first, count, error = start, size, smaller
+                break
+        else:
+            break
+    return first, error
 
 
 def _as_numbers(returned: Any) -> np.ndarray | None:

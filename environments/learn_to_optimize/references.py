@@ -6,6 +6,7 @@ The thesis estimates the least values by Monte Carlo; here they are exact where 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -102,6 +103,8 @@ def truth(
     key = points.tobytes()
     if key not in known:
         known[key] = _solve(objective, points, directory)
+        for array in known[key]:
+            array.setflags(write=False)
     return known[key]
 
 
@@ -163,9 +166,12 @@ def _read(path: pathlib.Path, objective: Objective, free: np.ndarray) -> Solutio
     try:
         with np.load(path, allow_pickle=False) as arrays:
             kept, x, values = (arrays[name] for name in _ARRAYS)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
         return None
-    if not np.array_equal(kept, free) or x.shape != (len(free), objective.num_tuned):
+    shapes = (len(free), objective.num_tuned), (len(free),)
+    if not np.array_equal(kept, free) or (x.shape, values.shape) != shapes:
+        return None
+    if not (np.abs(x) <= 1).all():
         return None
     found = objective(objective.join(x, free))
     return Solution(x, values) if np.allclose(found, values, rtol=1e-9, atol=1e-12) else None
@@ -180,7 +186,8 @@ def _write(path: pathlib.Path, free: np.ndarray, solution: Solution) -> None:
             np.savez(file, **dict(zip(_ARRAYS, (free, *solution), strict=True)))
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise UserError(
             f"references: expected to write {path}, found: {error}; free some space or name "
             "another directory"

@@ -75,6 +75,7 @@ class LatinHypercube:
         # scipy.stats takes longer to import than all else here, and not every worker needs it.
         from scipy.stats import qmc
 
+        _check_positive("num_strata", num_strata)
         self._engine = qmc.LatinHypercube(dimensions, rng=np.random.default_rng(0))
         self._num_strata = num_strata
         self._ahead = np.empty((0, dimensions))
@@ -83,6 +84,7 @@ class LatinHypercube:
     def __call__(self, generator: np.random.Generator, count: int | None = None) -> np.ndarray:
         """Points float64 [count, n], or [n]."""
         if generator is not self._generator:
+            # Given to the engine when it is made, it would draw from a child of the generator.
             self._generator = self._engine.rng = generator
             self._ahead = self._ahead[:0]
         wanted = 1 if count is None else count
@@ -112,6 +114,7 @@ class Uncertainty:
     name = "uncertainty"
 
     def __init__(self, dimensions: int, entropy_fn: EntropyFn, num_candidates: int = 64) -> None:
+        _check_positive("num_candidates", num_candidates)
         self._dimensions = dimensions
         self._entropy_fn = entropy_fn
         self._num_candidates = num_candidates
@@ -133,7 +136,7 @@ class Uncertainty:
                 f"{entropies.shape} with {np.sum(~np.isfinite(entropies))} not finite; return one "
                 "for each observation (NaN: the policy has diverged)"
             )
-        most = entropies.reshape(wanted, -1).argmax(axis=1)
+        most = entropies.reshape(wanted, self._num_candidates).argmax(axis=1)
         points = candidates[np.arange(wanted), most]
         return points[0] if count is None else points
 
@@ -175,3 +178,8 @@ def make_samplers(
             )
         samplers.append(Uncertainty(dimensions, entropy_fn, num_candidates))
     return samplers
+
+
+def _check_positive(name: str, value: int) -> None:
+    if value < 1:
+        raise UserError(f"{name}: expected 1 or more, found {value}; correct it")

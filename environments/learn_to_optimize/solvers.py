@@ -31,9 +31,9 @@ _GOLDEN = (np.sqrt(5) - 1) / 2
 # From 2 grid spacings, 2e-3, to below 1e-11 of the box.
 _GOLDEN_STEPS = 40
 
-_HYPERCUBE_PER_DIMENSION = 512
-# Descents for each c: as many as make so many in all, within limits.
-_DESCENTS, _MIN_DESCENTS, _MAX_DESCENTS = 20_000, 20, 256
+_HYPERCUBE_PER_DIMENSION, _MAX_HYPERCUBE = 512, 8192
+# Descents for each c: as many as have so many coordinates in all, within limits.
+_DESCENT_COORDINATES, _MIN_DESCENTS, _MAX_DESCENTS = 140_000, 4, 256
 _SHARING_ROUNDS = 2
 # Of what is best for others, how many are tried for each c; and of how many others, at most.
 _SHARED, _MAX_OTHERS = 6, 1000
@@ -71,7 +71,8 @@ def minimise(
     if num_tuned == 1:
         return _search_line(problem)
     generator = np.random.default_rng(0)
-    descents = int(np.clip(_DESCENTS // len(free), _MIN_DESCENTS, _MAX_DESCENTS))
+    descents = _DESCENT_COORDINATES // (len(free) * num_tuned)
+    descents = min(max(descents, _MIN_DESCENTS), _MAX_DESCENTS)
     starts = _first_points(problem, max(descents, _POPULATION), generator)
     evolved = _evolve(problem, starts[:, :_POPULATION], generator)
     tried = np.concatenate([evolved[:, np.newaxis], starts[:, :descents]], axis=1)
@@ -142,7 +143,7 @@ def _first_points(problem: _Problem, count: int, generator: np.random.Generator)
     """Starts [M, P, m]: in turn one of the best of a Latin hypercube for each c, and any of it."""
     from scipy.stats import qmc
 
-    size = max(_HYPERCUBE_PER_DIMENSION * problem.num_tuned, count)
+    size = min(_HYPERCUBE_PER_DIMENSION * problem.num_tuned, _MAX_HYPERCUBE)
     cube = 2 * qmc.LatinHypercube(problem.num_tuned, rng=generator).random(size) - 1
     values = problem(cube[np.newaxis])
     starts = np.empty((len(values), count, problem.num_tuned))

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from environments.errors import UserError
+from environments.learn_to_optimize.baselines import best_constant, make_baseline
+from environments.learn_to_optimize.functions import make_objective
+from environments.learn_to_optimize.references import errors, reference_points, truth
+
+C = reference_points(1)
+
+
+def test_random_is_of_its_seed():
+    objective = make_objective("sphere", 3, 1)
+    one, same, other = (make_baseline("random", objective, seed=seed)(C) for seed in (1, 1, 2))
+    assert one.shape == (21, 2) and np.array_equal(one, same) and not np.array_equal(one, other)
+
+
+def test_ignoring_c_is_perfect_where_the_thesis_looks():
+    """Its Ackley and Sphere are least at x = 0 whatever c is."""
+    for name in ("ackley", "sphere"):
+        objective = make_objective(name)
+        assert errors(objective, make_baseline("constant", objective)(C), C).mse < 1e-12
+
+
+def test_ignoring_c_costs_where_the_minimum_moves():
+    """Shifted sphere: errors (5.12 (x - m(c)))^2, symmetric in c, so that x = 0 is the best."""
+    objective = make_objective("shifted_sphere")
+    assert best_constant(objective) == pytest.approx([0], abs=1e-6)
+    shift = np.sin(np.pi / 2 * C.ravel()) / 2
+    mse = errors(objective, make_baseline("constant", objective)(C), C).mse
+    assert mse == pytest.approx(np.mean((26.2144 * shift**2) ** 2))
+
+
+@pytest.mark.parametrize("measure", ["mse", "msle"])
+def test_no_other_constant_is_better(measure):
+    objective = make_objective("rosenbrock")
+    best = best_constant(objective, measure)
+
+    def error(x: float) -> float:
+        return getattr(errors(objective, np.full((21, 1), x), C), measure)
+
+    assert all(error(best[0]) <= error(x) for x in [*np.linspace(-1, 1, 401), *(best + 1e-4)])
+
+
+@pytest.mark.parametrize("dimensions, free", [(2, 1), (4, 2)])
+def test_scipy_solves_what_has_one_minimum(dimensions, free):
+    objective = make_objective("shifted_sphere", dimensions, free)
+    c = reference_points(free)[::20]
+    assert make_baseline("scipy", objective)(c) == pytest.approx(truth(objective, c).x, abs=1e-4)
+
+
+def test_cma_solves_what_has_many_minima():
+    objective = make_objective("rotated_rosenbrock", 4, 2)
+    c = reference_points(2)[[50]]
+    x = make_baseline("cma", objective)(c)
+    assert errors(objective, x, c).mse < 1e-9
+    assert np.array_equal(make_baseline("cma", objective)(c), x)
+
+
+@pytest.mark.parametrize(
+    "name, measure, message",
+    [
+        ("grid", "mse", "expected one of random, constant, scipy, cma, found 'grid'"),
+        ("constant", "mae", "expected one of mse, msle, found 'mae'"),
+        ("cma", "mse", "expected 2 tuned coordinates or more, found 1; take scipy"),
+    ],
+)
+def test_what_cannot_be_made(name, measure, message):
+    with pytest.raises(UserError, match=message):
+        make_baseline(name, make_objective("sphere"), measure)
+
+
+def test_without_the_package_cma(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cma", None)
+    with pytest.raises(UserError, match=r"install it with: pip install 'tfrl-systems\[cma\]'"):
+        make_baseline("cma", make_objective("sphere", 4, 1))

@@ -1,0 +1,348 @@
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tf_agents.trajectories import time_step as ts
+
+import environments
+from environments.errors import UserError
+from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
+from environments.learn_to_optimize.functions import FUNCTIONS, make_objective
+from environments.learn_to_optimize.samplers import LatinHypercube, Random, make_samplers
+from environments.testing import EnvironmentContractTest
+from tests.environments.learn_to_optimize.user_modules import write_module
+
+
+class TestContract(EnvironmentContractTest):
+    def make_environment(self, seed):
+        return LearnToOptimizeEnvironment("rosenbrock", seed=seed)
+
+
+class TestContractOfOtherSettings(EnvironmentContractTest):
+    def make_environment(self, seed):
+        return LearnToOptimizeEnvironment(
+            "rotated_ackley",
+            dimensions=6,
+            free=2,
+            sampler="latin_hypercube",
+            episode_length=5,
+            reward="scaled",
+            discount=0.5,
+            seed=seed,
+        )
+
+
+def starts_at(*points):
+    """A sampler that draws these points, in turn."""
+    remaining = iter(points)
+    return lambda generator, count=None: np.array([next(remaining) for _ in range(count)])
+
+
+def play(environment, *actions):
+    return [environment.reset()] + [
+        environment.step(np.array(action, np.float32)) for action in actions
+    ]
+
+
+def test_one_episode_by_hand():
+    """Sphere from (x, c) = (0.5, -0.25): in its own units (2.56, -1.28), and 5.12 x 0.25 = 1.28.
+
+    f is 6.5536 + 1.6384 = 8.192, then at x = 0.25 1.6384 + 1.6384, then at x = 0 1.6384.
+    """
+    environment = LearnToOptimizeEnvironment("sphere", sampler=starts_at((0.5, -0.25)))
+    first, middle, last = play(environment, [0.25], [0])
+    assert [step.observation.tolist() for step in (first, middle, last)] == [
+        [0.5, -0.25],
+        [0.25, -0.25],
+        [0, -0.25],
+    ]
+    assert [int(step.step_type) for step in (first, middle, last)] == [0, 1, 2]
+    assert [float(step.reward) for step in (first, middle, last)] == pytest.approx(
+        [0, 8.192 - 3.2768, 3.2768 - 1.6384]
+    )
+    assert [float(step.discount) for step in (first, middle, last)] == [1, 1, 0]
+    assert environment.get_info() == {
+        "context": "0.5 -0.25",
+        "cost": pytest.approx(1.6384),
+        "start_cost": pytest.approx(8.192),
+    }
+
+
+def test_two_episodes_side_by_side_by_hand():
+    environment = LearnToOptimizeEnvironment(
+        "sphere", batch_size=2, episode_length=1, sampler=starts_at((0.5, -0.25), (0, 1))
+    )
+    assert environment.batched and environment.batch_size == 2
+    first, last = play(environment, [[0.25], [0.5]])
+    assert first.observation.tolist() == [[0.5, -0.25], [0, 1]]
+    assert first.step_type.tolist() == [0, 0] and first.discount.tolist() == [1, 1]
+    assert last.observation.tolist() == [[0.25, -0.25], [0.5, 1]]
+    assert last.reward.tolist() == pytest.approx([8.192 - 3.2768, -6.5536])
+    assert last.step_type.tolist() == [2, 2] and last.discount.tolist() == [0, 0]
+    info = environment.get_info()
+    assert info["context"].tolist() == [[0.5, -0.25], [0, 1]]
+    assert info["cost"].tolist() == pytest.approx([3.2768, 26.2144 + 6.5536])
+    assert info["start_cost"].tolist() == pytest.approx([8.192, 26.2144])
+
+
+def test_other_rewards_by_hand():
+    """Sphere from x = 0.5 to 0.25 at c = 0: f is 6.5536, then 1.6384."""
+
+    def reward(kind):
+        environment = LearnToOptimizeEnvironment("sphere", reward=kind, sampler=starts_at((0.5, 0)))
+        return float(play(environment, [0.25])[1].reward)
+
+    assert reward("log1p") == pytest.approx(math.log(7.5536) - math.log(2.6384))
+    # The variance of z^2, z uniform in [-5.12, 5.12], is 5.12^4 (1/5 - 1/9) for each of the two.
+    spread = math.sqrt(2 * 5.12**4 * (1 / 5 - 1 / 9))
+    assert reward("scaled") == pytest.approx((6.5536 - 1.6384) / spread, rel=0.1)
+
+
+def test_a_constant_function_has_a_scale(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    name = write_module(tmp_path, "def f(points):\n    return points[:, 0] * 0\n")
+    environment = LearnToOptimizeEnvironment(f"{name}:f", reward="scaled")
+    assert float(play(environment, [0.25])[1].reward) == 0
+
+
+def test_the_discount_is_that_of_steps_within_an_episode():
+    environment = LearnToOptimizeEnvironment("sphere", episode_length=3, discount=0.25)
+    steps = play(environment, [0], [0], [0])
+    assert [float(step.discount) for step in steps] == [1, 0.25, 0.25, 0]
+
+
+@pytest.mark.parametrize("batch_size", [None, 3])
+def test_an_action_outside_of_the_box_is_clipped(batch_size):
+    environment = LearnToOptimizeEnvironment("ackley", 3, 1, batch_size=batch_size)
+    action = np.tile(np.float32([-1.5, np.inf]), (batch_size or 1, 1))
+    given = action.copy()
+    reached = play(environment, action if batch_size else action[0])[1].observation
+    assert (reached.reshape(-1, 3)[:, :2] == [-1, 1]).all()
+    assert np.array_equal(action, given)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("sampler", ["random", "latin_hypercube", "uncertainty"])
+def test_a_batch_is_as_many_single_episodes(name, sampler):
+    def make(batch_size):
+        (made,) = make_samplers(sampler, 3, num_strata=4, entropy_fn=lambda rows: rows[:, 2])
+        return LearnToOptimizeEnvironment(
+            name, 3, 1, sampler=made, batch_size=batch_size, episode_length=3, seed=11
+        )
+
+    batched, single = make(8), make(None)
+    actions = np.random.default_rng(0).uniform(-1.2, 1.2, (2, 3, 8, 2)).astype(np.float32)
+    for batch in actions:
+        together = play(batched, *batch)
+        infos = batched.get_info()
+        for row in range(8):
+            for all_rows, one in zip(together, play(single, *batch[:, row]), strict=True):
+                assert np.array_equal(all_rows.observation[row], one.observation)
+                assert all_rows.step_type[row] == one.step_type
+                assert all_rows.discount[row] == one.discount
+                assert all_rows.reward[row] == pytest.approx(one.reward, rel=1e-5, abs=1e-5)
+            info = single.get_info()
+            written = " ".join(str(np.float32(value)) for value in infos["context"][row])
+            assert info["context"] == written
+            assert info["cost"] == pytest.approx(infos["cost"][row], rel=1e-12)
+            assert info["start_cost"] == pytest.approx(infos["start_cost"][row], rel=1e-12)
+
+
+@given(
+    st.sampled_from(FUNCTIONS),
+    st.integers(0, 2**32),
+    st.integers(1, 6),
+    st.sampled_from(["difference", "log1p", "scaled"]),
+)
+@settings(max_examples=40, deadline=None)
+def test_rewards_telescope(name, seed, length, reward):
+    """Their sum is what the episode began with less what it ended with, on the reward's scale."""
+    environment = LearnToOptimizeEnvironment(
+        name, batch_size=4, episode_length=length, seed=seed, reward=reward
+    )
+    actions = np.random.default_rng(seed).uniform(-1, 1, (length, 4, 1))
+    total = np.sum([step.reward for step in play(environment, *actions)], axis=0, dtype=np.float64)
+    info = environment.get_info()
+    change = info["start_cost"] - info["cost"]
+    if reward == "log1p":
+        change = np.log1p(info["start_cost"]) - np.log1p(info["cost"])
+    if reward == "scaled":
+        # Whatever the scale, it is one positive number.
+        change = change * np.sum(total * change) / np.sum(change * change)
+    assert total == pytest.approx(change, rel=1e-4, abs=1e-3 * np.abs(total).max())
+
+
+@given(st.sampled_from(FUNCTIONS), st.integers(0, 2**32))
+@settings(max_examples=20, deadline=None)
+def test_costs_are_the_function_at_what_was_observed(name, seed):
+    environment = LearnToOptimizeEnvironment(name, 3, 2, batch_size=5, seed=seed)
+    first, _, last = play(environment, *np.random.default_rng(seed).uniform(-1, 1, (2, 5, 1)))
+    info, objective = environment.get_info(), make_objective(name, 3, 2)
+    assert np.array_equal(info["context"], first.observation)
+    assert info["start_cost"] == pytest.approx(objective(first.observation), rel=1e-12)
+    assert info["cost"] == pytest.approx(objective(last.observation), rel=1e-12)
+
+
+@pytest.mark.parametrize("sampler", ["random", "latin_hypercube"])
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_seed_begins_anew_at_any_point(sampler, batch_size):
+    def make(seed):
+        return LearnToOptimizeEnvironment(
+            "rosenbrock", sampler=sampler, batch_size=batch_size, seed=seed
+        )
+
+    action = np.zeros((batch_size, 1) if batch_size else (1,), np.float32)
+
+    def observe(environment):
+        # The first step of what is new resets.
+        return [environment.step(action).observation.tolist() for _ in range(7)]
+
+    used = make(1)
+    expected = observe(make(5))
+    observe(used)
+    used.seed(5)
+    assert observe(used) == expected
+    used.reset()
+    used.seed(np.random.default_rng(5))
+    assert observe(used) == expected
+    assert observe(make(6)) != expected
+
+
+def test_episodes_of_a_batch_begin_again_by_themselves():
+    environment = LearnToOptimizeEnvironment("sphere", batch_size=3, episode_length=1)
+    action = np.zeros((3, 1), np.float32)
+    kinds = [environment.step(action).step_type.tolist() for _ in range(5)]
+    assert kinds == [[0] * 3, [2] * 3, [0] * 3, [2] * 3, [0] * 3]
+
+
+def test_the_leaves_of_a_batch_have_the_types_of_the_specs():
+    environment = LearnToOptimizeEnvironment("sphere", 3, 1, batch_size=3)
+    spec = environment.time_step_spec()
+    assert environment.action_spec().shape == (2,)
+    for step in play(environment, np.zeros((3, 2)), np.zeros((3, 2))):
+        assert isinstance(step, ts.TimeStep)
+        for field in ("step_type", "reward", "discount", "observation"):
+            leaf, expected = getattr(step, field), getattr(spec, field)
+            assert leaf.shape == (3, *expected.shape) and leaf.dtype == expected.dtype, field
+
+
+def test_the_latin_hypercube_of_a_batch_has_an_interval_for_each_episode():
+    environment = LearnToOptimizeEnvironment("sphere", batch_size=30, sampler="latin_hypercube")
+    for _ in range(2):
+        starts = environment.reset().observation
+        for column in np.floor((starts + 1) / 2 * 30).T:
+            assert sorted(column) == list(range(30))
+
+
+def test_the_entropy_function_is_asked_where_the_sampler_is_uncertainty():
+    environment = LearnToOptimizeEnvironment(
+        "sphere", sampler="uncertainty", entropy_fn=lambda rows: -np.abs(rows[:, 1]), batch_size=50
+    )
+    # The least |c| of 64 is below 0.15 but for one case in 30,000.
+    assert np.abs(environment.reset().observation[:, 1]).max() < 0.15
+
+
+FAILING = """
+    import numpy as np
+    def cost(points):
+        if (points[:, 0] > 0.9).any():
+            raise RuntimeError("too hot")
+        return points[:, 0] ** 2
+"""
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_a_function_that_fails_can_be_tried_again(tmp_path, monkeypatch, batch_size):
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"{write_module(tmp_path, FAILING)}:cost"
+    points = [(0.5, 0.25)] * (batch_size or 1)
+    environment = LearnToOptimizeEnvironment(
+        name, batch_size=batch_size, sampler=starts_at(*points, *points)
+    )
+
+    def act(x):
+        return environment.step(np.full((batch_size, 1) if batch_size else (1,), x, np.float32))
+
+    def act_where_it_fails():
+        message = r"expected a value at x = \(1\), c = \(0.25\), found RuntimeError: too hot"
+        with pytest.raises(UserError, match=message):
+            act(1)
+
+    environment.reset()
+    act_where_it_fails()
+    # From (0.5)^2 to 0, as if the failed step had not been.
+    assert np.all(act(0).reward == np.float32(0.25))
+    act_where_it_fails()
+    assert np.all(environment.reset().step_type == 0)
+    assert np.all(act(0).step_type == 1) and np.all(act(0.5).step_type == 2)
+
+
+def test_a_policy_that_gives_nan_is_told():
+    environment = LearnToOptimizeEnvironment("ackley", batch_size=2)
+    environment.reset()
+    with pytest.raises(UserError, match=r"x = \(nan\), .* whatever chose it gives no numbers"):
+        environment.step(np.array([[0.5], [np.nan]], np.float32))
+
+
+def test_an_action_of_another_shape():
+    environment = LearnToOptimizeEnvironment("ackley", 3, 1, batch_size=4)
+    environment.reset()
+    with pytest.raises(ValueError, match=r"expected shape \(4, 2\) .*, found \(2,\)"):
+        environment.step(np.zeros(2, np.float32))
+
+
+def test_a_sampler_of_another_dimension():
+    environment = LearnToOptimizeEnvironment("ackley", sampler=Random(3), batch_size=4)
+    with pytest.raises(ValueError, match=r"expected points \(4, 2\), found \(4, 3\)"):
+        environment.reset()
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"batch_size": 0}, "batch_size: expected 1 or more, or None, found 0"),
+        ({"episode_length": 0}, "episode_length: expected 1 step or more, found 0"),
+        ({"reward": "log"}, "reward: expected one of difference, log1p, scaled, found 'log'"),
+        ({"discount": 1.5}, "discount: expected 0 to 1, found 1.5"),
+        ({"function": "acley"}, "found 'acley'"),
+        ({"sampler": "heterogeneous"}, "found heterogeneous, which is several; make an environ"),
+        ({"sampler": "uncertainty"}, "the policy's entropy function, found none"),
+    ],
+)
+def test_wrong_settings(wrong, message):
+    with pytest.raises(UserError, match=message):
+        LearnToOptimizeEnvironment(**wrong)
+
+
+def test_it_is_made_by_its_name():
+    environment = environments.make(
+        "learn_to_optimize", function="shifted_ackley", sampler=LatinHypercube(2, 8), batch_size=8
+    )
+    assert environment.objective.name == "shifted_ackley"
+    assert environment.reset().observation.shape == (8, 2)
+
+
+def test_a_step_of_a_batch_costs_little_beside_the_function():
+    """Under 20 us for 64 episodes, by the fastest of many: the slow ones are other programs'."""
+    environment = LearnToOptimizeEnvironment("ackley", batch_size=64, episode_length=10**9)
+    action = np.zeros((64, 1), np.float32)
+    rows = environment.reset().observation
+    environment.step(action)
+
+    def fastest_s(act) -> float:
+        times = []
+        for _ in range(2000):
+            start = time.perf_counter()
+            act()
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    beside = fastest_s(lambda: environment.step(action)) - fastest_s(
+        lambda: environment.objective(rows)
+    )
+    assert beside < 20e-6

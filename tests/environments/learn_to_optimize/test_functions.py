@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from environments.errors import UserError
+from environments.learn_to_optimize import functions
+from environments.learn_to_optimize.functions import FUNCTIONS, make_objective
+
+COSINE, SINE = math.sqrt(3) / 2, 1 / 2
+coordinates = st.floats(-1, 1, allow_nan=False)
+
+
+def at(name: str, *points, free: int = 1) -> list[float]:
+    return make_objective(name, len(points[0]), free)(np.array(points)).tolist()
+
+
+# The point in the box is that of the function's own domain over 32.768, 2.048 or 5.12.
+@pytest.mark.parametrize(
+    "name, half_width, own_point, value",
+    [
+        # -20 exp(0) - exp(1) + e + 20
+        ("ackley", 32.768, (0, 0), 0),
+        # All cosines are 1 at whole numbers: -20 exp(-0.2) - e + e + 20
+        ("ackley", 32.768, (1, -1), 3.625384938440363),
+        # sqrt(0.5 (0.25 + 0.25)) = 0.5, cosines -1: -20 exp(-0.1) - exp(-1) + e + 20
+        ("ackley", 32.768, (0.5, 0.5), 4.253654026568412),
+        ("ackley", 32.768, (0, 0, 0, 3, 0), 20 - 20 * math.exp(-0.2 * math.sqrt(9 / 5))),
+        ("rosenbrock", 2.048, (1, 1), 0),
+        # (1 - 0)^2 + 100 (1 - 0)^2
+        ("rosenbrock", 2.048, (0, 1), 101),
+        # (1 + 1)^2 + 100 (-2 - 1)^2
+        ("rosenbrock", 2.048, (-1, -2), 904),
+        # The pairs (0, 1) and (1, 2): 1 + 100 and 0 + 100
+        ("rosenbrock", 2.048, (0, 1, 2), 201),
+        ("sphere", 5.12, (3, 4), 25),
+        ("sphere", 5.12, (1, 2, 3, -4), 30),
+    ],
+)
+def test_values_worked_by_hand(name, half_width, own_point, value):
+    (found,) = at(name, np.array(own_point) / half_width)
+    assert found == pytest.approx(value, abs=1e-11)
+
+
+def test_ackley_is_exactly_zero_at_its_minimum():
+    assert at("ackley", [0.0] * 7) == [0.0]
+
+
+def test_the_shift_by_hand():
+    """c = 1 shifts by sin(pi / 2) / 2 = 1/2, c = 1/3 by sin(pi / 6) / 2 = 1/4."""
+    assert at("shifted_sphere", [0.5, 1], [0.25, 1 / 3], [0.5, 0]) == pytest.approx(
+        # What remains is c^2 of the first two, and x^2 of the third, each times 5.12^2.
+        [26.2144, 26.2144 / 9, 26.2144 / 4]
+    )
+
+
+def test_free_parameters_take_turns_to_shift():
+    """x = (x1, x2, x3), c = (c1, c2): x1 and x3 are shifted by c1, x2 by c2."""
+    (found,) = at("shifted_sphere", [0.5, 0.25, 0.5, 1, 1 / 3], free=2)
+    assert found == pytest.approx(26.2144 * (1 + 1 / 9))
+
+
+def test_the_rotation_by_hand():
+    """R = [[cos, -sin], [sin, cos]] takes (cos + sin, cos - sin) to (1, 1)."""
+    point = np.array([COSINE + SINE, COSINE - SINE]) / 2.048
+    assert at("rotated_rosenbrock", point) == pytest.approx([0], abs=1e-20)
+
+
+def test_the_squeeze_by_hand():
+    """(1, 0) is turned to (cos, sin), and its second coordinate squeezed to a quarter."""
+    assert at("rotated_sphere", [1, 0]) == pytest.approx([26.2144 * (0.75 + 0.25 / 16)])
+
+
+def test_a_rotation_in_three_dimensions_by_hand():
+    """(0, 0, 1): the plane (2, 3) first, to (0, -sin, cos); then (1, 2), to (sin^2, -sin cos, cos).
+
+    Squeezed by 1, 5/8 and 1/4.
+    """
+    parts = [SINE**2, 5 / 8 * SINE * COSINE, COSINE / 4]
+    expected = 26.2144 * sum(part**2 for part in parts)
+    assert at("rotated_sphere", [0, 0, 1]) == pytest.approx([expected])
+
+
+@given(coordinates, coordinates)
+def test_shifted_is_the_function_itself_beside_its_shift(x, c):
+    shift = math.sin(math.pi * c / 2) / 2
+    for base in ("ackley", "rosenbrock", "sphere"):
+        expected = at(base, [x - shift, c])
+        assert at(f"shifted_{base}", [x, c]) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@given(st.lists(coordinates, min_size=2, max_size=6), st.sampled_from(FUNCTIONS))
+def test_no_value_is_negative(point, name):
+    assert at(name, point)[0] >= 0
+
+
+@given(st.sampled_from(FUNCTIONS), st.integers(0, 2**32), st.integers(2, 12))
+def test_each_row_has_its_own_value(name, seed, dimensions):
+    rows = np.random.default_rng(seed).uniform(-1, 1, (9, dimensions))
+    objective = make_objective(name, dimensions, 1)
+    alone = [objective(row[np.newaxis])[0] for row in rows]
+    assert objective(rows) == pytest.approx(alone, rel=1e-12)
+    assert objective(rows[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_points_stay_as_they_were(name):
+    rows = np.random.default_rng(0).uniform(-1, 1, (5, 3))
+    before = rows.copy()
+    make_objective(name, 3)(rows)
+    assert np.array_equal(rows, before)
+
+
+def test_the_argmin_of_the_variants_moves_with_c():
+    grid = np.linspace(-1, 1, 2001)
+    for name in FUNCTIONS:
+        objective = make_objective(name)
+        best = {
+            grid[objective(np.column_stack([grid, np.full_like(grid, c)])).argmin()]
+            for c in (-0.9, -0.3, 0.3, 0.9)
+        }
+        assert len(best) == (1 if name in ("ackley", "sphere") else 4), name
+
+
+def test_join_puts_x_first_and_c_last():
+    objective = make_objective("sphere", 3, 2)
+    joined = objective.join(np.array([[0.1], [0.2]]), np.array([0.3, 0.4]))
+    assert joined.tolist() == [[0.1, 0.3, 0.4], [0.2, 0.3, 0.4]]
+
+
+def test_a_point_that_is_no_point_is_named_in_the_functions_own_units():
+    objective = make_objective("sphere")
+    with pytest.raises(UserError, match=r"sphere: .* found x = \(nan\), c = \(2.56\); whatever"):
+        objective(np.array([[0, 0], [np.nan, 0.5]]))
+
+
+def test_points_of_another_dimension():
+    with pytest.raises(ValueError, match=r"points \[N, 2\], found \(4, 3\)"):
+        make_objective("sphere")(np.zeros((4, 3)))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("acley",), "expected one of ackley, .*, or module:callable .* found 'acley'"),
+        (("ackley", 2, 2), "fewer than its 2 dimensions, found 2"),
+        (("ackley", 2, -1), "0 or more free parameters.* found -1"),
+        (("rosenbrock", 1, 0), "2 dimensions or more, found 1"),
+        (("shifted_sphere", 2, 0), "1 free parameter or more, found 0; .* or take sphere"),
+        (("sphere", 2, 1, (-1, 1)), r"no bounds, because it has its own, found \(-1, 1\)"),
+    ],
+)
+def test_what_cannot_be_made(arguments, message):
+    with pytest.raises(UserError, match=message):
+        make_objective(*arguments)
+
+
+def test_the_scale_of_the_msle_by_hand():
+    values = functions.signed_log1p(np.array([0, math.e - 1, -(math.e**2 - 1)]))
+    assert values == pytest.approx([0, 1, -2])

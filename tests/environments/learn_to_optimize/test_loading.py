@@ -1,0 +1,231 @@
+"""The user's own function and each of its faults, with modules on disk."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from environments.errors import UserError
+from environments.learn_to_optimize.functions import make_objective
+from environments.learn_to_optimize.loading import to_domain
+from tests.environments.learn_to_optimize.user_modules import write_module
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    return lambda text: write_module(tmp_path, text)
+
+
+def make(write, body: str, dimensions: int = 2, free: int = 1, bounds=(0, 10)):
+    """An objective whose function has this body, a function of `points`."""
+    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    name = write(f"import numpy as np\ndef cost(points):\n{lines}\n")
+    return make_objective(f"{name}:cost", dimensions, free, bounds)
+
+
+def fault(objective, rows) -> str:
+    with pytest.raises(UserError) as caught:
+        objective(np.array(rows, np.float64))
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.partition(": ")[2]
+
+
+def test_it_sees_points_of_its_own_domain(write):
+    """From -1 to 1 is from 0 to 10: the middle is 5, and 0.2 is 6."""
+    objective = make(write, "return points[:, 0] + 100 * points[:, 1]")
+    assert objective(np.array([[-1, -1], [0, 0.2], [1, 1]])).tolist() == [0, 605, 1010]
+
+
+def test_its_bounds_may_be_its_attribute(write):
+    name = write(
+        """
+        def cost(points):
+            return points.sum(axis=1)
+        cost.bounds = (-1, [1, 2, 9])
+        """
+    )
+    objective = make_objective(f"{name}:cost", 3, 1)
+    assert objective(np.array([[1, 1, 1], [-1, -1, -1]])).tolist() == [12, -3]
+    assert objective.describe(np.array([1, 1, 1])) == "x = (1, 2), c = (9)"
+    given_instead = make_objective(f"{name}:cost", 3, 1, (0, 1))
+    assert given_instead(np.ones((1, 3))).tolist() == [3]
+
+
+def test_without_bounds_its_domain_is_the_box(write):
+    objective = make(write, "return points[:, 0]", bounds=None)
+    assert objective(np.array([[0.25, 0]])).tolist() == [0.25]
+
+
+def test_fifty_dimensions(write):
+    objective = make(write, "return (points ** 2).sum(axis=1)", 50, 3, bounds=(-2, 2))
+    assert objective.num_tuned == 47
+    assert objective(np.full((4, 50), 0.5)) == pytest.approx([50.0] * 4)
+
+
+def test_a_method_of_an_object(write):
+    name = write(
+        """
+        class Plant:
+            def cost(self, points):
+                return points[:, 0]
+        plant = Plant()
+        """
+    )
+    assert make_objective(f"{name}:plant.cost")(np.array([[0.5, 0]])).tolist() == [0.5]
+
+
+def test_what_it_does_to_its_points_stays_with_it(write):
+    objective = make(write, "points *= 0\nreturn points[:, 0]")
+    rows = np.ones((3, 2))
+    objective(rows)
+    assert np.array_equal(rows, np.ones((3, 2)))
+
+
+def test_what_it_does_to_its_values_later_stays_with_it(write):
+    """A function that returns the same array each time."""
+    body = "kept = globals().setdefault('kept', np.zeros(1))\nkept[:] = points[:, 0]\nreturn kept"
+    objective = make(write, body)
+    first = objective(np.zeros((1, 2)))
+    objective(np.ones((1, 2)))
+    assert first.tolist() == [5]
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 7, 64])
+def test_the_point_at_which_it_raises(write, num_rows):
+    body = "if (points[:, 0] > 9).any():\n    raise RuntimeError('too\\nhot')\nreturn points[:, 0]"
+    rows = np.zeros((num_rows, 2))
+    rows[num_rows // 2] = [0.9, -0.5]
+    assert fault(make(write, body), rows) == (
+        "expected a value at x = (9.5), c = (2.5), found RuntimeError: too hot; correct the "
+        "function there, or its bounds"
+    )
+
+
+def test_an_error_that_no_single_point_causes(write):
+    body = "assert len(points) < 4, len(points)\nreturn points[:, 0]"
+    message = fault(make(write, body), np.zeros((6, 2)))
+    assert message.startswith("expected a value at x = (5), c = (5), found AssertionError: 6")
+
+
+@pytest.mark.parametrize("value", ["np.nan", "np.inf", "-np.inf"])
+def test_the_point_without_a_finite_value(write, value):
+    objective = make(write, f"return np.where(points[:, 1] == 7.5, {value}, 1)", 3, 2)
+    message = fault(objective, [[0, 0, 0], [0.1, 0.5, 1], [0, 0, 0]])
+    found = value.removeprefix("np.").replace("-np.", "-")
+    assert message == (
+        f"expected a finite value at x = (5.5), c = (7.5, 10), found {found}; correct the "
+        "function there, or its bounds"
+    )
+
+
+def test_finite_values_whose_squares_overflow_are_fine(write):
+    objective = make(write, "return np.full(len(points), 1e300)")
+    assert objective(np.zeros((3, 2))).tolist() == [1e300] * 3
+
+
+@pytest.mark.parametrize(
+    "body, found",
+    [
+        ("return points[:, :1]", "shape (3, 1)"),
+        ("return points.sum()", "shape ()"),
+        ("return points[1:, 0]", "shape (2,)"),
+        ("return None", "NoneType"),
+        ("return ['a', 'b', 'c']", "list of <U1"),
+        ("return [[1], [2, 3], 4]", "a list of unequal parts"),
+        ("return points[:, 0] * 1j", "ndarray of complex128"),
+    ],
+)
+def test_another_shape_or_type(write, body, found):
+    message = fault(make(write, body), [[0.2, 1], [0, 0], [0, 0]])
+    assert message == (
+        "expected 3 numbers, shape (3,), for points (3, 2) beginning with x = (6), c = (10), "
+        f"found {found}; return one value for each row"
+    )
+
+
+def test_whole_numbers_and_lists_are_numbers(write):
+    objective = make(write, "return [int(value) for value in points[:, 0]]")
+    found = objective(np.array([[0, 0], [1, 0]]))
+    assert found.dtype == np.float64 and found.tolist() == [5, 10]
+
+
+@pytest.mark.parametrize(
+    "text, name, message",
+    [
+        ("", "no_such_module_of_mine:cost", "expected a module no_such_module_of_mine on the path"),
+        ("", "no_such.inner:cost", "expected a module no_such.inner on .* directory of no_such.py"),
+        ("import no_such_library", "{}:cost", "all that .* imports, found no no_such_library"),
+        ("def cost(:", "{}:cost", "expected to import .*, found SyntaxError: "),
+        ("1 / 0", "{}:cost", "expected to import .*, found ZeroDivisionError: division by zero"),
+        ("def coast(): pass\n_x = 1", "{}:cost", "expected cost in .*py, found coast; correct"),
+        ("", "{}:cost", "expected cost in .*py, found no callables"),
+        ("cost = 3", "{}:cost", "expected a callable, found int"),
+        ("", "{}.py:cost", "found '.*.py:cost'; name the module without .py"),
+        ("", "some/{}:cost", "expected module:callable, such as mine:cost, found 'some/.*:cost'"),
+        ("", "{}:", "expected module:callable"),
+        ("", ":cost", "expected module:callable"),
+    ],
+)
+def test_what_cannot_be_loaded(write, text, name, message):
+    with pytest.raises(UserError, match=message) as caught:
+        make_objective(name.format(write(text)))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [(1, -1), (0, 0), (-1, np.inf), (np.nan, 1), 3, (1, 2, 3), ([0, 0], [1, 1]), ("low", "high")],
+)
+def test_what_are_no_bounds_of_three_dimensions(write, bounds):
+    with pytest.raises(UserError, match=r"expected bounds \(low, high\), each .* or 3 of them"):
+        make(write, "return points[:, 0]", 3, 1, bounds)
+
+
+def test_it_is_found_in_the_current_directory(tmp_path):
+    """Also where Python itself does not look there (-P), as in the console script `tfrl`."""
+    (tmp_path / "mine.py").write_text("def cost(points):\n    return points[:, 0]\n")
+    code = (
+        "import numpy as np\n"
+        "from environments.learn_to_optimize.functions import make_objective\n"
+        "print(make_objective('mine:cost')(np.array([[0.5, 0]])))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "[0.5]\n", done.stderr
+
+
+def test_the_identity_changes_with_the_source_the_name_and_the_domain(write):
+    def identity(text: str, bounds=None, free: int = 1):
+        # The same name each time: only the text counts.
+        return make_objective(f"{write(text)}:cost", 2, free, bounds).identity.split(" ", 1)[1]
+
+    text = "def cost(points):\n    return points[:, 0]\n"
+    first = identity(text)
+    assert identity(text) == first
+    assert identity(text + "# changed") != first
+    assert identity(text, (0, 1)) != first
+    assert identity(text, None, 0) != first
+
+
+edges = st.floats(-1e6, 1e6)
+
+
+@given(edges, edges)
+def test_the_corners_of_the_box_are_exactly_the_bounds(one, other):
+    low, high = np.array([min(one, other)]), np.array([max(one, other)])
+    assert to_domain(np.array([-1.0]), low, high) == low
+    assert to_domain(np.array([1.0]), low, high) == high
+    middle = to_domain(np.array([0.0]), low, high)
+    assert low <= middle <= high

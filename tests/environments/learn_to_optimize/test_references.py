@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from environments.errors import UserError
+from environments.learn_to_optimize import functions, solvers
+from environments.learn_to_optimize.functions import make_objective
+from environments.learn_to_optimize.references import errors, reference_points, truth
+from tests.environments.learn_to_optimize.user_modules import write_module
+
+GRID = [number / 10 for number in range(-10, 11)]
+
+
+def searched(name: str, dimensions: int = 2, free: int = 1):
+    """An objective of which nothing is known, so that its minima are searched for."""
+    return dataclasses.replace(make_objective(name, dimensions, free), minimiser=None)
+
+
+def test_reference_points_of_one_and_two_free_parameters():
+    assert reference_points(1).ravel().tolist() == GRID
+    pairs = reference_points(2)
+    assert [tuple(pair) for pair in pairs] == [(one, other) for one in GRID for other in GRID]
+    assert reference_points(0).shape == (1, 0)
+
+
+@pytest.mark.parametrize("num_free, count", [(1, 5), (2, 440), (3, 1000), (20, 1000)])
+def test_too_many_reference_points_are_sampled(num_free, count):
+    points = reference_points(num_free, count)
+    assert len({tuple(point) for point in points}) == len(points) == count
+    assert set(points.ravel()) <= set(GRID)
+    assert np.array_equal(points, reference_points(num_free, count))
+    # Each coordinate takes all of its values, about equally often.
+    if count == 1000:
+        assert all(len(set(column)) == 21 for column in points.T)
+
+
+@pytest.mark.parametrize("name", ["ackley", "sphere", "shifted_ackley", "shifted_sphere"])
+@pytest.mark.parametrize("dimensions, free", [(2, 1), (4, 2), (5, 2)])
+def test_nothing_near_a_known_minimum_is_lower(name, dimensions, free):
+    objective = make_objective(name, dimensions, free)
+    c = reference_points(free)[::7]
+    x, values = truth(objective, c)
+    generator = np.random.default_rng(0)
+    for size in (1e-7, 1e-3, 0.03, 0.5):
+        beside = np.clip(x + generator.normal(0, size, (200, *x.shape)), -1, 1)
+        points = objective.join(beside, c).reshape(-1, dimensions)
+        assert (objective(points).reshape(200, -1) >= values - 1e-12).all()
+
+
+@pytest.mark.parametrize("name", ["ackley", "shifted_ackley", "shifted_sphere"])
+def test_the_search_finds_the_known_minima_of_one_coordinate(name):
+    known, found = (truth(make(name), reference_points(1)) for make in (make_objective, searched))
+    assert found.values == pytest.approx(known.values, abs=1e-12)
+    assert found.x == pytest.approx(known.x, abs=1e-6)
+
+
+@pytest.mark.parametrize("dimensions, free", [(3, 1), (4, 2)])
+def test_the_search_finds_the_known_minima_among_the_ripples(dimensions, free):
+    c = reference_points(free)[::10]
+    known = truth(make_objective("shifted_ackley", dimensions, free), c)
+    found = truth(searched("shifted_ackley", dimensions, free), c)
+    assert found.values == pytest.approx(known.values, abs=1e-9)
+    assert found.x == pytest.approx(known.x, abs=1e-6)
+
+
+def test_rosenbrock_against_the_roots_of_its_derivative():
+    """d/dz of (1 - z)^2 + 100 (c - z^2)^2: 400 z^3 + (2 - 400 c) z - 2 = 0."""
+    c = reference_points(1)
+    _, values = truth(make_objective("rosenbrock"), c)
+    for value, own_c in zip(values, 2.048 * c.ravel(), strict=True):
+        roots = np.roots([400, 0, 2 - 400 * own_c, -2])
+        real = roots[np.abs(roots.imag) < 1e-9].real
+        assert value == pytest.approx(min((1 - real) ** 2 + 100 * (own_c - real**2) ** 2), rel=1e-9)
+
+
+def test_the_rotated_sphere_against_linear_algebra():
+    """u' A u with A = 5.12^2 (S R)' S R is least at x = -A_xx^-1 A_xc c, here inside the box."""
+    c = 0.3 * reference_points(2)[::40]
+    objective = make_objective("rotated_sphere", 5, 2)
+    unit = np.eye(5)
+    # By polarisation: u' A v = (f(u + v) - f(u) - f(v)) / 2.
+    single = objective(unit)
+    matrix = np.array([objective(unit + row) for row in unit])
+    matrix = (matrix - single - single[:, np.newaxis]) / 2
+    expected = -np.linalg.solve(matrix[:3, :3], matrix[:3, 3:] @ c.T).T
+    assert np.abs(expected).max() < 1
+    assert truth(objective, c).x == pytest.approx(expected, abs=1e-6)
+
+
+def test_no_other_method_finds_less_of_rotated_rosenbrock():
+    """Scipy's differential evolution, polished, in 5 dimensions with 2 free parameters."""
+    objective = make_objective("rotated_rosenbrock", 5, 2)
+    c = reference_points(2)[::80]
+    for given, value in zip(c, truth(objective, c).values, strict=True):
+        other = optimize.differential_evolution(
+            lambda x, given=given: objective(objective.join(x.T, given)),
+            [(-1, 1)] * 3,
+            vectorized=True,
+            updating="deferred",
+            rng=1,
+        )
+        assert value <= other.fun + 1e-9
+
+
+def test_minima_at_the_edge_and_at_a_kink():
+    def function(rows):
+        return -rows[:, 0] + np.abs(rows[:, 1] - 0.1) + np.abs(rows[:, 1] + 2 * rows[:, 0] - 2.1)
+
+    x, values = solvers.minimise(function, 2, np.zeros((1, 0)))
+    assert x[0] == pytest.approx([1, 0.1], abs=1e-6) and values[0] == pytest.approx(-1, abs=1e-6)
+    x, values = solvers.minimise(lambda rows: -rows[:, 0] * rows[:, 1], 1, np.array([[1], [-1]]))
+    assert x.tolist() == [[1], [-1]] and values.tolist() == [-1, -1]
+
+
+def test_the_search_stays_in_the_box():
+    """A function need not exist outside of it."""
+    lowest, highest = 0.0, 0.0
+
+    def function(rows):
+        nonlocal lowest, highest
+        lowest, highest = min(lowest, rows.min()), max(highest, rows.max())
+        return rows @ [1, -2, 0.5]
+
+    x, _ = solvers.minimise(function, 2, np.array([[0.5]]))
+    assert x.tolist() == [[-1, 1]]
+    assert (lowest, highest) == (-1, 1)
+
+
+COUNTING = """
+    calls = 0
+    def cost(points):
+        global calls
+        calls += 1
+        return (points[:, 0] - points[:, 1] / 2) ** 2 + 3
+"""
+
+
+@pytest.fixture
+def users_module(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    return write_module(tmp_path, COUNTING)
+
+
+def count_calls(name: str, act) -> int:
+    before = sys.modules[name].calls
+    act()
+    return sys.modules[name].calls - before
+
+
+def test_what_was_solved_is_kept_in_memory_and_on_disk(users_module, tmp_path):
+    c, kept = reference_points(1), tmp_path / "made" / "here"
+    objective = make_objective(f"{users_module}:cost")
+    first = truth(objective, c, kept)
+    assert first.x == pytest.approx(c / 2, abs=1e-6) and first.values == pytest.approx(3)
+    assert count_calls(users_module, lambda: truth(objective, c, kept)) == 0
+    # Another objective of the same function, as in the next run: confirmed with a single call.
+    another = make_objective(f"{users_module}:cost")
+    assert count_calls(users_module, lambda: truth(another, c, kept)) == 1
+    assert np.array_equal(truth(another, c, kept).x, first.x)
+    assert [path.suffix for path in kept.iterdir()] == [".npz"]
+    with pytest.raises(ValueError, match="read-only"):
+        first.x[0] = 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:-40]),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"not an archive"),
+        lambda path: np.save(path.open("wb"), np.zeros(3)),
+        lambda path: np.savez(path, free=np.zeros((21, 1))),
+        lambda path: np.savez(
+            path, free=reference_points(1), x=np.full((21, 1), np.nan), values=np.zeros(21)
+        ),
+        # What the function does not confirm, as after a change in what its module imports.
+        lambda path: np.savez(
+            path, free=reference_points(1), x=np.zeros((21, 1)), values=np.zeros(21)
+        ),
+    ],
+)
+def test_what_is_damaged_or_out_of_date_is_solved_anew(users_module, tmp_path, damage):
+    c, kept = reference_points(1), tmp_path / "kept"
+    first = truth(make_objective(f"{users_module}:cost"), c, kept)
+    (path,) = kept.iterdir()
+    whole = path.read_bytes()
+    damage(path)
+    again = truth(make_objective(f"{users_module}:cost"), c, kept)
+    assert np.array_equal(again.x, first.x) and np.array_equal(again.values, first.values)
+    assert path.read_bytes() == whole
+
+
+def test_other_functions_points_and_sources_are_other_files(users_module, tmp_path):
+    kept = tmp_path / "kept"
+    truth(make_objective(f"{users_module}:cost"), reference_points(1), kept)
+    truth(make_objective(f"{users_module}:cost"), reference_points(1)[:3], kept)
+    truth(make_objective(f"{users_module}:cost", bounds=(0, 1)), reference_points(1), kept)
+    path = tmp_path / f"{users_module}.py"
+    path.write_text(path.read_text() + "# changed\n")
+    truth(make_objective(f"{users_module}:cost"), reference_points(1), kept)
+    assert len(list(kept.iterdir())) == 4
+
+
+def test_a_directory_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="references: expected to write .*; free some space or"):
+        truth(make_objective("rosenbrock"), reference_points(1), tmp_path / "file")
+
+
+def test_points_of_another_number_of_free_parameters():
+    with pytest.raises(ValueError, match=r"expected c \[M, 1\], found \(21,\)"):
+        truth(make_objective("sphere"), np.array(GRID))
+
+
+def test_errors_by_hand():
+    """Sphere with c = 0 and 1: the least values are 0 and 26.2144, at x = 0.
+
+    x = 0.5 adds 6.5536 to the first; the second is exact.
+    """
+    found = errors(make_objective("sphere"), np.array([[0.5], [0]]), np.array([[0.0], [1]]))
+    assert found.mse == pytest.approx(6.5536**2 / 2)
+    assert found.msle == pytest.approx(math.log(7.5536) ** 2 / 2)
+
+
+def test_errors_clip_as_the_environment_does():
+    objective, c = make_objective("sphere"), np.array([[0.3]])
+    assert errors(objective, np.array([[7.0]]), c) == errors(objective, np.array([[1.0]]), c)
+
+
+def test_a_value_below_the_truth_counts_as_exact(monkeypatch):
+    objective, c = searched("sphere"), np.array([[0.5]])
+    monkeypatch.setattr(
+        solvers, "minimise", lambda *_: (np.array([[0.1]]), objective(np.array([[0.1, 0.5]])))
+    )
+    assert errors(objective, np.zeros((1, 1)), c) == (0, 0)
+
+
+def test_errors_of_what_is_no_answer():
+    objective, c = make_objective("sphere"), np.array([[0.5]])
+    with pytest.raises(UserError, match=r"found x = \(nan\), c = \(2.56\); whatever chose it"):
+        errors(objective, np.array([[np.nan]]), c)
+    with pytest.raises(ValueError, match=r"expected x \[1, 1\], found \(2, 1\)"):
+        errors(objective, np.zeros((2, 1)), c)
+
+
+def test_errors_of_negative_values(users_module, tmp_path):
+    """L is odd, so that a function may be negative: from -(e - 1) to 0 is one step of L."""
+    name = write_module(
+        tmp_path, "def f(p):\n    return (2.718281828459045 - 1) * (p[:, 0] - 1) / 2"
+    )
+    found = errors(make_objective(f"{name}:f"), np.array([[1.0]]), np.array([[0.0]]))
+    assert found.msle == pytest.approx(1)
+
+
+def test_functions_are_told_apart_by_their_identity():
+    names = [
+        make_objective(name, *shape).identity
+        for name in functions.FUNCTIONS
+        for shape in ((2, 1), (3, 1), (3, 2))
+    ]
+    assert len(set(names)) == len(names)

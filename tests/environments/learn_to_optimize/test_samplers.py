@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from environments.errors import UserError
+from environments.learn_to_optimize.samplers import (
+    LatinHypercube,
+    Random,
+    Uncertainty,
+    make_samplers,
+)
+
+
+def entropy_by_first(observations: np.ndarray) -> np.ndarray:
+    """Of a policy that is the less sure the larger the first coordinate is."""
+    return observations[:, 0]
+
+
+def all_samplers() -> list:
+    return make_samplers(
+        "heterogeneous", 3, num_strata=4, num_candidates=5, entropy_fn=entropy_by_first
+    )
+
+
+def generator(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_heterogeneous_is_one_of_each():
+    names = [sampler.name for sampler in all_samplers()]
+    assert names == ["random", "latin_hypercube", "uncertainty"]
+    for name in names:
+        (sampler,) = make_samplers(name, 2, entropy_fn=entropy_by_first)
+        assert sampler.name == name
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(0, 9)), max_size=6), st.integers(0, 2**32))
+def test_many_points_are_as_many_single_ones(counts, seed):
+    for sampler in all_samplers():
+        drawn, stream = generator(seed), []
+        for count in counts:
+            points = sampler(drawn, count)
+            assert points.shape == ((3,) if count is None else (count, 3))
+            assert points.dtype == np.float64
+            stream.append(points.reshape(-1, 3))
+        stream = np.concatenate([np.empty((0, 3)), *stream])
+        again = generator(seed)
+        alone = [sampler(again) for _ in range(len(stream))]
+        assert np.array_equal(stream, np.array(alone).reshape(-1, 3))
+        assert (np.abs(stream) <= 1).all()
+
+
+def test_a_new_generator_begins_a_new_stream():
+    for sampler in all_samplers():
+        sampler(generator(7), 3)
+        fresh = sampler(generator(8), 5)
+        assert np.array_equal(sampler(generator(8), 5), fresh)
+        assert not np.array_equal(sampler(generator(9), 5), fresh)
+
+
+def test_random_is_uniform():
+    points = Random(2)(generator(), 20_000)
+    # The standard error of the mean is 0.004, that of each of ten bins 0.0021.
+    assert np.abs(points.mean(axis=0)).max() < 0.02
+    for column in points.T:
+        shares = np.histogram(column, bins=10, range=(-1, 1))[0] / len(column)
+        assert np.abs(shares - 0.1).max() < 0.01
+
+
+@pytest.mark.parametrize("num_strata", [1, 2, 30, 64])
+def test_each_hypercube_has_one_point_in_each_interval(num_strata):
+    sampler = LatinHypercube(3, num_strata)
+    for points in np.split(sampler(generator(), 3 * num_strata), 3):
+        intervals = np.floor((points + 1) / 2 * num_strata).astype(int)
+        for column in intervals.T:
+            assert sorted(column) == list(range(num_strata))
+
+
+def test_uncertainty_takes_the_candidate_of_most_entropy():
+    candidates = generator(5).uniform(-1, 1, (2, 4, 2))
+    expected = [group[np.argmax(group[:, 0])] for group in candidates]
+    sampler = Uncertainty(2, entropy_by_first, num_candidates=4)
+    assert np.array_equal(sampler(generator(5), 2), expected)
+
+
+def test_the_entropy_is_that_of_float32_observations():
+    seen = []
+    sampler = Uncertainty(2, lambda rows: seen.append(rows) or rows[:, 0], num_candidates=3)
+    sampler(generator(), 4)
+    (rows,) = seen
+    assert rows.shape == (12, 2) and rows.dtype == np.float32
+
+
+def test_a_spread_that_does_not_depend_on_the_state_makes_it_random():
+    sampler = Uncertainty(2, lambda rows: np.ones(len(rows)), num_candidates=3)
+    expected = generator().uniform(-1, 1, (5, 3, 2))[:, 0]
+    assert np.array_equal(sampler(generator(), 5), expected)
+
+
+@pytest.mark.parametrize(
+    "entropy_fn, found",
+    [
+        (lambda rows: np.full(len(rows), np.nan), r"shape \(12,\) with 12 not finite"),
+        (lambda rows: rows, r"shape \(12, 2\)"),
+        (lambda rows: np.mean(rows), r"shape \(\)"),
+    ],
+)
+def test_what_are_no_entropies(entropy_fn, found):
+    with pytest.raises(ValueError, match=f"entropy_fn: expected 12 finite numbers, found {found}"):
+        Uncertainty(2, entropy_fn, num_candidates=3)(generator(), 4)
+
+
+@pytest.mark.parametrize(
+    "name, settings, message",
+    [
+        ("sobol", {}, "expected one of random, latin_hypercube, .*, found 'sobol'"),
+        ("uncertainty", {}, "the policy's entropy function, found none"),
+        ("heterogeneous", {}, "the policy's entropy function, found none"),
+        ("latin_hypercube", {"num_strata": 0}, "num_strata: expected 1 or more, found 0"),
+        (
+            "uncertainty",
+            {"num_candidates": 0, "entropy_fn": entropy_by_first},
+            "num_candidates: expected 1 or more, found 0",
+        ),
+    ],
+)
+def test_what_cannot_be_made(name, settings, message):
+    with pytest.raises(UserError, match=message):
+        make_samplers(name, 2, **settings)

@@ -1,0 +1,129 @@
+"""Problems that a policy gradient agent solves in seconds, and experience made by hand."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tree
+from tf_agents.agents import tf_agent
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory
+
+from tfrl_systems.agents import ppo, reinforce
+from tfrl_systems.policies import variables
+from tfrl_systems.policies.numpy_actor import NumpyActor
+
+AGENTS = {"ppo": ppo, "reinforce": reinforce}
+
+NAMES = ("bit", "cost", "users")
+
+
+def float_specs(num_inputs: int = 1, num_actions: int = 1, bound: float = 1.0) -> tuple[Any, Any]:
+    observation = tf.TensorSpec([num_inputs], tf.float32, "observation")
+    action = tensor_spec.BoundedTensorSpec([num_actions], tf.float32, -bound, bound, "action")
+    return ts.time_step_spec(observation), action
+
+
+def integer_specs(num_actions: int = 2) -> tuple[Any, Any]:
+    observation = {name: tf.TensorSpec([], tf.int64, name) for name in NAMES}
+    action = tensor_spec.BoundedTensorSpec([], tf.int64, 0, num_actions - 1, "action")
+    return ts.time_step_spec(observation), action
+
+
+SPECS = {"float": float_specs, "integer": integer_specs}
+
+
+def make_agent(module: ModuleType, kind: str = "float", **settings: Any) -> tf_agent.TFAgent:
+    return module.make_agent(module.Config(**settings), *SPECS[kind]())
+
+
+def observations(kind: str, num_rows: int, generator: np.random.Generator) -> Any:
+    """Numbers from -1 to 1, [N, 1], or a bit beside heavy-tailed counts."""
+    if kind == "float":
+        return generator.uniform(-1, 1, (num_rows, 1)).astype(np.float32)
+    noise = np.rint(generator.standard_cauchy((2, num_rows)) * 50).astype(np.int64)
+    return {"bit": generator.integers(0, 2, num_rows), "cost": noise[0], "users": noise[1]}
+
+
+def rewards(observation: Any, action: np.ndarray) -> np.ndarray:
+    """The greater, the nearer the action is to the observation."""
+    if isinstance(observation, dict):
+        return (action == observation["bit"]).astype(np.float32)
+    return -np.square(np.clip(action, -1, 1) - observation).sum(axis=1)
+
+
+def bandit_episodes(
+    kind: str, actor: NumpyActor, num_rows: int, generator: np.random.Generator
+) -> trajectory.Trajectory:
+    """Episodes of one step, [N, 1]."""
+    observation = observations(kind, num_rows, generator)
+    step = actor.act(ts.restart(observation, num_rows), generator)
+    full = np.ones(num_rows, np.int32)
+    steps = trajectory.Trajectory(
+        step_type=full * ts.StepType.FIRST,
+        observation=observation,
+        action=step.action,
+        policy_info=step.info,
+        next_step_type=full * ts.StepType.LAST,
+        reward=rewards(observation, step.action),
+        discount=np.zeros(num_rows, np.float32),
+    )
+    return tree.map_structure(lambda array: array[:, np.newaxis], steps)
+
+
+def learn(
+    agent: tf_agent.TFAgent, kind: str, iterations: int, num_rows: int = 64, seed: int = 0
+) -> NumpyActor:
+    """Trains an agent to repeat what it observes; the learned policy."""
+    generator = np.random.default_rng(seed)
+    packer = variables.Packer(agent.collect_policy.variables())
+    actor = NumpyActor.from_policy(agent.collect_policy)
+    for iteration in range(iterations):
+        actor.load(packer.to_bytes(iteration))
+        agent.set_progress(iteration / iterations)
+        agent.train(bandit_episodes(kind, actor, num_rows, generator))
+    actor.load(packer.to_bytes(iterations))
+    return actor
+
+
+def episode(
+    observation: list[float], action: list[float], reward: list[float], has_info: bool
+) -> trajectory.Trajectory:
+    """One whole episode, [T]; its actions were drawn from the standard normal distribution."""
+    length = len(reward)
+    step_types = np.array([0] + [1] * (length - 1) + [2], np.int32)
+
+    def column(values: list[float]) -> np.ndarray:
+        return np.array(values, np.float32)[:, np.newaxis]
+
+    zeros = np.zeros((length, 1), np.float32)
+    info = {"dist_params": {"loc": zeros, "scale_diag": zeros + 1}} if has_info else ()
+    return trajectory.Trajectory(
+        step_type=step_types[:-1],
+        observation=column(observation),
+        action=column(action),
+        policy_info=info,
+        next_step_type=step_types[1:],
+        reward=np.array(reward, np.float32),
+        discount=(step_types[1:] != ts.StepType.LAST).astype(np.float32),
+    )
+
+
+def state(agent: tf_agent.TFAgent) -> list[tf.Variable]:
+    """All that learning changes: networks, normalisers, the optimizer's state, and the counter."""
+    return [*agent.collect_policy.trainable_variables, *agent.variables, *agent.optimizer.variables]
+
+
+def snapshot(agent: tf_agent.TFAgent) -> list[np.ndarray]:
+    """The values of `state`."""
+    return [each.numpy() for each in state(agent)]
+
+
+def assert_same(mine: list[np.ndarray], theirs: list[np.ndarray]) -> None:
+    """To the last bit."""
+    for one, other in zip(mine, theirs, strict=True):
+        np.testing.assert_array_equal(one, other)

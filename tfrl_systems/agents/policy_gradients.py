@@ -1,0 +1,127 @@
+"""What PPO and REINFORCE have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tree
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory
+
+from environments.errors import UserError
+from tfrl_systems.agents import adam
+from tfrl_systems.networks import actors
+
+
+def make_networks(
+    config: Any, time_step_spec: ts.TimeStep, action_spec: Any
+) -> tuple[actors.ActorNetwork, actors.ValueNetwork]:
+    """Actor and value network; the configuration's seed alone decides their initial weights.
+
+    Args:
+      config: one of the agents' configurations.
+      time_step_spec: of tensors or arrays.
+      action_spec: of a tensor or an array.
+    """
+    settings = actors.ActorSettings(
+        tuple(config.hidden_sizes),
+        config.activation,
+        config.action_std,
+        config.state_dependent_std,
+    )
+    actor_generator, value_generator = (
+        np.random.default_rng(part) for part in np.random.SeedSequence(config.seed).spawn(2)
+    )
+    observation_spec = tensor_spec.from_spec(time_step_spec.observation)
+    actor = actors.ActorNetwork(
+        observation_spec, tensor_spec.from_spec(action_spec), settings, actor_generator
+    )
+    value = actors.ValueNetwork(
+        observation_spec, settings.hidden_sizes, settings.activation, value_generator
+    )
+    return actor, value
+
+
+def make_optimizer(
+    config: Any, actor: actors.ActorNetwork, value: actors.ValueNetwork
+) -> adam.Adam:
+    """The optimizer of both networks."""
+    for net in (actor, value):
+        net.create_variables()
+    variables = [*actor.trainable_variables, *value.trainable_variables]
+    return adam.Adam(config.learning_rate, variables, config.gradient_clipping)
+
+
+def falling(start: float, end: float, progress: float) -> float:
+    """From `start` to `end` by equal factors, while `progress` goes from 0 to 1."""
+    return start * (end / start) ** min(max(progress, 0.0), 1.0)
+
+
+def with_boundary(experience: trajectory.Trajectory) -> trajectory.Trajectory:
+    """Experience [B, T] with a boundary step after it, [B, T + 1].
+
+    TF-Agents' PPO takes the last time step for the state after the last action, and learns nothing
+    from what was done there.
+    """
+    last = tree.map_structure(lambda array: array[:, -1:], experience)
+    boundary = last._replace(
+        step_type=tf.fill(tf.shape(last.step_type), ts.StepType.LAST),
+        next_step_type=tf.fill(tf.shape(last.next_step_type), ts.StepType.FIRST),
+        reward=tf.zeros_like(last.reward),
+        discount=tf.ones_like(last.discount),
+    )
+    return tree.map_structure(lambda *arrays: tf.concat(arrays, axis=1), experience, boundary)
+
+
+def taken_steps(experience: trajectory.Trajectory, *columns: Any) -> Any:
+    """The steps in which an action was taken, without the boundary steps: [1, N] of [B, T].
+
+    Padding is made of boundary steps, so nothing that is computed from the result depends on how
+    much of it there is: neither means and variances nor the normalisers.
+
+    Args:
+      experience: [B, T].
+      columns: tensors [B, T], of which the same steps are taken.
+
+    Returns:
+      The experience, or a tuple of it and the columns.
+    """
+    is_taken = tf.reshape(tf.not_equal(experience.step_type, ts.StepType.LAST), [-1])
+    places = tf.where(is_taken)[:, 0]
+
+    def take(array: tf.Tensor) -> tf.Tensor:
+        steps = tf.reshape(array, [-1, *array.shape[2:]])
+        return tf.gather(steps, places)[tf.newaxis]
+
+    packed = tree.map_structure(take, experience)
+    return (packed, *map(take, columns)) if columns else packed
+
+
+def check(name: str, config: Any, ranges: dict[str, bool]) -> None:
+    """Raises a UserError that names the first setting that is out of its range.
+
+    Args:
+      name: of the agent, as its module is called.
+      config: its configuration.
+      ranges: for each setting whether it is within its range, beside those that all have.
+    """
+    shared = {
+        "hidden_sizes": all(size >= 1 for size in config.hidden_sizes),
+        "activation": config.activation in actors.ACTIVATIONS,
+        "learning_rate": config.learning_rate > 0,
+        "final_learning_rate": config.final_learning_rate > 0,
+        "gamma": 0 <= config.gamma <= 1,
+        "entropy_regularization": config.entropy_regularization >= 0,
+        "gradient_clipping": config.gradient_clipping >= 0,
+        "action_std": config.action_std > 0,
+        "seed": config.seed >= 0,
+    }
+    for setting, holds in (shared | ranges).items():
+        if not holds:
+            raise UserError(
+                f"{name}: expected {setting} within its range, found "
+                f"{getattr(config, setting)!r}; see agents.{name}.Config"
+            )

@@ -1,0 +1,195 @@
+"""PPO: policy gradients in several small steps on the same experience.
+
+J. Schulman, F. Wolski, P. Dhariwal, A. Radford, O. Klimov: Proximal Policy Optimization Algorithms
+(2017), with the clipped objective (7), the advantages of its (11) and (12),
+
+    δ_t = r_t + γ d_t V(s_{t+1}) - V(s_t),    Â_t = δ_t + γ λ d_t Â_{t+1},
+
+where the discount d_t is 0 at the end of an episode, and the value network trained on Â_t + V(s_t).
+Losses, advantages, normalisers and policies are those of TF-Agents' `PPOClipAgent`. What differs is
+what a step of training sees: every action that was taken, an episode's last one among them, and
+nothing else, where TF-Agents' means and variances count padding, and it skips steps whose return
+and advantage are 0. And the epochs are a loop in the graph, traced once, not `num_epochs` times.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+from tf_agents.agents import tf_agent
+from tf_agents.agents.ppo import ppo_agent, ppo_clip_agent, ppo_utils
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory
+from tf_agents.utils import common
+
+from tfrl_systems.agents import policy_gradients
+from tfrl_systems.networks import actors
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Settings of a PPO agent.
+
+    Attributes:
+      hidden_sizes: units of the hidden layers, of the actor as of the value network.
+      activation: of the hidden layers: "tanh" or "relu".
+      learning_rate: Adam's at the start.
+      final_learning_rate: Adam's at the end; it falls by equal factors.
+      num_epochs: steps on the experience of an iteration, each on all of it.
+      clip: how far the ratio of new to old probability may leave 1 before its gradient is cut off.
+      gamma: discount of later rewards. At 0 an action answers for its own reward alone, which is
+        right where rewards are the improvements that learn_to_optimize pays; at 1 for all that
+        follows, as where the reward comes at the end.
+      gae_lambda: between 0 (advantages trust the value network) and 1 (they trust the returns).
+      entropy_regularization: weight of the policy's entropy in the objective.
+      value_weight: weight of the value network's loss.
+      gradient_clipping: greatest norm of a gradient; 0 for no limit.
+      normalize_observations: whether float observations are brought to mean 0 and variance 1 by
+        running statistics, which are part of the policy. Integers never are.
+      normalize_rewards: whether rewards are divided by their running standard deviation.
+      action_std: standard deviation of float actions at the start, as a share of half their range;
+        from there on it is learned.
+      state_dependent_std: whether that standard deviation depends on the observation.
+      seed: decides the initial weights.
+    """
+
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    learning_rate: float = 3e-3
+    final_learning_rate: float = 1e-5
+    num_epochs: int = 10
+    clip: float = 0.2
+    gamma: float = 0.0
+    gae_lambda: float = 0.95
+    entropy_regularization: float = 0.0
+    value_weight: float = 0.5
+    gradient_clipping: float = 0.5
+    normalize_observations: bool = True
+    normalize_rewards: bool = True
+    action_std: float = 0.3
+    state_dependent_std: bool = False
+    seed: int = 0
+
+
+def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec) -> PPOAgent:
+    """A PPO agent.
+
+    Args:
+      config: its settings.
+      time_step_spec: the observation is a nest of numbers.
+      action_spec: a bounded float32 vector, or an integer scalar from 0 on.
+
+    Raises:
+      UserError: a setting is out of its range, or the specs are of another kind.
+    """
+    policy_gradients.check(
+        "ppo",
+        config,
+        {
+            "num_epochs": config.num_epochs >= 1,
+            "clip": config.clip > 0,
+            "gae_lambda": 0 <= config.gae_lambda <= 1,
+            "value_weight": config.value_weight >= 0,
+        },
+    )
+    return PPOAgent(
+        config, tensor_spec.from_spec(time_step_spec), tensor_spec.from_spec(action_spec)
+    )
+
+
+class PPOAgent(ppo_clip_agent.PPOClipAgent):
+    """See `make_agent`, which checks the arguments.
+
+    `train` takes a Trajectory [B, T] of whole episodes, padded with boundary steps.
+
+    Attributes:
+      optimizer: Adam.
+    """
+
+    def __init__(
+        self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
+    ) -> None:
+        self._config = config
+        actor, value = policy_gradients.make_networks(config, time_step_spec, action_spec)
+        self.optimizer = policy_gradients.make_optimizer(config, actor, value)
+        super().__init__(
+            time_step_spec,
+            action_spec,
+            optimizer=self.optimizer,
+            actor_net=actor,
+            value_net=value,
+            importance_ratio_clipping=config.clip,
+            lambda_value=config.gae_lambda,
+            discount_factor=config.gamma,
+            entropy_regularization=config.entropy_regularization,
+            value_pred_loss_coef=config.value_weight,
+            num_epochs=config.num_epochs,
+            use_gae=True,
+            use_td_lambda_return=True,
+            normalize_rewards=config.normalize_rewards,
+            normalize_observations=config.normalize_observations
+            and actors.are_floats(actor.inputs),
+            aggregate_losses_across_replicas=False,
+            train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
+        )
+        self._train_fn = common.function(self._train)
+
+    def set_progress(self, progress: float) -> None:
+        """Sets the learning rate; `progress` goes from 0 at the first iteration to 1."""
+        config = self._config
+        self.optimizer.learning_rate = policy_gradients.falling(
+            config.learning_rate, config.final_learning_rate, progress
+        )
+
+    def _train(self, experience: trajectory.Trajectory, weights: None = None) -> tf_agent.LossInfo:
+        if weights is not None:
+            raise ValueError("ppo: expected no weights, found some; all steps count alike")
+        steps = self._taken_steps(experience)
+        info = steps.policy_info
+        advantages = info["advantage"] - tf.reduce_mean(info["advantage"])
+        advantages *= tf.math.rsqrt(tf.reduce_mean(advantages**2) + 1e-8)
+        drawn_from = ppo_utils.distribution_from_spec(
+            self._action_distribution_spec,
+            info["dist_params"],
+            legacy_distribution_network=False,
+        )
+        time_steps = ts.TimeStep(steps.step_type, steps.reward, steps.discount, steps.observation)
+        variables = [*self._actor_net.trainable_variables, *self._value_net.trainable_variables]
+        log_probabilities = common.log_probability(drawn_from, steps.action, self._action_spec)
+
+        def epoch(number: tf.Tensor, _: Any) -> tuple[tf.Tensor, Any]:
+            with tf.GradientTape() as tape:
+                loss = self.get_loss(
+                    time_steps,
+                    steps.action,
+                    log_probabilities,
+                    info["return"],
+                    advantages,
+                    info["dist_params"],
+                    tf.ones_like(advantages),
+                    self.train_step_counter,
+                    debug_summaries=False,
+                    training=True,
+                )
+            gradients = tape.gradient(loss.loss, variables)
+            self._optimizer.apply_gradients(zip(gradients, variables, strict=True))
+            return number + 1, loss
+
+        nothing = tf_agent.LossInfo(0.0, ppo_agent.PPOLossInfo(*[0.0] * 6))
+        _, loss = tf.while_loop(
+            lambda number, _: number < self._num_epochs,
+            epoch,
+            (0, tf.nest.map_structure(tf.constant, nothing)),
+        )
+        self.update_observation_normalizer(time_steps.observation)
+        self.update_reward_normalizer(steps.reward)
+        self.train_step_counter.assign_add(1)
+        return loss
+
+    def _taken_steps(self, experience: trajectory.Trajectory) -> trajectory.Trajectory:
+        """[1, N] of [B, T], with returns and advantages."""
+        whole = self._as_trajectory(policy_gradients.with_boundary(experience))
+        return policy_gradients.taken_steps(self._preprocess(whole))

@@ -1,0 +1,132 @@
+"""REINFORCE with a learned value function as its baseline.
+
+R. J. Williams: Simple statistical gradient-following algorithms for connectionist reinforcement
+learning (1992); the baseline as in R. S. Sutton, A. G. Barto: Reinforcement Learning, an
+Introduction (2018), section 13.4:
+
+    ∇J = E Σ_t ∇ log π(a_t | s_t) (G_t - V(s_t)),    G_t = r_t + γ d_t G_{t+1},
+
+where the discount d_t is 0 at an episode's end. It is TF-Agents' `ReinforceAgent`. What differs
+is what a step of training sees: the actions that were taken and nothing else, where TF-Agents'
+means and variances count padding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+from tf_agents.agents import tf_agent
+from tf_agents.agents.reinforce import reinforce_agent
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory
+from tf_agents.utils import common
+
+from tfrl_systems.agents import policy_gradients
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Settings of a REINFORCE agent.
+
+    Attributes:
+      hidden_sizes: units of the hidden layers, of the actor as of the value network.
+      activation: of the hidden layers: "tanh" or "relu".
+      learning_rate: Adam's at the start.
+      final_learning_rate: Adam's at the end; it falls by equal factors.
+      gamma: discount of later rewards. At 0 an action answers for its own reward alone, which is
+        right where rewards are the improvements that learn_to_optimize pays; at 1 for all that
+        follows, as where the reward comes at the end.
+      entropy_regularization: weight of the policy's entropy in the objective.
+      value_weight: weight of the value network's loss.
+      gradient_clipping: greatest norm of a gradient; 0 for no limit.
+      normalize_advantages: whether those of an iteration are brought to mean 0 and variance 1.
+      action_std: standard deviation of float actions at the start, as a share of half their range;
+        from there on it is learned.
+      state_dependent_std: whether that standard deviation depends on the observation.
+      seed: decides the initial weights.
+    """
+
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    learning_rate: float = 3e-3
+    final_learning_rate: float = 1e-5
+    gamma: float = 0.0
+    entropy_regularization: float = 0.0
+    value_weight: float = 0.5
+    gradient_clipping: float = 0.5
+    normalize_advantages: bool = True
+    action_std: float = 0.3
+    state_dependent_std: bool = False
+    seed: int = 0
+
+
+def make_agent(
+    config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
+) -> ReinforceAgent:
+    """A REINFORCE agent.
+
+    Args:
+      config: its settings.
+      time_step_spec: the observation is a nest of numbers.
+      action_spec: a bounded float32 vector, or an integer scalar from 0 on.
+
+    Raises:
+      UserError: a setting is out of its range, or the specs are of another kind.
+    """
+    policy_gradients.check("reinforce", config, {"value_weight": config.value_weight >= 0})
+    return ReinforceAgent(
+        config, tensor_spec.from_spec(time_step_spec), tensor_spec.from_spec(action_spec)
+    )
+
+
+class ReinforceAgent(reinforce_agent.ReinforceAgent):
+    """See `make_agent`, which checks the arguments.
+
+    `train` takes a Trajectory [B, T] of whole episodes, padded with boundary steps; of an episode
+    that is cut off nothing is learned. The policy's variables are the actor's alone: the value
+    network is needed for training only.
+
+    Attributes:
+      optimizer: Adam.
+    """
+
+    def __init__(
+        self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
+    ) -> None:
+        self._config = config
+        actor, value = policy_gradients.make_networks(config, time_step_spec, action_spec)
+        self.optimizer = policy_gradients.make_optimizer(config, actor, value)
+        super().__init__(
+            time_step_spec,
+            action_spec,
+            actor_network=actor,
+            optimizer=self.optimizer,
+            value_network=value,
+            value_estimation_loss_coef=config.value_weight,
+            gamma=config.gamma,
+            normalize_returns=config.normalize_advantages,
+            entropy_regularization=config.entropy_regularization or None,
+            train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
+        )
+        self._train_fn = common.function(self._train)
+
+    def set_progress(self, progress: float) -> None:
+        """Sets the learning rate; `progress` goes from 0 at the first iteration to 1."""
+        config = self._config
+        self.optimizer.learning_rate = policy_gradients.falling(
+            config.learning_rate, config.final_learning_rate, progress
+        )
+
+    def total_loss(
+        self,
+        experience: trajectory.Trajectory,
+        returns: tf.Tensor,
+        weights: Any,
+        training: bool = False,
+    ) -> tf_agent.LossInfo:
+        """The loss over the steps that were taken, [1, N] of [B, T]."""
+        taken, taken_returns = policy_gradients.taken_steps(experience, returns)
+        return super().total_loss(taken, taken_returns, weights=weights, training=training)

@@ -1,0 +1,351 @@
+"""A policy gradient agent's policy in NumPy: what collection workers act with, and what answers.
+
+The arithmetic is that of `networks/actors.py`, in float32, behind PPO's observation normaliser; the
+two agree up to rounding. A layer's bias is the last row of its matrix, and every input ends with a
+1, so that a layer is one matrix product and one function that maps c to 1:
+
+    [x, 1] @ [[W, 0], [b, c]] = [x W + b, c].
+
+Nothing here imports TensorFlow, but for the class of what `act` returns.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from environments.errors import UserError
+from tfrl_systems.policies import distributions, variables
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+    from tf_agents.policies import tf_policy
+    from tf_agents.trajectories import policy_step
+    from tf_agents.trajectories import time_step as ts
+
+    from tfrl_systems.networks import actors
+
+_ZERO = np.float32(0)
+# Those of TF-Agents' StreamingTensorNormalizer.
+_NORMALISER = ("count", "mean", "squares")
+_NORMALISER_LIMIT = np.float32(5)
+_NORMALISER_EPSILON = np.float32(1e-3)
+# Those of networks.actors.
+_MIN_LOG_STD, _MAX_LOG_STD = np.float32(-7), np.float32(1)
+
+# Functions (of sums, and where the result goes) with what they map to exactly 1.
+_ACTIVATIONS: Mapping[str, tuple[Callable[..., Any], float]] = {
+    "tanh": (np.tanh, 20.0),
+    "relu": (lambda sums, out: np.maximum(sums, _ZERO, out), 1.0),
+}
+# More rows are taken in blocks of so many, which fit into the processor's cache.
+_BLOCK = 128
+# Batch sizes that buffers are kept for.
+_MAX_BATCH_SIZES = 4
+
+
+class NumpyNetwork:
+    """The actor network, and the observation normaliser before it if there is one.
+
+    Args:
+      description: as `networks.actors.ActorNetwork.describe` gives it.
+      arrays: kernel_0, bias_0, …; log_std where actions are floats; and, where observations are
+        normalised, count_i, mean_i and squares_i of leaf i: how many were seen, their mean, and the
+        sum of their squared deviations from it.
+
+    Raises:
+      KeyError: an array is missing.
+      ValueError: an array has another shape than the description says.
+    """
+
+    def __init__(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        self._inputs = [
+            (tuple(one["path"]), int(one["size"]), bool(one["is_integer"]))
+            for one in description["inputs"]
+        ]
+        self._is_vector = [path for path, _, _ in self._inputs] == [()]
+        integers = [is_integer for _, size, is_integer in self._inputs for _ in range(size)]
+        self._num_inputs = len(integers)
+        self._integers = np.flatnonzero(integers)
+        actions = description["actions"]
+        self._is_normal = actions["kind"] == "normal"
+        self._size = int(actions["size"])
+        low, high = (np.array(actions[name], np.float32) for name in ("low", "high"))
+        self._middle, self._half_range = (low + high) / 2, (high - low) / 2
+        self._has_std_layer = self._is_normal and bool(description["state_dependent_std"])
+        self._is_normalised = "count_0" in arrays
+        self._activate, one = _ACTIVATIONS[description["activation"]]
+        outputs = self._size * (2 if self._has_std_layer else 1)
+        self._sizes = [self._num_inputs, *map(int, description["hidden_sizes"]), outputs]
+        self._layers = _empty_layers(self._sizes, one)
+        self._buffers: dict[int, tuple[Any, ...]] = {}
+        self._check(arrays)
+        self.update(arrays)
+
+    def update(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Takes new values; `arrays` as before."""
+        for number, layer in enumerate(self._layers):
+            inputs, outputs = self._sizes[number], self._sizes[number + 1]
+            layer[:inputs, :outputs] = arrays[f"kernel_{number}"]
+            layer[inputs, :outputs] = arrays[f"bias_{number}"]
+        if self._is_normal:
+            self._log_std = np.array(arrays["log_std"])
+            self._std = self._exp(self._log_std)
+        if self._is_normalised:
+            count, mean, squares = (
+                np.concatenate([arrays[f"{name}_{i}"].ravel() for i in range(len(self._inputs))])
+                for name in _NORMALISER
+            )
+            self._slope = 1 / np.sqrt(squares / count + _NORMALISER_EPSILON)
+            self._offset = -mean * self._slope
+
+    def parameters(self, observation: Any) -> dict[str, np.ndarray]:
+        """Parameters of the distribution of each row's action; see `distributions`.
+
+        Args:
+          observation: arrays [B, ...] in the structure of the observation spec.
+        """
+        sums = self._sums(observation)
+        if not self._is_normal:
+            return {"logits": sums.copy()}
+        if self._has_std_layer:
+            scale = self._exp(sums[:, self._size :] + self._log_std)
+        else:
+            scale = np.empty((len(sums), self._size), np.float32)
+            scale[:] = self._std
+        return {"loc": self._mean(sums), "scale_diag": scale}
+
+    def mode(self, observation: Any) -> np.ndarray:
+        """The likeliest action of each row: float32 [B, n], or int64 [B]."""
+        sums = self._sums(observation)
+        return self._mean(sums) if self._is_normal else sums.argmax(axis=1)
+
+    def _mean(self, sums: np.ndarray) -> np.ndarray:
+        mean: np.ndarray = np.tanh(sums[:, : self._size] if self._has_std_layer else sums)
+        np.multiply(mean, self._half_range, mean)
+        return np.add(mean, self._middle, mean)
+
+    def _exp(self, log_std: np.ndarray) -> np.ndarray:
+        return (
+            np.exp(np.minimum(np.maximum(log_std, _MIN_LOG_STD), _MAX_LOG_STD)) * self._half_range
+        )
+
+    def _sums(self, observation: Any) -> np.ndarray:
+        """The last layer's sums [B, outputs], in a buffer that the next call overwrites."""
+        rows = observation if self._is_vector else self._join(observation)
+        if len(self._integers):
+            rows = self._take_logs(rows)
+        if len(rows) <= _BLOCK:
+            return self._forward(rows)
+        sums = np.empty((len(rows), self._sizes[-1]), np.float32)
+        for start in range(0, len(rows), _BLOCK):
+            block = rows[start : start + _BLOCK]
+            sums[start : start + _BLOCK] = self._forward(block)
+        return sums
+
+    def _join(self, observation: Any) -> np.ndarray:
+        """The leaves side by side, float32 [B, F]."""
+        leaves = [_at(observation, path) for path, _, _ in self._inputs]
+        rows = np.empty((len(leaves[0]), self._num_inputs), np.float32)
+        end = 0
+        for leaf, (_, size, _) in zip(leaves, self._inputs, strict=True):
+            start, end = end, end + size
+            rows[:, start:end] = leaf.reshape(len(rows), size)
+        return rows
+
+    def _take_logs(self, rows: np.ndarray) -> np.ndarray:
+        """sign(x) log(1 + |x|) of those inputs that are integers."""
+        rows = np.array(rows, np.float32)
+        chosen = rows[:, self._integers]
+        rows[:, self._integers] = np.copysign(np.log1p(np.abs(chosen)), chosen)
+        return rows
+
+    def _forward(self, rows: np.ndarray) -> np.ndarray:
+        inputs, values, hidden, last, sums = self._buffers.get(len(rows)) or self._prepare(rows)
+        if self._is_normalised:
+            np.multiply(rows, self._slope, inputs)
+            np.add(inputs, self._offset, inputs)
+            np.minimum(inputs, _NORMALISER_LIMIT, inputs)
+            np.maximum(inputs, -_NORMALISER_LIMIT, inputs)
+        else:
+            inputs[...] = rows
+        for layer, buffer in hidden:
+            values = self._activate(np.dot(values, layer, buffer), buffer)
+        return np.dot(values, last, sums)
+
+    def _prepare(self, rows: np.ndarray) -> tuple[Any, ...]:
+        """Buffers for a batch of this size, with the layers that write to them."""
+        if len(self._buffers) >= _MAX_BATCH_SIZES:
+            self._buffers.clear()
+        values = np.ones((len(rows), self._num_inputs + 1), np.float32)
+        sums = [np.empty((len(rows), layer.shape[1]), np.float32) for layer in self._layers]
+        hidden = list(zip(self._layers[:-1], sums[:-1], strict=True))
+        buffers = (values[:, :-1], values, hidden, self._layers[-1], sums[-1])
+        self._buffers[len(rows)] = buffers
+        return buffers
+
+    def _check(self, arrays: Mapping[str, np.ndarray]) -> None:
+        shapes: dict[str, tuple[int, ...]] = {}
+        for number, pair in enumerate(itertools.pairwise(self._sizes)):
+            shapes |= {f"kernel_{number}": pair, f"bias_{number}": pair[1:]}
+        if self._is_normal:
+            shapes["log_std"] = (self._size,)
+        for name, shape in shapes.items():
+            if arrays[name].shape != shape:
+                raise ValueError(f"{name} of the shape {arrays[name].shape}, not {shape}")
+        for name in _NORMALISER if self._is_normalised else ():
+            sizes = [arrays[f"{name}_{i}"].size for i in range(len(self._inputs))]
+            if sizes != [size for _, size, _ in self._inputs]:
+                raise ValueError(f"{name} of the sizes {sizes}")
+
+
+class NumpyActor:
+    """Acts as a collect policy does. It can be pickled.
+
+    Actions are not cut off at their bounds: a policy gradient needs the probabilities of what was
+    drawn, so it is for the environment to cut them off.
+
+    Args:
+      description: as `networks.actors.ActorNetwork.describe` gives it.
+      has_info: whether `act` returns the distributions' parameters as policy info, as PPO wants.
+      layout: of all variables of the collect policy.
+      positions: for each array of `NumpyNetwork`, which of the variables it is.
+    """
+
+    def __init__(
+        self,
+        description: Mapping[str, Any],
+        has_info: bool,
+        layout: variables.Layout,
+        positions: Mapping[str, int],
+    ) -> None:
+        self._description = dict(description)
+        self._has_info = has_info
+        self._layout = layout
+        self._positions = dict(positions)
+        self._action_dtype = np.dtype(description["actions"]["dtype"])
+        self._network: NumpyNetwork | None = None
+
+    @classmethod
+    def from_policy(cls, policy: tf_policy.TFPolicy) -> NumpyActor:
+        """A twin of an agent's collect policy, still without its variables' values.
+
+        Raises:
+          UserError: the policy has no twin in NumPy.
+        """
+        network, named = read_policy(policy)
+        every = list(policy.variables())
+        positions = {
+            name: next(i for i, each in enumerate(every) if each is variable)
+            for name, variable in named.items()
+        }
+        layout = variables.Layout.of(every)
+        return cls(network.describe(), bool(policy.info_spec), layout, positions)
+
+    @property
+    def network(self) -> NumpyNetwork:
+        """The network with the values that were loaded last.
+
+        Raises:
+          RuntimeError: nothing was loaded.
+        """
+        if self._network is None:
+            raise RuntimeError("actor: expected variables to act with, found none; call load first")
+        return self._network
+
+    def load(self, data: bytes) -> int:
+        """Takes new values.
+
+        Args:
+          data: what `policies.variables` makes of all variables of the collect policy.
+
+        Returns:
+          The buffer's version.
+
+        Raises:
+          VariablesError: names the variables that are missing or do not fit.
+        """
+        version, values = self._layout.read(data)
+        arrays = {name: values[position] for name, position in self._positions.items()}
+        if self._network is None:
+            self._network = NumpyNetwork(self._description, arrays)
+        else:
+            self._network.update(arrays)
+        return version
+
+    def act(self, time_step: ts.TimeStep, generator: np.random.Generator) -> policy_step.PolicyStep:
+        """Draws one action for each row.
+
+        Args:
+          time_step: batched arrays [B, ...].
+          generator: decides the draws.
+
+        Returns:
+          Actions [B, ...] as the action spec has them, but for its bounds, and as info
+          {"dist_params": …} or ().
+        """
+        from tf_agents.trajectories import policy_step
+
+        parameters = self.network.parameters(time_step.observation)
+        action = distributions.draw(parameters, generator)
+        info = {"dist_params": parameters} if self._has_info else ()
+        return policy_step.PolicyStep(action.astype(self._action_dtype, copy=False), (), info)
+
+    def entropy(self, observation: Any) -> np.ndarray:
+        """Entropy of each row's distribution in nats, float64 [B]."""
+        return distributions.entropy(self.network.parameters(observation))
+
+    def mode(self, observation: Any) -> np.ndarray:
+        """The likeliest action of each row, within its bounds: float32 [B, n], or integers [B]."""
+        return self.network.mode(observation).astype(self._action_dtype, copy=False)
+
+
+def read_policy(
+    policy: tf_policy.TFPolicy,
+) -> tuple[actors.ActorNetwork, dict[str, tf.Variable]]:
+    """The actor network of a policy, and the variables that `NumpyNetwork` needs, by its names.
+
+    Raises:
+      UserError: there is none, or something is before it that has no twin in NumPy.
+    """
+    import tensorflow as tf
+    from tf_agents.utils import tensor_normalizer
+
+    from tfrl_systems.networks import actors
+
+    networks = [one for one in policy.submodules if isinstance(one, actors.ActorNetwork)]
+    normalisers = [
+        one for one in policy.submodules if isinstance(one, tensor_normalizer.TensorNormalizer)
+    ]
+    streaming = tensor_normalizer.StreamingTensorNormalizer
+    if len(networks) != 1 or not all(type(one) is streaming for one in normalisers):
+        raise UserError(
+            f"policy: expected one made by agents.ppo or agents.reinforce, found {type(policy)}; "
+            "only those have a twin in NumPy"
+        )
+    named = dict(networks[0].named_variables())
+    for normaliser in normalisers:
+        for name, nest in zip(_NORMALISER, normaliser.variables, strict=False):
+            named |= {f"{name}_{i}": each for i, each in enumerate(tf.nest.flatten(nest))}
+    return networks[0], named
+
+
+def _at(nest: Any, path: tuple[str, ...]) -> np.ndarray:
+    for key in path:
+        nest = nest[key]
+    return nest
+
+
+def _empty_layers(sizes: Sequence[int], one: float) -> list[np.ndarray]:
+    """Each layer's kernel and bias as one matrix, of zeros; all but the last keep the 1."""
+    layers = []
+    for number, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
+        is_last = number == len(sizes) - 2
+        layer = np.zeros((inputs + 1, outputs + (not is_last)), np.float32)
+        if not is_last:
+            layer[inputs, outputs] = one
+        layers.append(layer)
+    return layers

@@ -28,8 +28,9 @@ _CLASSES = {
     "exploration": ("environments.inlining.exploration", "ExplorationConfig"),
     "agent": ("tfrl_systems.agents.bc_max", "Config"),
 }
-# --seed sets the seeds; the margin is chosen among `margins`; the environment names its baseline.
-_SET_OTHERWISE = ("seed", "margin", "baseline_feature")
+# --seed sets the seeds; the margin is chosen among `margins`; the environment names its baseline
+# and the scope.
+_SET_OTHERWISE = ("seed", "margin", "baseline_feature", "scope_feature")
 
 
 def add_parser(subparsers: Any) -> None:

@@ -153,8 +153,12 @@ class BcMaxLoop:
     ) -> None:
         self._problem = problem
         self._config = config
+        self._scope = problem.scope_feature if config.scoped else ""
         self._agent_config = dataclasses.replace(
-            agent_config, baseline_feature=problem.baseline_feature, seed=config.seed
+            agent_config,
+            baseline_feature=problem.baseline_feature,
+            scope_feature=self._scope,
+            seed=config.seed,
         )
         self._group_of = dict(zip(problem.contexts, problem.groups, strict=True))
         self._explorations: list[Exploration] = []
@@ -185,7 +189,8 @@ class BcMaxLoop:
         cloned = float("nan")
         if self._number == 1 and learned_before is None:
             names = self._problem.feature_names
-            _, cloned = clone_default(self._pool[0], names, self._agent_config)
+            everywhere = dataclasses.replace(self._agent_config, scope_feature="")
+            _, cloned = clone_default(self._pool[0], names, everywhere)
         fit = self._fit(labels) if learned_before is None else self._take(learned_before)
         return Iteration(
             number=self._number,
@@ -237,13 +242,11 @@ class BcMaxLoop:
         return self._in_scope(Labels.concatenate(parts))
 
     def _in_scope(self, labels: Labels) -> Labels:
-        """The rows, with the default's action where the policy is not to depart from it."""
-        names, scope = self._problem.feature_names, self._problem.scope_feature
-        if not self._config.scoped or not scope:
+        """The rows that a policy is asked about; all of them where that is none."""
+        if not self._scope:
             return labels
-        default = labels.features[:, names.index(self._problem.baseline_feature)]
-        inside = labels.features[:, names.index(scope)] == 1
-        return dataclasses.replace(labels, actions=np.where(inside, labels.actions, default))
+        inside = labels.features[:, self._problem.feature_names.index(self._scope)] == 1
+        return labels.where(inside) if inside.any() else labels
 
     def _collect(self, policy: Policy) -> list[Outcome]:
         label = f"iteration {self._number}, {policy.name}"

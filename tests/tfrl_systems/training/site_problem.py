@@ -71,9 +71,8 @@ class SiteProblem:
         ]
 
     def explore(self, policy, certainty_fn, label, scoped):
-        return [
-            self._explore(base, certainty_fn) for base in self.play(policy, label) if base.context
-        ]
+        scope = self.scope_feature if scoped else ""
+        return [self._explore(base, certainty_fn, scope) for base in self.play(policy, label)]
 
     def best_cost(self) -> float:
         """Sum of the least costs of all contexts."""
@@ -96,7 +95,7 @@ class SiteProblem:
         cost = BASE_COST - float(np.sum(features[:, GAIN] * actions))
         return Outcome(name, features, actions, cost)
 
-    def _explore(self, base, certainty_fn):
+    def _explore(self, base, certainty_fn, scope):
         num_steps = len(base.actions)
         certainty = np.zeros(num_steps)
         if certainty_fn is not None and num_steps:
@@ -105,6 +104,8 @@ class SiteProblem:
             assert ((certainty >= 0) & (certainty <= 1)).all()
             self.certainties.append(certainty)
         steps = np.argsort(certainty, kind="stable")[: self.num_tries].astype(np.int64)
+        if scope:
+            steps = steps[base.features[steps, NAMES.index(scope)] == 1]
         towards = np.where(base.actions[steps] == 0, 1, -1)
         deltas = -(base.features[steps, GAIN] * towards).astype(np.float64)
         best = base.actions.copy()

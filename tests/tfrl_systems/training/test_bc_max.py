@@ -208,3 +208,18 @@ def test_evaluation_by_hand():
         "saving_percent": pytest.approx(-100 * 4 / 2990),
     }
     assert problem.labels == ["x, default", "x, always"]
+
+
+@pytest.mark.parametrize("scoped", [True, False])
+def test_a_scoped_policy_departs_only_inside_the_scope(scoped):
+    problem = SiteProblem(draw_sites(0, num_contexts=16))
+    # Only decisions to undo the default's action 1 carry over to other groups.
+    problem.scope_feature = "default_action"
+    loop, (first, _) = run(problem, dataclasses.replace(CONFIG, scoped=scoped))
+    episodes = problem.play(loop.learned, "test")
+    outside = [one.actions[one.features[:, 1] == 0] for one in episodes]
+    inside = [one.actions[one.features[:, 1] == 1] for one in episodes]
+    assert 0 < np.concatenate(inside).mean() < 1
+    assert (np.concatenate(outside).max() == 0) == scoped
+    in_scope = sum(int(one.features[:, 1].sum()) for one in episodes)
+    assert first.flips == (in_scope if scoped else 16 * 12)

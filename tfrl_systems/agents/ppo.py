@@ -107,6 +107,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
 
     Attributes:
       optimizer: Adam.
+      actor_network: what the policy is made of.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
     ) -> None:
         self._config = config
         actor, value = policy_gradients.make_networks(config, time_step_spec, action_spec)
+        self.actor_network = actor
         self.optimizer = policy_gradients.make_optimizer(config, actor, value)
         super().__init__(
             time_step_spec,

@@ -91,6 +91,7 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
 
     Attributes:
       optimizer: Adam.
+      actor_network: what the policy is made of.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
     ) -> None:
         self._config = config
         actor, value = policy_gradients.make_networks(config, time_step_spec, action_spec)
+        self.actor_network = actor
         self.optimizer = policy_gradients.make_optimizer(config, actor, value)
         super().__init__(
             time_step_spec,

@@ -1,0 +1,269 @@
+"""Actors: the collect policy in NumPy, or in TensorFlow, with draws that only a seed decides."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from multiprocessing.reduction import ForkingPickler
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tree
+from tf_agents.policies import random_tf_policy
+from tf_agents.trajectories import time_step as ts
+
+from environments.errors import UserError
+from tests.tfrl_systems import actor_problems
+from tests.tfrl_systems.actor_problems import AGENTS, SPECS, make_agent, observations
+from tfrl_systems.agents import ppo, reinforce
+from tfrl_systems.policies import distributions, variables
+from tfrl_systems.policies.numpy_actor import NumpyActor
+from tfrl_systems.policies.tf_actor import TFActor
+
+# Agent, problem, settings.
+CASES = [
+    ("ppo", "float", {}),
+    ("ppo", "float", {"activation": "relu", "state_dependent_std": True}),
+    ("ppo", "integer", {"hidden_sizes": ()}),
+    ("reinforce", "float", {"hidden_sizes": (5,)}),
+    ("reinforce", "integer", {"activation": "relu"}),
+]
+
+
+def pickled(thing) -> bytes:
+    """As multiprocessing sends it."""
+    return bytes(ForkingPickler.dumps(thing))
+
+
+def unpickled(data: bytes):
+    return ForkingPickler.loads(data)
+
+
+def collect_policy(name: str, kind: str, seed: int = 0, **settings):
+    return make_agent(AGENTS[name], kind, seed=seed, **settings).collect_policy
+
+
+@functools.cache
+def learned_policy(case: int):
+    """A collect policy that is far from its start, its normaliser too."""
+    name, kind, settings = CASES[case]
+    policy = collect_policy(name, kind, **settings)
+    generator = np.random.default_rng(1)
+    for variable in policy.variables():
+        if variable.dtype == tf.float32:
+            noise = generator.normal(scale=0.5, size=variable.shape)
+            # Counts and sums of squares are positive.
+            variable.assign(variable + (noise if variable.trainable else 3 * np.abs(noise) + 1))
+    return policy
+
+
+def loaded(case: int) -> tuple[NumpyActor, TFActor]:
+    name, kind, settings = CASES[case]
+    policy = learned_policy(case)
+    twin = TFActor(functools.partial(collect_policy, name, kind, seed=9, **settings), 8)
+    actors = (unpickled(pickled(NumpyActor.from_policy(policy))), unpickled(pickled(twin)))
+    data = variables.to_bytes(policy.variables(), version=7)
+    assert [actor.load(data) for actor in actors] == [7, 7]
+    return actors
+
+
+def rows(kind: str, num_rows: int):
+    return observations(kind, num_rows, np.random.default_rng(5))
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+@pytest.mark.parametrize("num_rows", [1, 8, 300])
+def test_distributions_are_those_of_tensorflow(case, num_rows):
+    """Up to rounding: NumPy and TensorFlow add up in another order."""
+    seen = rows(CASES[case][1], num_rows)
+    found = learned_policy(case).distribution(
+        ts.restart(tree.map_structure(tf.constant, seen), num_rows)
+    )
+    for actor in loaded(case):
+        step = actor.act(ts.restart(seen, num_rows), np.random.default_rng(0))
+        np.testing.assert_allclose(
+            actor.entropy(seen), found.action.entropy(), rtol=1e-4, atol=1e-5
+        )
+        tree.map_structure(
+            functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5),
+            step.info,
+            tree.map_structure(np.asarray, found.info),
+        )
+    network = loaded(case)[0].network
+    mode = found.action.mode().numpy()
+    assert (network.mode(seen) == mode).all() or np.allclose(network.mode(seen), mode, atol=1e-5)
+    np.testing.assert_array_equal(network.mode(seen), distributions.mode(network.parameters(seen)))
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_experience_is_as_the_agent_expects_it(case):
+    name, kind, settings = CASES[case]
+    agent = make_agent(AGENTS[name], kind, **settings)
+    for actor in loaded(case):
+        step = actor.act(ts.restart(rows(kind, 6), 6), np.random.default_rng(0))
+        spec = agent.collect_data_spec
+        tree.assert_same_structure(step.info, tree.map_structure(lambda one: one, spec.policy_info))
+        for array, one in zip(
+            tree.flatten((step.action, step.info)),
+            tree.flatten((spec.action, spec.policy_info)),
+            strict=True,
+        ):
+            assert isinstance(array, np.ndarray)
+            assert (array.shape, array.dtype) == ((6, *one.shape), one.dtype.as_numpy_dtype)
+
+
+@pytest.mark.parametrize("case", [0, 2])
+def test_a_generator_decides_the_draws(case):
+    kind = CASES[case][1]
+    seen = ts.restart(rows(kind, 40), 40)
+    for actor in loaded(case):
+        first, again, other = (
+            actor.act(seen, np.random.default_rng(seed)).action for seed in (1, 1, 2)
+        )
+        np.testing.assert_array_equal(first, again)
+        assert (first != other).any()
+
+
+def test_rows_that_are_filled_up_do_not_matter():
+    """The batch that TensorFlow sees is always 8 rows."""
+    _, actor = loaded(0)
+    seen = rows("float", 8)
+    whole = actor.act(ts.restart(seen, 8), np.random.default_rng(0)).info
+    part = actor.act(ts.restart(seen[:3], 3), np.random.default_rng(0)).info
+    tree.map_structure(lambda a, b: np.testing.assert_array_equal(a[:3], b), whole, part)
+
+
+def test_new_values_replace_the_old_ones():
+    source = collect_policy("ppo", "float")
+    actor = NumpyActor.from_policy(source)
+    packer = variables.Packer(source.variables())
+    seen = rows("float", 4)
+    actor.load(packer.to_bytes(1))
+    before = actor.mode(seen)
+    kept = before.copy()
+    for variable in source.trainable_variables:
+        variable.assign(variable + 0.1)
+    assert actor.load(packer.to_bytes(2)) == 2
+    expected = source.distribution(ts.restart(tf.constant(seen), 4)).action.mode()
+    np.testing.assert_allclose(actor.mode(seen), expected, atol=1e-6)
+    np.testing.assert_array_equal(before, kept)
+    assert not np.allclose(actor.mode(seen), kept)
+
+
+@pytest.mark.parametrize(
+    "make_actor", [NumpyActor.from_policy, lambda policy: TFActor(lambda: policy, 4)]
+)
+def test_the_trainable_variables_alone_are_refused(make_actor):
+    """PPO's observation normaliser is not trainable, and lies in the middle of the variables."""
+    policy = collect_policy("ppo", "float")
+    actor = make_actor(policy)
+    data = variables.to_bytes(policy.trainable_variables)
+    names = [each.name for each in policy.variables() if not each.trainable]
+    with pytest.raises(variables.VariablesError, match="send all of policy.variables()") as caught:
+        actor.load(data)
+    assert len(names) == 4
+    assert all(name in str(caught.value) for name in names)
+
+
+def test_an_actor_without_values_says_so():
+    actor = NumpyActor.from_policy(collect_policy("reinforce", "float"))
+    with pytest.raises(RuntimeError, match="found none; call load first"):
+        actor.act(ts.restart(rows("float", 2), 2), np.random.default_rng(0))
+
+
+def test_policies_that_fit_no_actor_are_named():
+    time_steps, actions = SPECS["float"]()
+    policy = random_tf_policy.RandomTFPolicy(time_steps, actions)
+    with pytest.raises(UserError, match="only those have a twin in NumPy"):
+        NumpyActor.from_policy(policy)
+    with pytest.raises(UserError, match="expected a categorical or a normal distribution"):
+        TFActor(lambda: make_agent(ppo).policy, 4).entropy(rows("float", 2))
+
+
+def test_tensorflow_is_not_needed(tmp_path):
+    """To read an actor, to load values and to ask it; the import of TensorFlow would take 3 s."""
+    actor, _ = loaded(0)
+    policy = learned_policy(0)
+    seen = rows("float", 5)
+    (tmp_path / "actor").write_bytes(pickled(NumpyActor.from_policy(policy)))
+    (tmp_path / "values").write_bytes(variables.to_bytes(policy.variables()))
+    np.save(tmp_path / "seen.npy", seen)
+    code = """
+import pathlib, sys, numpy as np
+from multiprocessing.reduction import ForkingPickler
+root = pathlib.Path(sys.argv[1])
+actor = ForkingPickler.loads((root / "actor").read_bytes())
+actor.load((root / "values").read_bytes())
+np.save(root / "mode.npy", actor.mode(np.load(root / "seen.npy")))
+assert not {"tensorflow", "tf_agents"} & set(sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(np.load(tmp_path / "mode.npy"), actor.mode(seen))
+
+
+def test_normal_draws_and_entropy_worked_by_hand():
+    ones = np.ones((20_000, 1), np.float32)
+    parameters = {"loc": 3 * ones, "scale_diag": 2 * ones}
+    drawn = distributions.draw(parameters, np.random.default_rng(0))
+    assert drawn.dtype == np.float32
+    assert (drawn.mean(), drawn.std()) == pytest.approx((3, 2), abs=0.05)
+    # ½ log(2πe σ²), twice for two components.
+    two = {"loc": np.zeros((1, 2)), "scale_diag": np.array([[1.0, 2.0]])}
+    expected = np.log(2 * np.pi * np.e) + np.log(2)
+    assert distributions.entropy(two) == pytest.approx([expected])
+
+
+def test_categorical_draws_and_entropy_worked_by_hand():
+    """Shares 1 : 2 : 0 : 1; what is masked by a logit of -inf or the least float is never drawn."""
+    for masked in (-np.inf, np.finfo(np.float32).min):
+        row = np.array([0, np.log(2), masked, 0], np.float32)
+        parameters = {"logits": np.tile(row, (20_000, 1))}
+        drawn = distributions.draw(parameters, np.random.default_rng(0))
+        shares = np.bincount(drawn, minlength=4) / len(drawn)
+        np.testing.assert_allclose(shares, [0.25, 0.5, 0, 0.25], atol=0.02)
+        assert shares[2] == 0
+        assert distributions.entropy(parameters)[0] == pytest.approx(1.5 * np.log(2))
+        assert distributions.mode(parameters)[0] == 1
+
+
+def test_large_batches_are_the_sum_of_their_blocks():
+    network = loaded(0)[0].network
+    seen = rows("float", 300)
+    blocks = [network.mode(seen[start : start + 128]) for start in (0, 128, 256)]
+    np.testing.assert_array_equal(network.mode(seen), np.concatenate(blocks))
+
+
+def test_damaged_arrays_are_refused():
+    from tfrl_systems.policies.numpy_actor import NumpyNetwork
+
+    agent = make_agent(reinforce, "float")
+    network = agent.actor_network
+    arrays = {name: each.numpy() for name, each in network.named_variables().items()}
+    with pytest.raises(ValueError, match=r"bias_1 of the shape \(3,\), not \(64,\)"):
+        NumpyNetwork(network.describe(), arrays | {"bias_1": np.zeros(3)})
+    del arrays["log_std"]
+    with pytest.raises(KeyError, match="log_std"):
+        NumpyNetwork(network.describe(), arrays)
+
+
+def test_a_policy_of_both_kinds_of_observations_and_several_actions():
+    """Counts, a vector of floats, and 5 actions; PPO's normaliser keeps out."""
+    spec = {"b": tf.TensorSpec([2, 2], tf.float32), "a": tf.TensorSpec([3], tf.int32)}
+    _, actions = actor_problems.integer_specs(num_actions=5)
+    policy = ppo.make_agent(ppo.Config(), ts.time_step_spec(spec), actions).collect_policy
+    actor = NumpyActor.from_policy(policy)
+    actor.load(variables.to_bytes(policy.variables()))
+    generator = np.random.default_rng(3)
+    seen = {
+        "a": generator.integers(-1000, 1000, (7, 3)).astype(np.int32),
+        "b": generator.normal(size=(7, 2, 2)).astype(np.float32),
+    }
+    found = policy.distribution(ts.restart(tree.map_structure(tf.constant, seen), 7)).action
+    np.testing.assert_allclose(
+        actor.network.parameters(seen)["logits"], found.logits_parameter(), atol=1e-6
+    )

@@ -1,9 +1,15 @@
-"""Padding, the best episode of each context, and labelled rows as experience."""
+"""Padding, experience however it was cut, the best of each context, and labelled rows."""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+
 import numpy as np
 import pytest
+import tree
+from hypothesis import given
+from hypothesis import strategies as st
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
@@ -76,3 +82,71 @@ def test_labelled_rows_become_one_long_middle():
     np.testing.assert_array_equal(weights, [[1, 1, 1]])
     _, weights = episodes.labelled_experience(("f", "g"), rows, np.ones(3), np.array([0, 2, 7]))
     np.testing.assert_array_equal(weights, [[0, 2, 7]])
+
+
+def total(*episodes_: episodes.Episode) -> episodes.Experience:
+    return episodes.Experience.stack(episodes_)
+
+
+def test_experience_counts_what_was_collected_and_not_the_padding():
+    three = total(episode(2, "a", cost=1.0), episode(4, "bcd", cost=2.0), episode(1, "e", cost=5.0))
+    assert (three.num_episodes, three.num_steps, three.mean_return) == (3, 7, 1.0)
+    assert list(three.contexts) == ["a", "bcd", "e"]
+    np.testing.assert_array_equal(three.info["cost"], [1, 2, 5])
+    with pytest.raises(ValueError, match="found none"):
+        episodes.Experience.stack([])
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=7), st.data())
+def test_experience_is_the_same_however_it_was_cut(lengths, data):
+    every = [episode(length, "c" * length, cost=length / 2) for length in lengths]
+    cuts = data.draw(st.sets(st.integers(1, len(every))))
+    bounds = [0, *sorted(cuts | {len(every)})]
+    parts = [total(*every[low:high]) for low, high in itertools.pairwise(bounds)]
+    together = episodes.Experience.concatenate(parts)
+    assert together.sha256() == total(*every).sha256()
+    assert together.num_steps == sum(lengths)
+
+
+def test_no_parts_are_no_experience():
+    with pytest.raises(ValueError, match="expected parts to concatenate, found none"):
+        episodes.Experience.concatenate([])
+
+
+def test_the_hash_sees_every_bit_dtype_shape_and_name():
+    def changed(**fields):
+        return dataclasses.replace(one, trajectory=one.trajectory._replace(**fields))
+
+    one = total(episode(2, "a", cost=1.0), episode(3, "b", cost=2.0))
+    reward = one.trajectory.reward.copy()
+    reward[0, 0] = np.nextafter(reward[0, 0], np.float32(1))
+    others = [
+        changed(reward=reward),
+        changed(reward=one.trajectory.reward.astype(np.float64)),
+        changed(reward=one.trajectory.reward.reshape(3, 2)),
+        changed(observation={"y": one.trajectory.observation["x"]}),
+        dataclasses.replace(one, contexts=np.array(["a", "c"])),
+        dataclasses.replace(one, info={"price": one.info["cost"]}),
+        dataclasses.replace(one, info={"cost": one.info["cost"][::-1]}),
+    ]
+    hashes = {one.sha256(), *(other.sha256() for other in others)}
+    assert len(hashes) == 1 + len(others)
+    assert one.sha256() == total(episode(2, "a", cost=1.0), episode(3, "b", cost=2.0)).sha256()
+    # Not how the bits lie in memory.
+    fortran = np.asfortranarray(one.trajectory.reward)
+    assert changed(reward=fortran).sha256() == one.sha256()
+
+
+def test_what_follows_an_episodes_end_becomes_padding():
+    """The same as if the episodes had been collected one by one."""
+    steps = episodes.stack_episodes([episode(4), episode(4), episode(4)])
+    going_on = steps._replace(
+        step_type=np.array([[0, 1, 0, 1], [0, 0, 0, 0], [0, 1, 1, 0]], np.int32),
+        next_step_type=np.array([[1, 2, 1, 2], [2, 2, 2, 2], [1, 1, 2, 2]], np.int32),
+        reward=np.array([[0, 1, 9, 9], [1, 9, 9, 9], [0, 0, 1, 9]], np.float32),
+    )
+    ended = episodes.end_episodes(going_on, np.array([2, 1, 3]))
+    expected = episodes.stack_episodes([episode(2), episode(1), episode(3)])
+    for found, wanted in zip(tree.flatten(ended), tree.flatten(expected), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+        assert found.dtype == wanted.dtype

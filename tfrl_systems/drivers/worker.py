@@ -82,7 +82,8 @@ def serve(channel: Channel) -> None:
         os.environ.pop("PYTHONPATH", None)
         if python_path is not None:
             os.environ["PYTHONPATH"] = python_path
-        host: RunnerHost[Any, Any] = RunnerHost(unpickled(make_runner_pickled))
+        # Unpickled anew for each runner, that nothing of one that failed gets into the next.
+        host: RunnerHost[Any, Any] = RunnerHost(lambda: unpickled(make_runner_pickled)())
     except Exception as error:
         channel.send(Frame(Kind.START_FAILED, pickled(trouble_of(error))))
         return

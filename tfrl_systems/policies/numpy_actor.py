@@ -118,6 +118,10 @@ class NumpyNetwork:
             scale[:] = self._std
         return {"loc": self._mean(sums), "scale_diag": scale}
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A buffer and a view of it would come back as two arrays that know nothing of each other.
+        return {**self.__dict__, "_buffers": {}}
+
     def mode(self, observation: Any) -> np.ndarray:
         """The likeliest action of each row: float32 [B, n], or int64 [B]."""
         sums = self._sums(observation)

@@ -32,8 +32,9 @@ _NOISY_SOURCES = re.compile(
     r".*[/\\](tf_agents|tensorflow|tensorflow_probability|tf_keras|keras|gym|gast)[/\\]"
 )
 _NOISY_CATEGORIES = (SyntaxWarning, DeprecationWarning, PendingDeprecationWarning, FutureWarning)
-# TensorFlow says this of every policy that is saved with a distribution in its specs.
-_NOISY_MESSAGE = "Encoding a StructuredValue with type"
+# TensorFlow says the first of every policy that is saved with a distribution in its specs, and
+# TF-Agents has NumPy say the second of integer specs.
+_NOISY_MESSAGES = ("Encoding a StructuredValue with type", "invalid value encountered in cast")
 
 
 class MissingTfAgentsError(UserError, ModuleNotFoundError):
@@ -117,7 +118,7 @@ def _silence_dependencies() -> None:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        noisy = issubclass(category, _NOISY_CATEGORIES) or str(message).startswith(_NOISY_MESSAGE)
+        noisy = issubclass(category, _NOISY_CATEGORIES) or str(message).startswith(_NOISY_MESSAGES)
         if not (noisy and _NOISY_SOURCES.match(filename)):
             show(message, category, filename, lineno, file, line)
 

@@ -1,4 +1,4 @@
-"""`tfrl evaluate`: what policies save."""
+"""`tfrl evaluate`: how good policies are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tfrl_systems.cli import options as shared
 
-_DESCRIPTION = """\
+_INLINING = """\
 Compiles every module of a corpus under each policy and compares the objects with those of LLVM's
 own -Oz decisions.
 
@@ -19,23 +19,38 @@ Sizes are the text column of llvm-size (code, read-only data, unwind tables); "e
 executable sections only. A policy is a directory that `tfrl train` wrote, or one of default,
 always, never, random, cost<N (inline where LLVM's cost estimate is below N; -Oz uses 5).
 """
+_LEARN_TO_OPTIMIZE = """\
+Compares what policies choose with the minimum of the function, for every free parameter in
+{-1, -0.9, ..., 1}; where there are several, for all combinations, up to 1,000 drawn ones.
+
+  tfrl evaluate learn_to_optimize --policy runs/ackley/policy --policy scipy --policy constant
+  tfrl evaluate learn_to_optimize --policy random --policy scipy --function rosenbrock --json
+
+mse   mean square of f(policy(c), c) - min over x of f(x, c)
+msle  the same of sign(v) log(1 + |v|) of both values
+A policy is a directory that `tfrl train` wrote, or one of
+  random     a random x
+  constant   the one x that is best for all c together
+  scipy      a search for each c, from the centre
+  cma        CMA-ES for each c (pip install 'tfrl-systems[cma]')
+Function, dimensions and free parameters are those of the first directory, where none are given.
+"""
 
 
 def add_parser(subparsers: Any) -> None:
     """Adds `evaluate` to the verbs."""
-    verb = shared.add_verb(
-        subparsers, "evaluate", "compare policies with the default", "Evaluates policies."
-    )
+    verb = shared.add_verb(subparsers, "evaluate", "how good policies are", "Evaluates policies.")
     environments = verb.add_subparsers(title="environments", metavar="ENV", required=True)
-    parser = shared.add_verb(environments, "inlining", "which calls to inline", _DESCRIPTION)
-    parser.add_argument(
-        "--policy",
-        action="append",
-        required=True,
-        dest="policies",
-        metavar="DIR|NAME",
-        help="a policy's directory or name; may be repeated",
+    _add_inlining(shared.add_verb(environments, "inlining", "which calls to inline", _INLINING))
+    _add_learn_to_optimize(
+        shared.add_verb(
+            environments, "learn_to_optimize", "minima for any parameters", _LEARN_TO_OPTIMIZE
+        )
     )
+
+
+def _add_inlining(parser: argparse.ArgumentParser) -> None:
+    _add_policies(parser)
     parser.add_argument(
         "--corpus", type=pathlib.Path, required=True, metavar="DIR", help="modules to compile"
     )
@@ -45,6 +60,28 @@ def add_parser(subparsers: Any) -> None:
         help="also keep, for each module, the smaller of the policy's object and the default's, "
         "and measure what compiling twice costs; nothing is recalled from --cache for it",
     )
+    shared.add_compiler(parser)
+    shared.add_collection(parser)
+    shared.add_json(parser)
+    parser.set_defaults(run=run_inlining)
+
+
+def _add_learn_to_optimize(parser: argparse.ArgumentParser) -> None:
+    _add_policies(parser)
+    shared.add_function(parser, required=False)
+    shared.add_json(parser)
+    parser.set_defaults(run=run_learn_to_optimize)
+
+
+def _add_policies(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--policy",
+        action="append",
+        required=True,
+        dest="policies",
+        metavar="DIR|NAME",
+        help="a policy's directory or name; may be repeated",
+    )
     parser.add_argument(
         "--seed",
         type=shared.whole_number(0),
@@ -52,14 +89,17 @@ def add_parser(subparsers: Any) -> None:
         metavar="S",
         help="of the policy random (default: 0)",
     )
-    shared.add_compiler(parser)
-    shared.add_collection(parser)
-    shared.add_json(parser)
-    parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_inlining(options: argparse.Namespace) -> int:
     """Evaluates."""
-    from tfrl_systems.cli.inlining import evaluate as evaluate_inlining
+    from tfrl_systems.cli.inlining import evaluate
 
-    return evaluate_inlining.run(options)
+    return evaluate.run(options)
+
+
+def run_learn_to_optimize(options: argparse.Namespace) -> int:
+    """Evaluates."""
+    from tfrl_systems.cli.learn_to_optimize import evaluate
+
+    return evaluate.run(options)

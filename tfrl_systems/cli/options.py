@@ -50,6 +50,75 @@ def add_collection(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_training(parser: argparse.ArgumentParser, iterations_help: str) -> None:
+    """--workdir, --iterations, --seed, --resume and --set."""
+    parser.add_argument(
+        "--workdir",
+        type=pathlib.Path,
+        required=True,
+        metavar="DIR",
+        help="where the run is kept",
+    )
+    parser.add_argument(
+        "--iterations",
+        type=whole_number(1),
+        metavar="N",
+        help=f"{iterations_help}; the same as --set iterations=N",
+    )
+    parser.add_argument("--seed", type=whole_number(0), default=0, metavar="S", help="default: 0")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --workdir")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="assignments",
+        metavar="FIELD=VALUE",
+        help="change a field; see below; may be repeated",
+    )
+
+
+def add_function(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """--function, --dimensions, --free and --bounds."""
+    parser.add_argument(
+        "--function",
+        required=required,
+        metavar="NAME|MODULE:CALLABLE",
+        help="what to minimise: ackley, rosenbrock, sphere, one of these with shifted_ or rotated_ "
+        "before it, or your own, called with points [N, n] and returning values [N]",
+    )
+    parser.add_argument(
+        "--dimensions",
+        type=whole_number(1),
+        default=2,
+        metavar="N",
+        help="coordinates of the function (default: 2)",
+    )
+    parser.add_argument(
+        "--free",
+        type=whole_number(0),
+        default=1,
+        metavar="K",
+        help="how many of them, the last ones, are given and not chosen (default: 1)",
+    )
+    parser.add_argument(
+        "--bounds",
+        type=_bounds,
+        metavar="LOW,HIGH",
+        help="domain of your own function in every coordinate (default: its attribute bounds, "
+        "or -1,1)",
+    )
+
+
+def _bounds(text: str) -> tuple[float, float]:
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected two numbers, as in -5,5, found {text!r}"
+        ) from None
+    return low, high
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """--json."""
     parser.add_argument(

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.settings import Setting, describe, parse_settings, read_settings
 
-_DESCRIPTION = """\
+_WORKDIR = """\
+--workdir gets
+  policy/        what was learned: a TensorFlow SavedModel, and arrays for NumPy alone
+  tensorboard/   curves over the iterations: tensorboard --logdir DIR
+  checkpoints/   what a resumed run needs
+  result.json    the outcome, with all that is needed to get it again
+A run that was interrupted goes on with --resume and ends as if it had not been.
+"""
+_INLINING = f"""\
 Learns which call sites to inline so that objects become smaller than clang -Oz makes them.
 
   tfrl train inlining --agent bc_max --corpus runs/corpus/train --workdir runs/first
   tfrl train inlining --agent bc_max --corpus runs/corpus/train --holdout runs/corpus/heldout \\
       --workdir runs/second --compiler clang-22 --iterations 3 --set model=trees
 
---workdir gets
-  policy/        what was learned: a TensorFlow SavedModel, and arrays for NumPy alone
-  tensorboard/   savings, loss and agreement over the iterations: tensorboard --logdir DIR
-  checkpoints/   the policy and the record of each iteration
-  result.json    the outcome, with all that is needed to get it again
-A run that was interrupted goes on with --resume and ends as if it had not been.
-"""
-_CLASSES = {
+{_WORKDIR}"""
+_LEARN_TO_OPTIMIZE = f"""\
+Learns a policy that gives the x of the least f(x; c) for any free parameters c at once.
+
+  tfrl train learn_to_optimize --agent ppo --function shifted_ackley --workdir runs/ackley
+  tfrl train learn_to_optimize --agent ppo --function plant:cost --dimensions 3 --free 1 \\
+      --bounds -5,5 --workdir runs/plant --collect pipes --workers 2
+
+What is collected, and so the policy, is the same for every --collect and every --workers.
+
+{_WORKDIR}"""
+
+_BC_MAX = {
     "loop": ("tfrl_systems.training.bc_max", "Config"),
     "exploration": ("environments.inlining.exploration", "ExplorationConfig"),
     "agent": ("tfrl_systems.agents.bc_max", "Config"),
@@ -37,7 +51,15 @@ def add_parser(subparsers: Any) -> None:
     """Adds `train` to the verbs."""
     train = shared.add_verb(subparsers, "train", "learn a policy", "Learns a policy.")
     environments = train.add_subparsers(title="environments", metavar="ENV", required=True)
-    parser = shared.add_verb(environments, "inlining", "which calls to inline", _DESCRIPTION)
+    _add_inlining(shared.add_verb(environments, "inlining", "which calls to inline", _INLINING))
+    _add_learn_to_optimize(
+        shared.add_verb(
+            environments, "learn_to_optimize", "minima for any parameters", _LEARN_TO_OPTIMIZE
+        )
+    )
+
+
+def _add_inlining(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", choices=("bc_max",), required=True, help="how to learn")
     parser.add_argument(
         "--corpus",
@@ -52,48 +74,84 @@ def add_parser(subparsers: Any) -> None:
         metavar="DIR",
         help="modules to measure each policy on; never used to learn or to choose",
     )
-    parser.add_argument(
-        "--workdir",
-        type=pathlib.Path,
-        required=True,
-        metavar="DIR",
-        help="where the run is kept",
-    )
-    parser.add_argument(
-        "--iterations",
-        type=shared.whole_number(1),
-        metavar="N",
-        help="rounds of exploring and learning; the same as --set iterations=N",
-    )
-    parser.add_argument(
-        "--seed", type=shared.whole_number(0), default=0, metavar="S", help="default: 0"
-    )
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --workdir")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="assignments",
-        metavar="FIELD=VALUE",
-        help="change a field; see below; may be repeated",
-    )
+    shared.add_training(parser, "rounds of exploring and learning")
     shared.add_compiler(parser)
     shared.add_collection(parser)
     shared.add_json(parser)
-    parser.epilog = f"fields for --set, with their defaults:\n{describe(settings_of_training())}"
-    parser.set_defaults(run=run)
+    parser.epilog = _fields(settings_of_training())
+    parser.set_defaults(run=run_inlining)
 
 
-def run(options: argparse.Namespace) -> int:
+def _add_learn_to_optimize(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--agent", choices=("ppo", "reinforce"), required=True, help="how to learn")
+    shared.add_function(parser, required=True)
+    parser.add_argument(
+        "--sampler",
+        choices=("random", "latin_hypercube", "uncertainty", "heterogeneous"),
+        default="random",
+        help="how start points are drawn; heterogeneous takes the other three in turn "
+        "(default: random)",
+    )
+    shared.add_training(parser, "rounds of collecting and learning")
+    parser.add_argument(
+        "--collect",
+        choices=("inprocess", "pipes"),
+        help="collect in this process, or in --workers others (default: inprocess, and pipes where "
+        "--workers is given)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=shared.whole_number(1),
+        metavar="N",
+        help="processes that collect, with --collect pipes (default: one for each processor)",
+    )
+    shared.add_json(parser)
+    parser.epilog = "\n\n".join(
+        f"with --agent {agent}: {_fields(settings_of_learning(agent))}"
+        for agent in ("ppo", "reinforce")
+    )
+    parser.set_defaults(run=run_learn_to_optimize)
+
+
+def run_inlining(options: argparse.Namespace) -> int:
     """Trains."""
-    values = parse_settings(options.assignments, settings_of_training())
-    if options.iterations is not None:
-        values["loop"]["iterations"] = options.iterations
-    from tfrl_systems.cli.inlining import train as train_inlining
+    values = _values(options, settings_of_training())
+    from tfrl_systems.cli.inlining import train
 
-    return train_inlining.run(options, values)
+    return train.run(options, values)
+
+
+def run_learn_to_optimize(options: argparse.Namespace) -> int:
+    """Trains."""
+    values = _values(options, settings_of_learning(options.agent))
+    from tfrl_systems.cli.learn_to_optimize import train
+
+    return train.run(options, values)
 
 
 def settings_of_training() -> tuple[Setting, ...]:
-    """The fields that `--set` reaches."""
-    return read_settings(_CLASSES, _SET_OTHERWISE)
+    """The fields that `--set` reaches when BC-Max learns."""
+    return read_settings(_BC_MAX, _SET_OTHERWISE)
+
+
+def settings_of_learning(agent: str) -> tuple[Setting, ...]:
+    """The fields that `--set` reaches when a policy gradient agent learns to optimise."""
+    classes = {
+        "loop": ("tfrl_systems.training.online", "Config"),
+        "environment": ("tfrl_systems.cli.learn_to_optimize.problem", "EnvironmentConfig"),
+        "agent": (f"tfrl_systems.agents.{agent}", "Config"),
+    }
+    return read_settings(classes, _SET_OTHERWISE)
+
+
+def _values(
+    options: argparse.Namespace, settings: tuple[Setting, ...]
+) -> Mapping[str, Mapping[str, Any]]:
+    values = parse_settings(options.assignments, settings)
+    if options.iterations is not None:
+        values["loop"]["iterations"] = options.iterations
+    return values
+
+
+def _fields(settings: tuple[Setting, ...]) -> str:
+    return f"fields for --set, with their defaults:\n{describe(settings)}"

@@ -1,0 +1,266 @@
+"""Online training: collect with the policy of now, learn from it, again.
+
+The loop is the thesis's (Distributed data collection for reinforcement learning, ch. 3.2.4 and
+Algorithm 5.1), with the collection in chunks (`drivers/`): iteration i collects the chunks (i, 0),
+(i, 1), … with the variables that iteration i - 1 left, and trains on all of them together. What is
+collected depends on seed, iteration and variables alone, so a run is the same with any number of
+workers, and after it was killed and resumed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+import pathlib
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tf_agents.agents import tf_agent
+
+from environments.errors import UserError
+from tfrl_systems.drivers.jobs import Chunk, JobFailure, Pool, PoolError
+from tfrl_systems.episodes import Experience
+from tfrl_systems.policies import variables
+from tfrl_systems.policies.policy_files import load_policy_json
+from tfrl_systems.training.checkpoints import Checkpoint, Workdir
+from tfrl_systems.training.summaries import write_curves
+
+_STATE_NAME = "state"
+
+EvaluateFn = Callable[[bytes], Mapping[str, float]]
+"""(all variables of the collect policy, as one buffer) -> figures by name."""
+
+SavePolicyFn = Callable[[pathlib.Path], None]
+"""Puts the policy into a directory that is not there yet."""
+
+OnIteration = Callable[[Mapping[str, Any]], None]
+"""Told of each iteration with its record."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Settings of the loop.
+
+    Attributes:
+      iterations: training steps; each collects and then learns.
+      num_chunks: units of collection in an iteration, and so the most workers that can be busy.
+      episodes_per_chunk: episodes of a chunk, which are played side by side where the environment
+        can; the figures do not depend on the number of workers but do on this one.
+      evaluate_every: iterations from one evaluation to the next; the last is always evaluated.
+      checkpoint_every: iterations from one checkpoint to the next.
+      seed: of everything.
+    """
+
+    iterations: int = 1000
+    num_chunks: int = 4
+    episodes_per_chunk: int = 16
+    evaluate_every: int = 10
+    checkpoint_every: int = 250
+    seed: int = 0
+
+
+class OnlineLoop:
+    """The loop, one iteration at a time.
+
+    Args:
+      agent: what learns; its collect policy's variables travel to the runners.
+      train_fn: (iteration from 0, experience [B, T]) -> loss of the agent's training on it.
+      pool: collects.
+      config: settings.
+
+    Attributes:
+      iteration: how many iterations are done.
+      environment_steps: steps that were collected, those of padding not counted.
+      experience_sha256: of the experience of all iterations so far.
+    """
+
+    def __init__(
+        self,
+        agent: tf_agent.TFAgent,
+        train_fn: Callable[[int, Experience], float],
+        pool: Pool[Chunk, Experience],
+        config: Config,
+    ) -> None:
+        self._agent = agent
+        self._train_fn = train_fn
+        self._pool = pool
+        self._config = config
+        self._packer = variables.Packer(agent.collect_policy.variables())
+        self.iteration = 0
+        self.environment_steps = 0
+        self.experience_sha256 = hashlib.sha256().hexdigest()
+
+    def variables(self) -> bytes:
+        """All variables of the collect policy, as they are now."""
+        return self._packer.to_bytes(self.iteration)
+
+    def step(self) -> dict[str, Any]:
+        """One iteration; its record.
+
+        Raises:
+          UserError: what was collected or learned is not a finite number.
+          PoolError: nothing can be collected.
+        """
+        before = self._pool.timings
+        self._pool.broadcast(self.variables())
+        experience = self._collect()
+        spent = self._pool.timings - before
+        started_s = time.perf_counter()
+        loss = self._train_fn(self.iteration, experience)
+        training_s = time.perf_counter() - started_s
+        if not math.isfinite(loss):
+            raise UserError(
+                f"iteration {self.iteration + 1}: expected a finite loss, found {loss}; lower the "
+                "learning rate (--set learning_rate=…) or scale the reward"
+            )
+        self.iteration += 1
+        digest = hashlib.sha256((self.experience_sha256 + experience.sha256()).encode())
+        self.experience_sha256 = digest.hexdigest()
+        self.environment_steps += experience.num_steps
+        return {
+            "iteration": self.iteration,
+            "loss": loss,
+            "mean_return": experience.mean_return,
+            "seconds": {
+                "collecting": spent.collecting_s,
+                "broadcasting": spent.broadcasting_s,
+                "waiting": spent.waiting_s,
+                "training": training_s,
+            },
+            "jobs_per_s": [worker.jobs_per_s for worker in spent.workers],
+        }
+
+    def _collect(self) -> Experience:
+        config = self._config
+        chunks = [Chunk(self.iteration, index, config.seed) for index in range(config.num_chunks)]
+        found = self._pool.map(chunks)
+        failures = [one for one in found if isinstance(one, JobFailure)]
+        if failures:
+            raise PoolError(f"{len(failures)} of {len(chunks)}: {failures[0].message}")
+        return Experience.concatenate([one for one in found if not isinstance(one, JobFailure)])
+
+    def save(self, directory: pathlib.Path) -> None:
+        """Keeps all that a resumed run needs beside `record`."""
+        tf.train.Checkpoint(agent=self._agent).write(str(directory / _STATE_NAME))
+
+    def record(self) -> dict[str, Any]:
+        """What belongs beside what `save` writes."""
+        return {
+            "iteration": self.iteration,
+            "environment_steps": self.environment_steps,
+            "experience_sha256": self.experience_sha256,
+        }
+
+    def restore(self, kept: Checkpoint) -> None:
+        """Goes back to where `kept` was saved.
+
+        Raises:
+          UserError: it is of another agent, or damaged.
+        """
+        path = kept.directory / _STATE_NAME
+        try:
+            status = tf.train.Checkpoint(agent=self._agent).read(str(path))
+            status.assert_existing_objects_matched()
+        except (AssertionError, ValueError, tf.errors.OpError) as error:
+            raise UserError(
+                f"{path}: expected the state of this agent, found: {str(error).splitlines()[0]}; "
+                "remove the run's directory and train again"
+            ) from error
+        self.iteration = kept.record["iteration"]
+        self.environment_steps = kept.record["environment_steps"]
+        self.experience_sha256 = kept.record["experience_sha256"]
+
+
+def run_online(
+    loop: OnlineLoop,
+    config: Config,
+    workdir: Workdir,
+    evaluate_fn: EvaluateFn,
+    save_policy_fn: SavePolicyFn,
+    about: Mapping[str, Any],
+    on_iteration: OnIteration,
+) -> dict[str, Any]:
+    """Trains, or goes on from the last checkpoint that `workdir` holds.
+
+    Args:
+      loop: the loop, at its beginning.
+      config: its settings.
+      workdir: where all is kept.
+      evaluate_fn: measures the policy, for the record and the curves only.
+      save_policy_fn: writes the policy.
+      about: "environment" and "agent".
+      on_iteration: told of each iteration.
+
+    Returns:
+      What result.json holds.
+    """
+    curves: list[dict[str, Any]] = []
+    seconds = {"collecting": 0.0, "broadcasting": 0.0, "waiting": 0.0, "training": 0.0}
+    kept = workdir.load(workdir.last())
+    if kept is not None:
+        loop.restore(kept)
+        curves, seconds = kept.record["evaluations"], kept.record["seconds"]
+    since: list[tuple[int, Mapping[str, float]]] = []
+
+    def save(directory: pathlib.Path) -> None:
+        loop.save(directory)
+        if loop.iteration == config.iterations:
+            save_policy_fn(directory / "policy")
+
+    while loop.iteration < config.iterations:
+        record = loop.step()
+        number, is_last = loop.iteration, loop.iteration == config.iterations
+        seconds = {name: spent + record["seconds"][name] for name, spent in seconds.items()}
+        if is_last or number % config.evaluate_every == 0:
+            record["evaluation"] = dict(evaluate_fn(loop.variables()))
+            curves.append({"iteration": number, **record["evaluation"]})
+            since.append((number, _scalars(record)))
+        if is_last or number % config.checkpoint_every == 0:
+            write_curves(workdir.tensorboard, number, since)
+            since = []
+            workdir.save(number, save, {**loop.record(), "evaluations": curves, "seconds": seconds})
+        on_iteration(record)
+    saved = load_policy_json(workdir.checkpoint(config.iterations) / "policy")
+    result = {
+        **about,
+        "seed": config.seed,
+        "iterations": config.iterations,
+        "environment_steps": loop.environment_steps,
+        "seconds": seconds,
+        "experience_sha256": loop.experience_sha256,
+        "policy_sha256": variables.sha256(loop.variables()),
+        "evaluation": {**summarise(curves), "iterations": curves},
+        "settings": dict(workdir.settings),
+        "versions": saved["versions"],
+    }
+    workdir.finish(config.iterations, result)
+    return result
+
+
+def summarise(curves: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """The last evaluation, and the mean over those in the last tenth of the iterations.
+
+    The mean is what to quote: the last is one draw of a noisy curve, and the best of them is chosen
+    by what it is measured on.
+    """
+    names = [name for name in curves[-1] if name != "iteration"]
+    late = [one for one in curves if one["iteration"] > 0.9 * curves[-1]["iteration"]]
+    return {
+        "last": {name: curves[-1][name] for name in names},
+        "last_tenth": {name: statistics.fmean(one[name] for one in late) for name in names},
+    }
+
+
+def _scalars(record: Mapping[str, Any]) -> dict[str, float]:
+    """What TensorBoard shows of an iteration."""
+    return {
+        **{f"evaluation/{name}": value for name, value in record["evaluation"].items()},
+        "train/loss": record["loss"],
+        "train/mean_return": record["mean_return"],
+        **{f"seconds/{name}": value for name, value in record["seconds"].items()},
+        **{f"worker/{k}_jobs_per_s": value for k, value in enumerate(record["jobs_per_s"])},
+    }

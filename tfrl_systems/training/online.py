@@ -224,7 +224,6 @@ def run_online(
             since = []
             workdir.save(number, save, {**loop.record(), "evaluations": curves, "seconds": seconds})
         on_iteration(record)
-    saved = load_policy_json(workdir.checkpoint(config.iterations) / "policy")
     result = {
         **about,
         "seed": config.seed,
@@ -234,11 +233,15 @@ def run_online(
         "experience_sha256": loop.experience_sha256,
         "policy_sha256": variables.sha256(loop.variables()),
         "evaluation": {**summarise(curves), "iterations": curves},
-        "settings": dict(workdir.settings),
-        "versions": saved["versions"],
+        **_provenance(workdir, config.iterations),
     }
     workdir.finish(config.iterations, result)
     return result
+
+
+def _provenance(workdir: Workdir, number: int) -> dict[str, Any]:
+    saved = load_policy_json(workdir.checkpoint(number) / "policy")
+    return {"settings": dict(workdir.settings), "versions": saved["versions"]}
 
 
 def summarise(curves: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:

@@ -18,7 +18,7 @@ import numpy as np
 from tf_agents.policies import policy_saver, tf_policy
 
 from environments.errors import UserError
-from tfrl_systems.policies import decision_policy, numpy_policy, policy_files
+from tfrl_systems.policies import decision_policy, numpy_actor, numpy_policy, policy_files
 from tfrl_systems.policies.policy_files import load_policy_json
 
 __all__ = ["load_policy_json", "save_policy"]
@@ -33,7 +33,7 @@ def save_policy(
 
     Args:
       directory: replaced if it holds a policy; its parents are made.
-      policy: made by `agents.bc_max`, wrapped or not; the greedy one is what users expect.
+      policy: an agent's, made by any of `agents/`; the greedy one is what users expect.
       metadata: added to policy.json: environment, compiler, corpus, how to use it. JSON values.
 
     Returns:
@@ -44,7 +44,7 @@ def save_policy(
     """
     target = pathlib.Path(directory)
     _refuse_foreign(target)
-    inner = decision_policy.unwrap(policy)
+    description, arrays = _parts(policy)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = pathlib.Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -52,7 +52,7 @@ def save_policy(
             fresh = scratch / "new"
             with _quiet():
                 policy_saver.PolicySaver(policy).save(str(fresh))
-            digest = _write_own_files(fresh, inner, metadata)
+            digest = _write_own_files(fresh, {**metadata, **description}, arrays)
             _replace(target, fresh, scratch / "old")
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -76,18 +76,28 @@ def _replace(target: pathlib.Path, fresh: pathlib.Path, old: pathlib.Path) -> No
         raise
 
 
+def _parts(policy: tf_policy.TFPolicy) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What policy.json says of a policy, and the arrays that its NumPy twin needs."""
+    parts = (policy, *policy.submodules)
+    if any(isinstance(one, decision_policy.DecisionPolicy) for one in parts):
+        inner = decision_policy.unwrap(policy)
+        names = numpy_policy.NumpyPolicy.from_policy(inner).feature_names
+        return {**inner.describe(), "features_needed": list(names)}, inner.arrays()
+    network, variables = numpy_actor.read_policy(policy)
+    arrays = {name: variable.numpy() for name, variable in variables.items()}
+    return {"kind": "actor", **network.describe()}, arrays
+
+
 def _write_own_files(
-    directory: pathlib.Path, policy: decision_policy.DecisionPolicy, metadata: Mapping[str, Any]
+    directory: pathlib.Path, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> str:
     arrays_path = directory / policy_files.ARRAYS_NAME
-    np.savez_compressed(arrays_path, **policy.arrays())
+    np.savez_compressed(arrays_path, **arrays)
     digest = policy_files.sha256(arrays_path)
     described = {
         "format": policy_files.FORMAT,
         "format_version": policy_files.FORMAT_VERSION,
-        **metadata,
-        **policy.describe(),
-        "features_needed": list(numpy_policy.NumpyPolicy.from_policy(policy).feature_names),
+        **description,
         "arrays_sha256": digest,
         "versions": _versions(),
     }

@@ -56,6 +56,10 @@ class NumpyNetwork:
         normalised, count_i, mean_i and squares_i of leaf i: how many were seen, their mean, and the
         sum of their squared deviations from it.
 
+    Attributes:
+      num_inputs: numbers in an observation.
+      num_actions: numbers in a float action; how many integer actions there are.
+
     Raises:
       KeyError: an array is missing.
       ValueError: an array has another shape than the description says.
@@ -68,18 +72,19 @@ class NumpyNetwork:
         ]
         self._is_vector = [path for path, _, _ in self._inputs] == [()]
         integers = [is_integer for _, size, is_integer in self._inputs for _ in range(size)]
-        self._num_inputs = len(integers)
+        self.num_inputs = len(integers)
         self._integers = np.flatnonzero(integers)
         actions = description["actions"]
         self._is_normal = actions["kind"] == "normal"
-        self._size = int(actions["size"])
+        self.num_actions = int(actions["size"])
         low, high = (np.array(actions[name], np.float32) for name in ("low", "high"))
         self._middle, self._half_range = (low + high) / 2, (high - low) / 2
+        self._has_unit_range = bool(np.all((low == -1) & (high == 1)))
         self._has_std_layer = self._is_normal and bool(description["state_dependent_std"])
         self._is_normalised = "count_0" in arrays
         self._activate, one = _ACTIVATIONS[description["activation"]]
-        outputs = self._size * (2 if self._has_std_layer else 1)
-        self._sizes = [self._num_inputs, *map(int, description["hidden_sizes"]), outputs]
+        outputs = self.num_actions * (2 if self._has_std_layer else 1)
+        self._sizes = [self.num_inputs, *map(int, description["hidden_sizes"]), outputs]
         self._layers = _empty_layers(self._sizes, one)
         self._buffers: dict[int, tuple[Any, ...]] = {}
         self._check(arrays)
@@ -99,8 +104,7 @@ class NumpyNetwork:
                 np.concatenate([arrays[f"{name}_{i}"].ravel() for i in range(len(self._inputs))])
                 for name in _NORMALISER
             )
-            self._slope = 1 / np.sqrt(squares / count + _NORMALISER_EPSILON)
-            self._offset = -mean * self._slope
+            self._normalise_first_layer(mean, np.sqrt(squares / count + _NORMALISER_EPSILON))
 
     def parameters(self, observation: Any) -> dict[str, np.ndarray]:
         """Parameters of the distribution of each row's action; see `distributions`.
@@ -112,9 +116,9 @@ class NumpyNetwork:
         if not self._is_normal:
             return {"logits": sums.copy()}
         if self._has_std_layer:
-            scale = self._exp(sums[:, self._size :] + self._log_std)
+            scale = self._exp(sums[:, self.num_actions :] + self._log_std)
         else:
-            scale = np.empty((len(sums), self._size), np.float32)
+            scale = np.empty((len(sums), self.num_actions), np.float32)
             scale[:] = self._std
         return {"loc": self._mean(sums), "scale_diag": scale}
 
@@ -127,10 +131,23 @@ class NumpyNetwork:
         sums = self._sums(observation)
         return self._mean(sums) if self._is_normal else sums.argmax(axis=1)
 
+    def _normalise_first_layer(self, mean: np.ndarray, std: np.ndarray) -> None:
+        """Puts (x - mean) / std, cut off at ±5, into the first layer and limits of x."""
+        first = self._layers[0]
+        outputs = self._sizes[1]
+        kernel = first[:-1, :outputs] / std[:, np.newaxis]
+        first[:-1, :outputs] = kernel
+        first[-1, :outputs] -= mean @ kernel
+        self._least, self._greatest = (
+            mean + sign * _NORMALISER_LIMIT * std for sign in (np.float32(-1), np.float32(1))
+        )
+
     def _mean(self, sums: np.ndarray) -> np.ndarray:
-        mean: np.ndarray = np.tanh(sums[:, : self._size] if self._has_std_layer else sums)
-        np.multiply(mean, self._half_range, mean)
-        return np.add(mean, self._middle, mean)
+        mean: np.ndarray = np.tanh(sums[:, : self.num_actions] if self._has_std_layer else sums)
+        if not self._has_unit_range:
+            np.multiply(mean, self._half_range, mean)
+            np.add(mean, self._middle, mean)
+        return mean
 
     def _exp(self, log_std: np.ndarray) -> np.ndarray:
         return (
@@ -153,7 +170,7 @@ class NumpyNetwork:
     def _join(self, observation: Any) -> np.ndarray:
         """The leaves side by side, float32 [B, F]."""
         leaves = [_at(observation, path) for path, _, _ in self._inputs]
-        rows = np.empty((len(leaves[0]), self._num_inputs), np.float32)
+        rows = np.empty((len(leaves[0]), self.num_inputs), np.float32)
         end = 0
         for leaf, (_, size, _) in zip(leaves, self._inputs, strict=True):
             start, end = end, end + size
@@ -170,10 +187,8 @@ class NumpyNetwork:
     def _forward(self, rows: np.ndarray) -> np.ndarray:
         inputs, values, hidden, last, sums = self._buffers.get(len(rows)) or self._prepare(rows)
         if self._is_normalised:
-            np.multiply(rows, self._slope, inputs)
-            np.add(inputs, self._offset, inputs)
-            np.minimum(inputs, _NORMALISER_LIMIT, inputs)
-            np.maximum(inputs, -_NORMALISER_LIMIT, inputs)
+            np.maximum(rows, self._least, inputs)
+            np.minimum(inputs, self._greatest, inputs)
         else:
             inputs[...] = rows
         for layer, buffer in hidden:
@@ -184,7 +199,7 @@ class NumpyNetwork:
         """Buffers for a batch of this size, with the layers that write to them."""
         if len(self._buffers) >= _MAX_BATCH_SIZES:
             self._buffers.clear()
-        values = np.ones((len(rows), self._num_inputs + 1), np.float32)
+        values = np.ones((len(rows), self.num_inputs + 1), np.float32)
         sums = [np.empty((len(rows), layer.shape[1]), np.float32) for layer in self._layers]
         hidden = list(zip(self._layers[:-1], sums[:-1], strict=True))
         buffers = (values[:, :-1], values, hidden, self._layers[-1], sums[-1])
@@ -196,7 +211,7 @@ class NumpyNetwork:
         for number, pair in enumerate(itertools.pairwise(self._sizes)):
             shapes |= {f"kernel_{number}": pair, f"bias_{number}": pair[1:]}
         if self._is_normal:
-            shapes["log_std"] = (self._size,)
+            shapes["log_std"] = (self.num_actions,)
         for name, shape in shapes.items():
             if arrays[name].shape != shape:
                 raise ValueError(f"{name} of the shape {arrays[name].shape}, not {shape}")
@@ -327,8 +342,8 @@ def read_policy(
     streaming = tensor_normalizer.StreamingTensorNormalizer
     if len(networks) != 1 or not all(type(one) is streaming for one in normalisers):
         raise UserError(
-            f"policy: expected one made by agents.ppo or agents.reinforce, found {type(policy)}; "
-            "only those have a twin in NumPy"
+            "policy: expected one of an agent of agents/, found another "
+            f"{type(policy).__name__}; only those have a twin in NumPy"
         )
     named = dict(networks[0].named_variables())
     for normaliser in normalisers:

@@ -69,6 +69,11 @@ class NumpyPolicy:
         """
         path = pathlib.Path(directory)
         description = policy_files.load_policy_json(path)
+        if description["kind"] not in numpy_models.MODELS:
+            raise UserError(
+                f"{path}: expected a policy that decides call sites, found one of the kind "
+                f"{description['kind']}; name one that tfrl train inlining wrote"
+            )
         arrays = policy_files.load_arrays(path, description)
         try:
             return cls(description, arrays, name or str(directory))

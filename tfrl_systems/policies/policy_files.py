@@ -23,7 +23,12 @@ ARRAYS_NAME = "numpy_policy.npz"
 FORMAT = "tfrl-policy"
 FORMAT_VERSION = 1
 
-_FIELDS = ("kind", "num_models", "features", "baseline_feature", "margin", "arrays_sha256")
+_FIELDS = {
+    "actor": ("inputs", "actions", "hidden_sizes", "activation", "state_dependent_std"),
+    "networks": ("num_models", "features", "baseline_feature", "margin"),
+    "trees": ("num_models", "features", "baseline_feature", "margin"),
+}
+"""What policy.json must say, by the kind of policy."""
 
 
 def load_policy_json(directory: pathlib.Path | str) -> dict[str, Any]:
@@ -52,7 +57,14 @@ def load_policy_json(directory: pathlib.Path | str) -> dict[str, Any]:
             f"{path}: expected format version {FORMAT_VERSION}, found "
             f"{described.get('format_version')}; export the policy again with this version"
         )
-    missing = [name for name in _FIELDS if name not in described]
+    kind = described.get("kind", "")
+    if kind and kind not in _FIELDS:
+        raise UserError(
+            f"{path}: expected a policy of the kind {', '.join(_FIELDS)}, found {kind}; "
+            "use the version that it was made with"
+        )
+    needed = _FIELDS.get(kind, ("kind",))
+    missing = [name for name in (*needed, "arrays_sha256") if name not in described]
     if missing:
         raise UserError(
             f"{path}: expected the fields {', '.join(missing)}, found none of them; "

@@ -287,7 +287,7 @@ class DriverPool(Generic[Job, Result]):
             self._work.returned(untouched)
             self._work.failed(begun, trouble.message)
             return
-        _log.warning("%s and is replaced\n%s", trouble.message, trouble.traceback)
+        _log.warning("%s", "\n".join(filter(None, (trouble.message, trouble.traceback.rstrip()))))
         if worker.is_idle and not trouble.traceback:
             return
         self._failed_starts += 1

@@ -9,6 +9,7 @@ closes that however the parent ends, and the worker's group is killed then, what
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import fcntl
 import gc
 import os
@@ -34,6 +35,7 @@ from tfrl_systems.drivers.wire import (
 
 def main() -> None:
     """Serves the parent until it closes the socket."""
+    faulthandler.enable()  # a crash says where, on stderr
     socket_fd, life_fd = (int(number) for number in sys.argv[1:3])
     die_with_parent(life_fd)
     channel = Channel(socket.socket(fileno=socket_fd))

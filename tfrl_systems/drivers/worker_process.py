@@ -128,7 +128,8 @@ class WorkerProcess:
             return "its worker closed its socket"
         if ended.si_code == os.CLD_EXITED:
             return f"its worker ended with status {ended.si_status}"
-        return f"its worker was ended by {signal.Signals(ended.si_status).name}"
+        names = {int(one): one.name for one in signal.Signals}
+        return f"its worker was ended by {names.get(ended.si_status, ended.si_status)}"
 
     def say_goodbye(self) -> None:
         """Closes its socket: it closes its runner and ends if it is not at work."""

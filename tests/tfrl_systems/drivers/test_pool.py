@@ -207,7 +207,7 @@ def test_a_failing_start_is_one_error_and_leaves_nothing(fault):
         "kill": "its worker was ended by SIGKILL",
         "hang": "its worker took longer than 0.5 s",
     }
-    pool = make_pipes(make_runner, start_timeout_s=0.5)
+    pool = make_pipes(make_runner, start_timeout_s=0.5 if fault == "hang" else 60)
     with pytest.raises(PoolError, match=f"^workers: {why[fault]}$"):
         pool.map([Task(0)])
     assert not workers()
@@ -230,8 +230,8 @@ def test_a_spare_takes_over_at_once_and_another_one_is_started():
         pool.map([Task(0)])
         before = workers()
         assert len(before) == 3
-        time.sleep(0.5)  # the spare starts in the background
-        victim = pool.map([Task(0)])[0]
+        while not pool._spares[0].is_ready:  # it starts in the background
+            victim = pool.map([Task(0)])[0]
         os.kill(victim, signal.SIGKILL)
         began_s = time.monotonic()
         seen = set(pool.map([Task(seed) for seed in range(50)]))
@@ -304,11 +304,11 @@ def test_time_is_measured_where_it_is_spent(make_pool):
         spent = pool.timings - before
         assert len(spent.workers) == pool.num_workers
         assert sum(worker.jobs for worker in spent.workers) == 4
-        assert 0.4 <= spent.collecting_s < 0.6
+        assert 0.4 <= spent.collecting_s < 0.8
         # In processes they sleep at the same time.
-        assert 0.4 / pool.num_workers <= spent.waiting_s < 0.6 / pool.num_workers
+        assert 0.4 / pool.num_workers <= spent.waiting_s < 0.8 / pool.num_workers
         assert all(5 < worker.jobs_per_s <= 10 for worker in spent.workers)
-        assert spent.broadcasting_s == 0 < before.broadcasting_s < 0.1
+        assert spent.broadcasting_s == 0 < before.broadcasting_s < 1
 
 
 def test_close_ends_all_and_a_closed_pool_says_so(make_pool, tmp_path):
@@ -346,7 +346,7 @@ def test_closing_does_not_wait_for_what_hangs(monkeypatch):
     pool.map([Task(0)])
     began_s = time.monotonic()
     pool.close()
-    assert time.monotonic() - began_s < 1
+    assert time.monotonic() - began_s < 2
 
 
 def test_chunks_name_themselves_and_differ():

@@ -15,7 +15,7 @@ import time
 import psutil
 import pytest
 
-from tests.tfrl_systems.drivers.conftest import wait_for_end, workers
+from tests.tfrl_systems.drivers.conftest import is_alive, wait_for_end, workers
 from tests.tfrl_systems.drivers.runners import Noise, Task
 from tfrl_systems.drivers import worker
 from tfrl_systems.drivers.pool import DriverPool
@@ -100,7 +100,7 @@ def test_signals_to_the_parent(tmp_path, number):
     family = at_work(tmp_path, parent)
     parent.send_signal(number)
     _, complaints = parent.communicate(timeout=20)
-    wait_for_end(family, 1)
+    wait_for_end(family, 5)
     if number == signal.SIGINT:
         assert complaints.count("KeyboardInterrupt") == 1
         assert complaints.rstrip().endswith("KeyboardInterrupt")
@@ -118,6 +118,33 @@ def test_a_worker_whose_parent_ended_before_it_began():
         )
         os.close(life_its)
         assert late.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("how", ["", "del fcntl.F_SETSIG"], ids=["by the kernel", "by a thread"])
+def test_the_end_of_the_parent_ends_the_group(how):
+    code = f"""
+import fcntl, subprocess, sys, time
+{how}
+from tfrl_systems.drivers.worker import die_with_parent
+die_with_parent(int(sys.argv[1]))
+child = subprocess.Popen(["sleep", "1000"])
+print(child.pid, flush=True)
+time.sleep(1000)
+"""
+    its, mine = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(its)],
+        pass_fds=(its,),
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    os.close(its)
+    with process.stdout as stdout:
+        child = psutil.Process(int(stdout.readline()))
+    assert process.poll() is None and is_alive(child)
+    os.close(mine)
+    assert process.wait(5) == -signal.SIGKILL
+    wait_for_end([child], 5)
 
 
 class TestByHand:

@@ -16,6 +16,8 @@ PointsFunction = Callable[[np.ndarray, np.ndarray], np.ndarray]
 _DIFFERENCE = 1e-6
 # Fractions of the step that are tried together.
 _FRACTIONS = np.array([1, 0.5, 0.2, 0.05, 1e-2, 1e-3, 1e-5])
+# A step that gains less than this times 1 + v, with v the value, counts as leading nowhere.
+_LEAST_GAIN = 1e-13
 # The first step, and any after a failure, is along the gradient and so long.
 _FIRST_STEP = 0.1
 
@@ -45,7 +47,8 @@ def descend(function: PointsFunction, starts: np.ndarray, num_rounds: int = 200)
         trials = np.clip(x[:, None] + _FRACTIONS[:, None] * direction[:, None], -1, 1)
         trial_values = function(rows, trials)
         best = trial_values.argmin(axis=1)
-        is_better = np.take_along_axis(trial_values, best[:, None], axis=1)[:, 0] < values
+        gain = values - np.take_along_axis(trial_values, best[:, None], axis=1)[:, 0]
+        is_better = gain > _LEAST_GAIN * (1 + np.abs(values))
         moved = np.where(is_better[:, None], trials[np.arange(len(x)), best], x)
         result[rows] = moved
         # A step along the gradient that leads nowhere is the end; any other is taken up anew.

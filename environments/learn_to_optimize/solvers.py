@@ -32,8 +32,8 @@ _GOLDEN = (np.sqrt(5) - 1) / 2
 _GOLDEN_STEPS = 40
 
 _HYPERCUBE_PER_DIMENSION, _MAX_HYPERCUBE = 512, 8192
-# Descents for each c: as many as have so many coordinates in all, within limits.
-_DESCENT_COORDINATES, _MIN_DESCENTS, _MAX_DESCENTS = 140_000, 4, 256
+# Descents for each c: so many in all, for one coordinate, and as they cost for more; within limits.
+_DESCENTS, _MIN_DESCENTS, _MAX_DESCENTS = 1_000_000, 4, 256
 _SHARING_ROUNDS = 2
 # Of what is best for others, how many are tried for each c; and of how many others, at most.
 _SHARED, _MAX_OTHERS = 6, 1000
@@ -71,7 +71,7 @@ def minimise(
     if num_tuned == 1:
         return _search_line(problem)
     generator = np.random.default_rng(0)
-    descents = _DESCENT_COORDINATES // (len(free) * num_tuned)
+    descents = _DESCENTS // (len(free) * num_tuned**2)
     descents = min(max(descents, _MIN_DESCENTS), _MAX_DESCENTS)
     starts = _first_points(problem, max(descents, _POPULATION), generator)
     evolved = _evolve(problem, starts[:, :_POPULATION], generator)

@@ -35,6 +35,14 @@ def test_ignoring_c_costs_where_the_minimum_moves():
     assert mse == pytest.approx(np.mean((26.2144 * shift**2) ** 2))
 
 
+def test_the_best_constant_is_so_for_all_c_not_only_those_it_was_sought_with():
+    """Plain rosenbrock, 441 c: nothing beside it is better."""
+    objective, c = make_objective("rosenbrock", 3, 2), reference_points(2)
+    best = best_constant(objective)
+    mse = [errors(objective, np.full((441, 1), best[0] + step), c).mse for step in (0, -1e-4, 1e-4)]
+    assert mse[0] < min(mse[1:])
+
+
 @pytest.mark.parametrize("measure", ["mse", "msle"])
 def test_no_other_constant_is_better(measure):
     objective = make_objective("rosenbrock")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Generic
 
 import threadpoolctl
@@ -15,6 +15,7 @@ from tfrl_systems.drivers.jobs import (
     Job,
     JobFailure,
     MakeRunner,
+    OnResult,
     PoolError,
     Result,
     Timings,
@@ -89,13 +90,13 @@ class InProcessPool(Generic[Job, Result]):
         self._load_error = ""
 
     def map(
-        self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None
+        self, jobs: Iterable[Job], on_result: OnResult[Result, Job] | None = None
     ) -> list[Result | JobFailure[Job]]:
         """Runs every job (`jobs.Pool`)."""
         check_open(self._is_open)
         check_loaded(self._load_error)
         began_s = time.perf_counter()
-        work = Work[Job, Result](jobs, self._max_attempts, self._stop_on_failure, progress)
+        work = Work[Job, Result](jobs, self._max_attempts, self._stop_on_failure, on_result)
         try:
             with self._one_blas_thread():
                 while work.queue:

@@ -78,6 +78,10 @@ class JobFailure(Generic[Job]):
     message: str
 
 
+OnResult = Callable[[int, Result | JobFailure[Job]], None]
+"""(number of the job, its result) -> None; what it raises ends the call of `map`."""
+
+
 @dataclasses.dataclass(frozen=True)
 class WorkerTimings:
     """What one worker, with all that replaced it, has done so far.
@@ -149,13 +153,13 @@ class Pool(Protocol[Job, Result]):
         """
 
     def map(
-        self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None
+        self, jobs: Iterable[Job], on_result: OnResult[Result, Job] | None = None
     ) -> list[Result | JobFailure[Job]]:
         """Runs every job.
 
         Args:
           jobs: what to do.
-          progress: called with 1 after each job.
+          on_result: told of each result as soon as it is there, in any order.
 
         Returns:
           One result or `JobFailure` for each job, in the order of `jobs`.

@@ -21,6 +21,7 @@ from tfrl_systems.drivers.jobs import (
     Job,
     JobFailure,
     MakeRunner,
+    OnResult,
     PoolError,
     Result,
     Timings,
@@ -156,13 +157,13 @@ class DriverPool(Generic[Job, Result]):
             raise _error_of("broadcast", self._refusals[0])
 
     def map(
-        self, jobs: Iterable[Job], progress: Callable[[int], None] | None = None
+        self, jobs: Iterable[Job], on_result: OnResult[Result, Job] | None = None
     ) -> list[Result | JobFailure[Job]]:
         """Runs every job (`jobs.Pool`)."""
         self.wait_until_started()
         check_loaded(self._load_error)
         began_s = time.perf_counter()
-        work = Work[Job, Result](jobs, self._max_attempts, self._stop_on_failure, progress)
+        work = Work[Job, Result](jobs, self._max_attempts, self._stop_on_failure, on_result)
         self._work = work
         try:
             self._turn_until(lambda: not work.num_missing)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Generic
 
-from tfrl_systems.drivers.jobs import Job, JobFailure, PoolError, Result
+from tfrl_systems.drivers.jobs import Job, JobFailure, OnResult, PoolError, Result
 
 _log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ class Work(Generic[Job, Result]):
       jobs: in the order in which their results are wanted.
       max_attempts: how often a job is tried.
       stop_on_failure: whether a job that failed every time ends everything.
-      progress: called with 1 after each job.
+      on_result: told of each result as soon as it is there.
 
     Attributes:
       jobs: the jobs.
@@ -33,7 +33,7 @@ class Work(Generic[Job, Result]):
         jobs: Iterable[Job],
         max_attempts: int,
         stop_on_failure: bool,
-        progress: Callable[[int], None] | None,
+        on_result: OnResult[Result, Job] | None,
     ) -> None:
         self.jobs = list(jobs)
         self.queue = deque(range(len(self.jobs)))
@@ -42,14 +42,14 @@ class Work(Generic[Job, Result]):
         self._num_failed = [0] * len(self.jobs)
         self._max_attempts = max_attempts
         self._stop_on_failure = stop_on_failure
-        self._progress = progress
+        self._on_result = on_result
 
     def succeeded(self, number: int, result: Result | JobFailure[Job]) -> None:
         """A job is done."""
         self.results[number] = result
         self.num_missing -= 1
-        if self._progress is not None:
-            self._progress(1)
+        if self._on_result is not None:
+            self._on_result(number, result)
 
     def returned(self, numbers: Iterable[int]) -> None:
         """Jobs were not begun."""

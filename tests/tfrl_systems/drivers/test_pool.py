@@ -97,16 +97,16 @@ def test_large_products_have_the_same_last_bits():
     assert there.tobytes() == here.tobytes()
 
 
-def test_results_come_in_the_order_of_the_jobs_and_progress_counts_them(make_pool):
-    counted = []
+def test_results_come_in_the_order_of_the_jobs_and_are_told_of_as_they_come(make_pool):
+    told = {}
     with make_pool(Noise) as pool:
-        results = pool.map([Task(seed, size=1 + seed) for seed in range(9)], counted.append)
+        results = pool.map([Task(seed, size=1 + seed) for seed in range(9)], told.__setitem__)
         assert pool.map([]) == []
         with pytest.raises(ZeroDivisionError):
-            pool.map([Task(0)], lambda done: 1 / 0)
+            pool.map([Task(0)], lambda number, result: 1 / 0)
         assert len(pool.map([Task(0)])) == 1
     assert [len(result) for result in results] == list(range(1, 10))
-    assert counted == [1] * 9
+    assert [told[number] is result for number, result in enumerate(results)] == [True] * 9
 
 
 def test_a_job_that_always_fails_is_a_failure_in_its_place(make_pool, caplog):
@@ -258,7 +258,7 @@ def test_workers_killed_between_uses_are_replaced(expected):
 def test_an_interruption_leaves_a_pool_that_works(expected):
     tasks = [Task(index) for index in range(NUM_JOBS)]
 
-    def interrupt(done):
+    def interrupt(number, result):
         raise KeyboardInterrupt
 
     with make_pipes(Noise) as pool:

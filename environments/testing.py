@@ -112,6 +112,19 @@ class EnvironmentContractTest:
             rule = f"same-info: one seed gave {info} and {info_too}"
             _check(info == info_too, rule)
 
+    def test_seeding_begins_anew(self) -> None:
+        """After `seed` and `reset` all is as in a new environment with that seed.
+
+        Workers rely on it: they play each chunk of episodes in the environment that they have.
+        """
+        with self.make_environment(seed=3) as one, self.make_environment(seed=4) as other:
+            list(self._play(other, 1))
+            other.seed(3)
+            played, played_too = (list(self._play(each, 1)) for each in (one, other))
+            rule = "seed-again: seed must make everything as in a new environment with that seed"
+            _check(_equal(played[0][0], played_too[0][0]), rule)
+            _check(played[0][1] == played_too[0][1], rule)
+
     def test_time_steps_stay_as_they_were(self) -> None:
         """A time step that was returned does not change when the environment goes on."""
         with self.make_environment(seed=0) as environment:

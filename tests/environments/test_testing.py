@@ -26,6 +26,9 @@ class CountDown(py_environment.PyEnvironment):
     def action_spec(self):
         return array_spec.BoundedArraySpec((), np.int64, 0, 1)
 
+    def seed(self, seed):
+        self._generator = np.random.default_rng(seed)
+
     def get_info(self):
         return dict(self._info)
 
@@ -72,6 +75,11 @@ class NoSeed(CountDown):
     def __init__(self, seed):
         NoSeed.made += 1
         super().__init__(NoSeed.made)
+
+
+class SeedsOnce(CountDown):
+    def seed(self, seed):
+        pass
 
 
 class Aliased(CountDown):
@@ -134,6 +142,7 @@ class MidReset(CountDown):
         (InfiniteReward, "test_episodes_follow_the_protocol", "finite-reward"),
         (Undiscounted, "test_episodes_follow_the_protocol", "last-discount"),
         (NoSeed, "test_seed_and_actions_determine_everything", "same-"),
+        (SeedsOnce, "test_seeding_begins_anew", "seed-again"),
         (Aliased, "test_time_steps_stay_as_they_were", "no-aliasing"),
         (NoContext, "test_info_tells_of_the_ended_episode", "info-context"),
         (WordyInfo, "test_info_tells_of_the_ended_episode", "info-numbers"),

@@ -22,7 +22,7 @@ from tfrl_systems.policies.export import save_policy
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
 from tfrl_systems.training.checkpoints import Workdir, open_workdir
-from tfrl_systems.training.online import Config, OnlineLoop, run_online
+from tfrl_systems.training.online import Config, OnIteration, OnlineLoop, run_online
 
 Values = Mapping[str, Mapping[str, Any]]
 
@@ -90,13 +90,19 @@ def run(options: argparse.Namespace, values: Values) -> int:
         else:
             collect = options.collect or ("pipes" if options.workers else "inprocess")
             num_workers = options.workers or shared.default_workers()
-            result = train(training, workdir, collect, num_workers)
+            with Progress() as progress:
+                tell = _teller(progress, training.config)
+                result = train(training, workdir, collect, num_workers, tell)
     _show(options, result)
     return 0
 
 
 def train(
-    training: Training, workdir: Workdir, collect: str = "inprocess", num_workers: int = 1
+    training: Training,
+    workdir: Workdir,
+    collect: str = "inprocess",
+    num_workers: int = 1,
+    on_iteration: OnIteration = lambda record: None,
 ) -> dict[str, Any]:
     """Trains, or goes on with the run that `workdir` holds.
 
@@ -105,6 +111,7 @@ def train(
       workdir: where it is kept.
       collect: "inprocess" or "pipes".
       num_workers: processes, with pipes.
+      on_iteration: told of each iteration.
 
     Returns:
       What result.json holds.
@@ -134,7 +141,7 @@ def train(
         save_policy(directory, agent.policy, about)
 
     make_runner = MakeRunner(training.problem, actor, config.episodes_per_chunk)
-    with Progress() as progress, _make_pool(make_runner, collect, num_workers) as pool:
+    with _make_pool(make_runner, collect, num_workers) as pool:
         loop = OnlineLoop(agent, learn, pool, config)
         return run_online(
             loop,
@@ -143,7 +150,7 @@ def train(
             _evaluator(training.problem, agent),
             save,
             {"environment": "learn_to_optimize", "agent": training.agent},
-            _teller(progress, config),
+            on_iteration,
         )
 
 
@@ -166,7 +173,7 @@ def _evaluator(problem: Problem, agent: Any) -> Callable[[bytes], Mapping[str, f
     return evaluate
 
 
-def _teller(progress: Progress, config: Config) -> Callable[[Mapping[str, Any]], None]:
+def _teller(progress: Progress, config: Config) -> OnIteration:
     advance = progress.task("iterations", config.iterations)
     told = 0
 

@@ -1,0 +1,140 @@
+"""Learning to optimise from the command line, for real: results, mistakes, a killed run."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
+
+QUICK = tuple(
+    word
+    for setting in ("hidden_sizes=8", "num_chunks=2", "episodes_per_chunk=4", "checkpoint_every=5")
+    for word in ("--set", setting)
+)
+TRAIN = ("train", "learn_to_optimize", "--agent", "reinforce", *QUICK, "--iterations", "20")
+SAME = ("experience_sha256", "policy_sha256", "environment_steps")
+
+
+def train_arguments(workdir, *more, function="shifted_sphere"):
+    return [*TRAIN, "--function", function, "--workdir", str(workdir), *more]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run's directory and what it printed."""
+    workdir = tmp_path_factory.mktemp("learned") / "run"
+    said = subprocess.run(
+        [sys.executable, "-m", "tfrl_systems.cli.main", *train_arguments(workdir, "--json")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return workdir, said
+
+
+def test_train_says_one_json_object_and_leaves_it(trained):
+    workdir, said = trained
+    result = json.loads(said.stdout)
+    assert result == json.loads((workdir / "result.json").read_text())
+    assert (result["environment"], result["agent"]) == ("learn_to_optimize", "reinforce")
+    # 20 iterations of 2 chunks of 4 episodes of 2 steps.
+    assert result["environment_steps"] == 20 * 2 * 4 * 2
+    assert result["seconds"].keys() == {"collecting", "broadcasting", "waiting", "training"}
+    assert result["evaluation"]["last_tenth"].keys() == {"mse", "msle"}
+    # Progress, and nothing of TensorFlow.
+    assert all("iterations" in line for line in said.stderr.splitlines()), said.stderr
+
+
+def test_evaluate(trained, tfrl):
+    policy = str(trained[0] / "policy")
+    ran = tfrl("evaluate", "learn_to_optimize", "--policy", policy, "--policy", "scipy", "--json")
+    found = ran.json
+    assert ran.status == 0 and found["function"] == "shifted_sphere"
+    learned, scipy = found["policies"]
+    assert learned["policy"] == policy and scipy["policy"] == "scipy"
+    assert learned.keys() >= {"mse", "msle", "microseconds_per_query"}
+    # A sphere is easy for scipy, and 20 iterations are few.
+    assert scipy["mse"] < 1e-9 < learned["mse"]
+    assert learned["mse"] == json.loads(trained[1].stdout)["evaluation"]["last"]["mse"]
+
+
+def test_evaluate_by_hand(tfrl, tmp_path, monkeypatch):
+    # |x - c| + 1: x = 0 is off by |c|, and so is whatever constant is best.
+    (tmp_path / "hand.py").write_text(
+        "import numpy as np\n\n\ndef distance(points):\n"
+        "    return 1 + np.abs(points[:, 0] - points[:, 1])\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    arguments = ("--policy", "constant", "--function", "hand:distance", "--json")
+    ran = tfrl("evaluate", "learn_to_optimize", *arguments)
+    (constant,) = ran.json["policies"]
+    assert ran.status == 0
+    # The mean of c² over -1, -0.9, ..., 1.
+    assert constant["mse"] == pytest.approx(np.mean(np.linspace(-1, 1, 21) ** 2), rel=1e-6)
+
+
+def test_a_killed_run_goes_on(tmp_path, trained):
+    workdir = tmp_path / "run"
+    arguments = train_arguments(workdir, "--workers", "2")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfrl_systems.cli.main", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while not (workdir / "checkpoints" / "000005").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    resumed = subprocess.run(
+        [sys.executable, "-m", "tfrl_systems.cli.main", *arguments, "--resume", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    result = json.loads(trained[1].stdout)
+    # Two processes that were killed in between, or one that was not: the same to the last bit.
+    assert [json.loads(resumed.stdout)[name] for name in SAME] == [result[name] for name in SAME]
+
+
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        ("parabola", "expected one of ackley, "),
+        ("nowhere:cost", "nowhere"),
+        ("faulty:cost", "expected a finite value at"),
+    ],
+)
+def test_functions_that_cannot_be_learned(tfrl, tmp_path, monkeypatch, function, message):
+    (tmp_path / "faulty.py").write_text(
+        "import numpy as np\n\n\ndef cost(points):\n    return np.log(points[:, 0])\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ran = tfrl(*train_arguments(tmp_path / "run", function=function))
+    assert ran.status == 1 and not ran.out
+    (line,) = [one for one in ran.err.splitlines() if one.startswith("tfrl:")]
+    assert message in line
+
+
+def test_wrong_usage(tfrl, trained, tmp_path):
+    ran = tfrl("evaluate", "learn_to_optimize", "--policy", "random")
+    assert ran.status == 2 and "--function" in ran.err
+    ran = tfrl(*train_arguments(tmp_path / "run", "--set", "gammma=1"))
+    assert ran.status == 2 and "gamma=" in ran.err
+
+
+def test_a_policy_for_other_dimensions(tfrl, trained):
+    policy = str(trained[0] / "policy")
+    named = ("--policy", policy, "--function", "sphere", "--dimensions", "3")
+    ran = tfrl("evaluate", "learn_to_optimize", *named)
+    assert ran.status == 1 and "dimensions = 3, found one for 2" in ran.err
+    assert OptimizerPolicy.load(policy)([0.5]).shape == (1,)

@@ -22,6 +22,7 @@ Learns decisions in computer systems, and applies what was learned.
   tfrl corpus build my-project/ -o runs/mine
   tfrl train inlining --agent bc_max --corpus runs/mine --workdir runs/first
   tfrl evaluate inlining --policy runs/first/policy --policy default --corpus runs/mine
+  tfrl train learn_to_optimize --agent ppo --function shifted_ackley --workdir runs/ackley
 
 `tfrl VERB --help` explains each verb; `tfrl doctor` tells what works on this machine.
 """

@@ -1,117 +1,133 @@
-"""Compiling many modules at once, never the same compile twice, and outliving what goes wrong."""
+"""Many modules, several compilers, nothing compiled twice, and all of it outliving what goes wrong.
+
+The store is with the caller: what it has is recalled, only the rest goes to the compilers, and what
+they come to is put there at once, so that an interruption loses nothing that was finished. They are
+in this process, or in others by way of a `Pool`; the results are the same.
+"""
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
-import hashlib
-import queue
-import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
+from environments.errors import UserError
 from environments.inlining.compilation import CompilerError
 from environments.inlining.compilers import Compiler
 from environments.inlining.corpus import Module
-from environments.inlining.features import DERIVATION, feature_names
 from environments.inlining.heuristics import Policy
+from environments.inlining.tasks import Play, Shelf, Task
 from environments.inlining.trajectories import Trajectory, TrajectoryStore
-from environments.inlining.walk import Walk
 
 Result = TypeVar("Result")
-Task = TypeVar("Task")
+
+_MAX_ATTEMPTS = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """A module that could not be compiled.
+    """A module with which a task could not be done.
 
     Attributes:
       module: its name.
       message: one line that says why.
+      ends_all: that it is not for the module: the task could be done with no other either.
     """
 
     module: str
     message: str
+    ends_all: bool = False
 
 
-def content_key(module: Module) -> str:
-    """Hash of all that decides a module's object besides the compiler and the decisions.
+class ModulePlayer:
+    """Does tasks with a compiler of its own; each worker of a pool holds one.
 
-    Raises:
-      CompilerError: the module cannot be read.
-    """
-    try:
-        parts = [module.sha256, *module.command]
-        if module.thinlto_index is not None:
-            parts.append(hashlib.sha256(module.thinlto_index.read_bytes()).hexdigest())
-    except OSError as error:
-        raise CompilerError(
-            f"{module.name}: expected to read the module, found: {error}; build the corpus again"
-        ) from error
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    A compiler that dies or hangs is replaced, and the module tried once more.
 
-
-def play(compiler: Compiler, module: Module, policy: Policy, store: TrajectoryStore) -> Trajectory:
-    """One episode: `module` compiled under `policy`, or recalled where the store has it.
+    Args:
+      make_compiler: makes the compiler; whether it works is found out at once.
 
     Raises:
-      CompilerError: the compiler failed, died or hung.
+      UserError: there is no such compiler, or it does not work.
     """
-    identity = compile_identity(compiler)
-    decide = policy.begin(module.name, feature_names(compiler.announced))
-    key = content_key(module)
-    recalled = store.recall(key, identity, module.name, decide)
-    if recalled is not None:
-        return recalled
-    with Walk(compiler, module) as walk:
-        trajectory = walk.play(decide)
-    store.put(key, identity, trajectory)
-    return trajectory
+
+    def __init__(self, make_compiler: Callable[[], Compiler]) -> None:
+        self._compiler = make_compiler()
+        assert self._compiler.announced
+
+    def run(self, task: Task[Result], module: Module) -> Result | Failure:
+        """The task's result for the module, a function of the two."""
+        try:
+            for _ in range(_MAX_ATTEMPTS):
+                try:
+                    return task.run(self._compiler, module)
+                except CompilerError as error:
+                    message = str(error)
+        except UserError as error:
+            return Failure(module.name, str(error), ends_all=True)
+        return Failure(module.name, message)
+
+    def close(self) -> None:
+        """Ends the compiler's process."""
+        self._compiler.close()
 
 
-def compile_identity(compiler: Compiler) -> str:
-    """The compiler, and the features that were derived from what it says."""
-    derived = f"{DERIVATION} {','.join(feature_names(compiler.announced))}"
-    return f"{compiler.identity} {hashlib.sha256(derived.encode()).hexdigest()[:16]}"
+OnResult = Callable[[int, Any], None]
+"""(number of the module, the task's result or a `Failure`) -> None."""
+
+
+class Pool(Protocol):
+    """Module players side by side."""
+
+    def map(self, task: Task[Any], modules: Sequence[Module], on_result: OnResult) -> None:
+        """Does `task` with each module; `on_result` is told of each result as it comes.
+
+        What `on_result` raises ends the call.
+        """
+
+    def close(self) -> None:
+        """Ends the players, also those at work."""
+
+
+MakePool = Callable[[Callable[[], ModulePlayer]], Pool]
+"""(makes a player; can be pickled if `make_compiler` can) -> a pool of such players."""
 
 
 class Collector:
-    """Runs compiles on several compilers side by side.
+    """Does tasks with many modules.
 
-    The result does not depend on the number of workers: compiles are deterministic, and results
-    keep the order of their tasks. A compiler that dies or hangs is replaced and its task tried
-    again; a task that fails every time becomes a `Failure`, and the rest goes on.
+    The results do not depend on the pool: compiles are deterministic, and results keep the order of
+    the modules.
 
     Args:
-      make_compiler: called once for each worker.
+      make_compiler: makes a compiler; called for each player.
       store: where compiles are kept.
-      num_workers: compilers that run at the same time.
-      max_attempts: how often a task is tried.
+      make_pool: makes what does the work, once something is not in the store; by default that is
+        this process, with one module after the other.
+
+    Attributes:
+      compiler: one like those that compile, to ask what all of them are.
+      store: the same.
+
+    Raises:
+      UserError: there is no such compiler, or it does not work.
     """
 
     def __init__(
         self,
         make_compiler: Callable[[], Compiler],
         store: TrajectoryStore,
-        num_workers: int = 1,
-        max_attempts: int = 2,
+        make_pool: MakePool | None = None,
     ) -> None:
+        self.compiler = make_compiler()
+        assert self.compiler.announced
+        if make_pool is not None:
+            self.compiler.close()  # it has said all that is asked of it here
         self.store = store
-        self.num_workers = num_workers
-        self._max_attempts = max_attempts
-        self._closing = False
-        # A compiler starts its process with its first module: these hold nothing yet.
-        self._compilers = [make_compiler() for _ in range(num_workers)]
-        self._idle: queue.SimpleQueue[Compiler] = queue.SimpleQueue()
-        for compiler in self._compilers:
-            self._idle.put(compiler)
-        self._pool = concurrent.futures.ThreadPoolExecutor(num_workers)
-
-    @property
-    def compiler(self) -> Compiler:
-        """One of the compilers, to ask what all of them are."""
-        return self._compilers[0]
+        self._make_compiler = make_compiler
+        self._make_pool = make_pool
+        self._pool: Pool | None = None
 
     def play(
         self,
@@ -120,77 +136,91 @@ class Collector:
         progress: Callable[[int], None] | None = None,
     ) -> list[Trajectory | Failure]:
         """One episode for each module, in the order of `modules`."""
-        return self.map(
-            lambda compiler, module: play(compiler, module, policy, self.store),
-            modules,
-            lambda module: module.name,
-            progress,
-        )
+        return self.map(Play(policy), modules, progress)
 
     def map(
         self,
-        task_fn: Callable[[Compiler, Task], Result],
-        tasks: Iterable[Task],
-        name_fn: Callable[[Task], str],
+        task: Task[Result],
+        modules: Sequence[Module],
         progress: Callable[[int], None] | None = None,
-        deadline_s: float | None = None,
     ) -> list[Result | Failure]:
-        """Runs `task_fn` on every task.
+        """Does `task` with each module.
 
         Args:
-          task_fn: does one task with the compiler that it is handed.
-          tasks: what to do.
-          name_fn: what to call a task that failed.
-          progress: called with 1 after each task.
-          deadline_s: on `time.monotonic`'s clock; tasks not begun by then are left out.
+          task: what to do.
+          modules: with what.
+          progress: called with 1 after each.
 
         Returns:
-          One result or `Failure` for each task that was begun, in the order of `tasks`.
-        """
+          One result or `Failure` for each module, in the order of `modules`.
 
-        def run(task: Task) -> Result | Failure | None:
-            if deadline_s is not None and time.monotonic() > deadline_s:
-                return None
-            result = self._attempt(task_fn, task, name_fn(task))
+        Raises:
+          UserError: the task can be done with none.
+        """
+        results: list[Any] = [None] * len(modules)
+        shelves: dict[int, Shelf] = {}
+
+        def take(number: int, result: Any) -> None:
+            results[number] = result
             if progress is not None:
                 progress(1)
-            return result
 
-        futures = [self._pool.submit(run, task) for task in tasks]
-        try:
-            results = [future.result() for future in futures]
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
-        return [result for result in results if result is not None]
+        for number, module in enumerate(modules):
+            try:
+                shelf = Shelf.of(self.store, self.compiler, module)
+            except CompilerError as error:
+                take(number, Failure(module.name, str(error)))
+                continue
+            found = task.recall(shelf)
+            if found is None:
+                shelves[number] = shelf
+            else:
+                take(number, found)
+        missing = list(shelves)
 
-    def _attempt(
-        self, task_fn: Callable[[Compiler, Task], Result], task: Task, name: str
-    ) -> Result | Failure:
-        compiler = self._idle.get()
-        try:
-            for attempt in range(self._max_attempts):
-                try:
-                    return task_fn(compiler, task)
-                except CompilerError as error:
-                    if self._closing or attempt + 1 == self._max_attempts:
-                        return Failure(name, str(error))
-            raise AssertionError("unreachable")
-        finally:
-            self._idle.put(compiler)
+        def keep(place: int, result: Any) -> None:
+            if isinstance(result, Failure):
+                if result.ends_all:
+                    raise UserError(result.message)
+            else:
+                task.keep(shelves[missing[place]], result)
+            take(missing[place], result)
+
+        if missing:
+            self._players().map(task, [modules[number] for number in missing], keep)
+        return results
+
+    def _players(self) -> Pool:
+        if self._pool is None:
+            if self._make_pool is None:
+                self._pool = _InThisProcess(lambda: self.compiler)
+            else:
+                self._pool = self._make_pool(functools.partial(ModulePlayer, self._make_compiler))
+        return self._pool
 
     def close(self) -> None:
-        """Ends the compilers, also those at work; returns when nothing of them is left."""
-        self._closing = True
-        for compiler in self._compilers:
-            compiler.stop()
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        for compiler in self._compilers:
-            compiler.close()
+        """Ends the compilers."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+        self.compiler.close()
 
     def __enter__(self) -> Collector:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _InThisProcess:
+    """One player, one module after the other."""
+
+    def __init__(self, make_compiler: Callable[[], Compiler]) -> None:
+        self._player = ModulePlayer(make_compiler)
+
+    def map(self, task: Task[Any], modules: Sequence[Module], on_result: OnResult) -> None:
+        for number, module in enumerate(modules):
+            on_result(number, self._player.run(task, module))
+
+    def close(self) -> None:
+        self._player.close()

@@ -6,7 +6,6 @@ import dataclasses
 import os
 import select
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -146,7 +145,6 @@ class Compilation:
         not, and the cost must tell. Another than `DEFAULT_FEATURE` is overwritten by it: its own
         value is unknown.
       timeout_s: how long in all the compiler may keep its host waiting.
-      stopped: once set, by any thread, the compile fails.
       owns_channel: close the channel with the compile.
     """
 
@@ -157,7 +155,6 @@ class Compilation:
         channel: Channel,
         default_feature: str,
         timeout_s: float,
-        stopped: threading.Event,
         *,
         owns_channel: bool = False,
     ) -> None:
@@ -168,7 +165,6 @@ class Compilation:
         self._reader: _Reader | None = None
         self._timeout_s = timeout_s
         self._waited_s = 0.0
-        self._stopped = stopped
         self._owns_channel = owns_channel
         assert backend.process.stderr is not None
         self._stderr_fd = backend.process.stderr.fileno()
@@ -208,8 +204,8 @@ class Compilation:
         """Waits for the next call site; None when the compile is over.
 
         Raises:
-          CompilerError: the compiler failed, died, took longer than its time limit, was stopped
-            or speaks another protocol.
+          CompilerError: the compiler failed, died, took longer than its time limit, or speaks
+            another protocol.
         """
         while True:
             try:
@@ -292,8 +288,6 @@ class Compilation:
         began_s = time.monotonic()
         ready = self._poll.poll(_DRAIN_EVERY_MS)
         self._waited_s += time.monotonic() - began_s
-        if self._stopped.is_set():
-            raise CompilerError(f"{self._module_name}: the compile was stopped")
         if not ready:
             self._drain_stderr()
             if self._waited_s < self._timeout_s:
@@ -374,9 +368,7 @@ class Compilation:
         self.close()
 
 
-def compile_without_advice(
-    module_name: str, backend: Backend, timeout_s: float, stopped: threading.Event
-) -> ObjectSize:
+def compile_without_advice(module_name: str, backend: Backend, timeout_s: float) -> ObjectSize:
     """Waits for a compile that asks nothing.
 
     Raises:
@@ -384,7 +376,7 @@ def compile_without_advice(
     """
     channel = Channel()
     with Compilation(
-        module_name, backend, channel, "", timeout_s, stopped, owns_channel=True
+        module_name, backend, channel, "", timeout_s, owns_channel=True
     ) as compilation:
         assert compilation.next_site() is None, "advice was asked for without a channel"
         return compilation.result().size

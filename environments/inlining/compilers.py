@@ -47,9 +47,6 @@ class Compiler(Protocol):
     def read_calls(self, module: Module) -> Mapping[str, Sequence[str]]:
         """Direct calls in `module` as it was written: callees by name of the calling function."""
 
-    def stop(self) -> None:
-        """Called from any thread: the compile in progress, and all until `close`, fail at once."""
-
     def close(self) -> None:
         """Ends the compiler's process, if one waits; the compiler may be used again."""
 

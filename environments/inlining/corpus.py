@@ -67,6 +67,9 @@ class Module:
     command: tuple[str, ...] = ()
     thinlto_index: pathlib.Path | None = None
 
+    def __str__(self) -> str:
+        return self.name
+
     @functools.cached_property
     def sha256(self) -> str:
         """Hash of the bitcode as it is now, whatever the corpus recorded: caches rely on it."""

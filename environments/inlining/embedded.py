@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib.metadata
 import json
 import os
@@ -11,7 +10,6 @@ import pathlib
 import select
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 
 from environments.inlining import guardian
@@ -35,6 +33,8 @@ _READ_BYTES = 1 << 16
 # llvmlite 0.50 leaks the passes that it builds, about 50 KiB for each compile and more for large
 # modules; a worker that has grown so large makes room for a new one.
 _MAX_WORKER_BYTES = 512 << 20
+# By identity: the same in the whole process.
+_announced: dict[str, tuple[str, ...]] = {}
 
 
 class EmbeddedLlvm:
@@ -49,13 +49,17 @@ class EmbeddedLlvm:
         version = importlib.metadata.version("llvmlite")
         self.identity = f"embedded llvmlite-{version} -Oz pic {ADVISE_OPTIONS[-1]}"
         self._timeout_s = timeout_s
-        self._stopped = threading.Event()
         self._worker: EmbeddedWorker | None = None
         self._channel: Channel | None = None
 
-    @functools.cached_property
+    @property
     def announced(self) -> tuple[str, ...]:
-        """Feature names of the channel, in order; found by compiling a small probe."""
+        """Feature names of the channel, in order; found by compiling a small probe, once."""
+        if self.identity not in _announced:
+            _announced[self.identity] = self._probe()
+        return _announced[self.identity]
+
+    def _probe(self) -> tuple[str, ...]:
         with guardian.make_directory() as directory:
             path = pathlib.Path(directory) / "probe.ll"
             path.write_text(PROBE_IR)
@@ -88,7 +92,6 @@ class EmbeddedLlvm:
             channel,
             DEFAULT_FEATURE,
             self._timeout_s,
-            self._stopped,
         )
 
     def compile_plain(self, module: Module) -> ObjectSize:
@@ -100,7 +103,7 @@ class EmbeddedLlvm:
         worker = EmbeddedWorker([])
         try:
             request = EmbeddedRequest(worker, module.path)
-            return compile_without_advice(module.name, request, self._timeout_s, self._stopped)
+            return compile_without_advice(module.name, request, self._timeout_s)
         finally:
             worker.kill()
 
@@ -113,16 +116,8 @@ class EmbeddedLlvm:
         worker, _ = self._start()
         return read_module(worker, module, self._timeout_s, calls=True).calls
 
-    def stop(self) -> None:
-        """See `Compiler`."""
-        self._stopped.set()
-
     def close(self) -> None:
         """Ends the worker process and removes its pipes."""
-        self._end_worker()
-        self._stopped.clear()
-
-    def _end_worker(self) -> None:
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
@@ -132,7 +127,7 @@ class EmbeddedLlvm:
 
     def _start(self) -> tuple[EmbeddedWorker, Channel]:
         if self._worker is not None and self._worker.is_spent():
-            self._end_worker()
+            self.close()
         if self._worker is None or self._channel is None:
             self._channel = Channel()
             options = [option.format(base=self._channel.base) for option in ADVISE_OPTIONS]

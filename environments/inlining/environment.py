@@ -11,13 +11,13 @@ from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
 from environments.contexts import ContextSampler
-from environments.inlining.collection import compile_identity, content_key, play
 from environments.inlining.compilation import CompilerError
 from environments.inlining.compilers import Compiler
 from environments.inlining.corpus import Module
 from environments.inlining.embedded import EmbeddedLlvm
 from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Default
+from environments.inlining.tasks import Shelf, play
 from environments.inlining.trajectories import Trajectory, TrajectoryStore
 from environments.inlining.walk import Walk
 
@@ -162,8 +162,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
             assert self._walk is not None
             self._trajectory = self._walk.trajectory()
             self._end_walk()
-            key = content_key(self._module)
-            self._store.put(key, compile_identity(self._compiler), self._trajectory)
+            Shelf.of(self._store, self._compiler, self._module).put(self._trajectory)
         default = play(self._compiler, self._module, Default(), self._store).size
         size = self._trajectory.size
         self._info = {

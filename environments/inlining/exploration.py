@@ -26,12 +26,12 @@ from environments.inlining.attribution import (
     attribute,
     disjoint_rounds,
 )
-from environments.inlining.collection import compile_identity, content_key
 from environments.inlining.compilation import CallSite
 from environments.inlining.compilers import Compiler
 from environments.inlining.corpus import Module
 from environments.inlining.features import feature_names
-from environments.inlining.heuristics import Policy
+from environments.inlining.heuristics import Policy, one_at_a_time
+from environments.inlining.tasks import Shelf, perform
 from environments.inlining.trajectories import Trajectory, TrajectoryStore
 from environments.inlining.walk import Walk
 
@@ -84,15 +84,16 @@ def compile_in_detail(
     Raises:
       CompilerError: the compiler failed, died or hung.
     """
-    decide = policy.begin(module.name, feature_names(compiler.announced))
+    decide = one_at_a_time(policy.begin(module.name, feature_names(compiler.announced)))
     site_names = SiteNames()
     keys: list[SiteKey | None] = []
     with Walk(compiler, module) as walk:
-        while (features := walk.next_features()) is not None:
+        while (row := walk.next_row()) is not None:
             assert walk.site is not None
-            keys.append(site_names.name(walk.site))
-            decision = int(decide(features[np.newaxis], walk.num_decisions - 1)[0])
-            walk.decide(1 - decision if keys[-1] in flips else decision)
+            key = site_names.name(walk.site)
+            decision = decide(row, len(keys))
+            keys.append(key)
+            walk.decide(1 - decision if key in flips else decision)
         return DetailedCompile(walk.trajectory(), tuple(keys), walk.compilation.function_bytes())
 
 
@@ -138,6 +139,95 @@ CertaintyFn = Callable[[np.ndarray], np.ndarray]
 """(features int64 [N, F]) -> |p(inline) - p(not)| float64 [N] of the exploration policy."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Explore:
+    """Algorithm 3 for one module (`tasks.Task`).
+
+    Call sites are tried from the least certain on (in random order without a `certainty_fn`). At
+    the end all decisions that saved bytes are changed together, which is often better than each
+    alone; the smallest compile met is the trajectory to imitate.
+
+    Attributes:
+      policy: what to explore around.
+      config: how much to explore.
+      certainty_fn: of the policy, if it has one.
+      scope_feature: only call sites where this feature is 1 are tried; all if empty.
+    """
+
+    policy: Policy
+    config: ExplorationConfig
+    certainty_fn: CertaintyFn | None = None
+    scope_feature: str = ""
+
+    def recall(self, shelf: Shelf) -> Explored | None:
+        """See `Task`."""
+        record = shelf.get_record(self._request())
+        if record is None:
+            return None
+        base, best = shelf.get(record["base"]), shelf.get(record["best"])
+        if base is None or best is None:
+            return None
+        return Explored(base, record["steps"], record["deltas"], best)
+
+    def run(self, compiler: Compiler, module: Module) -> Explored:
+        """See `Task`."""
+        base = compile_in_detail(compiler, module, self.policy)
+        inside = _in_scope(base.trajectory, self.scope_feature)
+        step_of = {
+            key: step for step, key in enumerate(base.keys) if key is not None and inside[step]
+        }
+        keys = _in_order(list(step_of), step_of, base, module, self.config, self.certainty_fn)
+        met, found = self._try(compiler, module, base, keys)
+        saving = frozenset(flip for flip, delta in found.items() if delta < 0)
+        if saving:
+            met.append(compile_in_detail(compiler, module, self.policy, saving))
+        best = min(met, key=lambda compiled: compiled.text_bytes)
+        return Explored(
+            base.trajectory,
+            np.array([step_of[flip] for flip in found], np.int64),
+            np.array(list(found.values()), np.int64),
+            best.trajectory,
+        )
+
+    def keep(self, shelf: Shelf, result: Explored) -> None:
+        """See `Task`."""
+        for trajectory in (result.base, result.best):
+            shelf.put(trajectory)
+        arrays = {
+            "base": result.base.decisions,
+            "best": result.best.decisions,
+            "steps": result.steps,
+            "deltas": result.deltas,
+        }
+        shelf.put_record(self._request(), arrays)
+
+    def _request(self) -> str:
+        config = self.config
+        how = (config.num_rounds, config.flips_per_round, config.decisions_per_flip, config.seed)
+        return f"explore {self.policy.fingerprint} {how} {self.scope_feature} {ATTRIBUTION}"
+
+    def _try(
+        self, compiler: Compiler, module: Module, base: DetailedCompile, keys: list[SiteKey]
+    ) -> tuple[list[DetailedCompile], dict[SiteKey, int]]:
+        """All compiles that were met, and Δbytes by call site."""
+        sites = [ChangedSite(caller, callee) for caller, callee, _ in keys]
+        calls = compiler.read_calls(module) if keys else {}
+        found: dict[SiteKey, int] = {}
+        met = [base]
+        for chosen in _rounds(sites, len(base.keys), self.config):
+            flips = [keys[k] for k in chosen]
+            trial = compile_in_detail(compiler, module, self.policy, frozenset(flips))
+            met.append(trial)
+            deltas = _deltas([sites[k] for k in chosen], base, trial, calls)
+            played = set(trial.keys)
+            found |= {
+                flip: delta
+                for flip, delta in zip(flips, deltas, strict=True)
+                if delta is not None and flip in played
+            }
+        return met, found
+
+
 def explore(
     compiler: Compiler,
     module: Module,
@@ -147,93 +237,12 @@ def explore(
     certainty_fn: CertaintyFn | None = None,
     scope_feature: str = "",
 ) -> Explored:
-    """Algorithm 3 for one module, or what the store kept of it.
-
-    Call sites are tried from the least certain on (in random order without a `certainty_fn`). At
-    the end all decisions that saved bytes are changed together, which is often better than each
-    alone; the smallest compile met is the trajectory to imitate.
-
-    Args:
-      compiler: compiles.
-      module: what to explore.
-      policy: what to explore around.
-      store: where compiles and what was found are kept.
-      config: how much to explore.
-      certainty_fn: of the policy, if it has one.
-      scope_feature: only call sites where this feature is 1 are tried; all if empty.
+    """`Explore` for one module, or what the store kept of it.
 
     Raises:
       CompilerError: the compiler failed, died or hung.
     """
-    key, identity = content_key(module), compile_identity(compiler)
-    how = (config.num_rounds, config.flips_per_round, config.decisions_per_flip, config.seed)
-    request = f"explore {policy.fingerprint} {how} {scope_feature} {ATTRIBUTION}"
-    recalled = _recall(store, key, identity, module.name, request)
-    if recalled is not None:
-        return recalled
-    explored = _explore(compiler, module, policy, config, certainty_fn, scope_feature)
-    for trajectory in (explored.base, explored.best):
-        store.put(key, identity, trajectory)
-    arrays = {
-        "base": explored.base.decisions,
-        "best": explored.best.decisions,
-        "steps": explored.steps,
-        "deltas": explored.deltas,
-    }
-    store.put_record(key, identity, request, arrays)
-    return explored
-
-
-def _recall(
-    store: TrajectoryStore, key: str, identity: str, module_name: str, request: str
-) -> Explored | None:
-    record = store.get_record(key, identity, request)
-    if record is None:
-        return None
-    base = store.get(key, identity, module_name, record["base"])
-    best = store.get(key, identity, module_name, record["best"])
-    if base is None or best is None:
-        return None
-    return Explored(base, record["steps"], record["deltas"], best)
-
-
-def _explore(
-    compiler: Compiler,
-    module: Module,
-    policy: Policy,
-    config: ExplorationConfig,
-    certainty_fn: CertaintyFn | None,
-    scope_feature: str,
-) -> Explored:
-    base = compile_in_detail(compiler, module, policy)
-    inside = _in_scope(base.trajectory, scope_feature)
-    step_of = {key: step for step, key in enumerate(base.keys) if key is not None and inside[step]}
-    keys = _in_order(list(step_of), step_of, base, module, config, certainty_fn)
-    sites = [ChangedSite(caller, callee) for caller, callee, _ in keys]
-    calls = compiler.read_calls(module) if keys else {}
-    found: dict[SiteKey, int] = {}
-    met = [base]
-    for chosen in _rounds(sites, len(base.keys), config):
-        flips = [keys[k] for k in chosen]
-        trial = compile_in_detail(compiler, module, policy, frozenset(flips))
-        met.append(trial)
-        deltas = _deltas([sites[k] for k in chosen], base, trial, calls)
-        played = set(trial.keys)
-        found |= {
-            flip: delta
-            for flip, delta in zip(flips, deltas, strict=True)
-            if delta is not None and flip in played
-        }
-    saving = frozenset(flip for flip, delta in found.items() if delta < 0)
-    if saving:
-        met.append(compile_in_detail(compiler, module, policy, saving))
-    best = min(met, key=lambda compiled: compiled.text_bytes)
-    return Explored(
-        base.trajectory,
-        np.array([step_of[flip] for flip in found], np.int64),
-        np.array(list(found.values()), np.int64),
-        best.trajectory,
-    )
+    return perform(Explore(policy, config, certainty_fn, scope_feature), compiler, module, store)
 
 
 def _in_scope(trajectory: Trajectory, scope_feature: str) -> np.ndarray:

@@ -6,7 +6,6 @@ import os
 import pathlib
 import shutil
 import subprocess
-import threading
 from collections.abc import Mapping, Sequence
 
 from environments.errors import UserError
@@ -57,7 +56,6 @@ class SystemClang:
             self.identity += f" {INCLUDE_DEFAULT_OPTION}"  # it changes another feature
         self.announced = self.facts.announced
         self._timeout_s = timeout_s
-        self._stopped = threading.Event()
         self._reader: EmbeddedWorker | None = None
         # Of the module that was compiled last: exploring compiles one many times in a row.
         self._linkage: tuple[str, Mapping[str, str]] = ("", {})
@@ -101,7 +99,6 @@ class SystemClang:
             channel,
             self.facts.default_feature,
             self._timeout_s,
-            self._stopped,
             owns_channel=True,
         )
         if self.facts.announces_default:
@@ -120,7 +117,7 @@ class SystemClang:
           CompilerError: clang failed, died or hung.
         """
         backend = _ClangProcess(module.name, self.command(module))
-        return compile_without_advice(module.name, backend, self._timeout_s, self._stopped)
+        return compile_without_advice(module.name, backend, self._timeout_s)
 
     def read_calls(self, module: Module) -> Mapping[str, Sequence[str]]:
         """See `Compiler`.
@@ -130,16 +127,11 @@ class SystemClang:
         """
         return read_module(self._start_reader(), module, self._timeout_s, calls=True).calls
 
-    def stop(self) -> None:
-        """See `Compiler`."""
-        self._stopped.set()
-
     def close(self) -> None:
         """Ends the process that reads modules."""
         if self._reader is not None:
             self._reader.kill()
             self._reader = None
-        self._stopped.clear()
 
     def _read_linkage(self, module: Module) -> Mapping[str, str]:
         """Linkage by name; empty where the embedded LLVM cannot read the module, say if newer."""

@@ -37,11 +37,6 @@ class Walk:
         self.site: CallSite | None = None
         self.compilation = compiler.compile(module)
 
-    @property
-    def num_decisions(self) -> int:
-        """Call sites met so far, the one at hand included."""
-        return len(self._rows)
-
     def next_features(self) -> np.ndarray | None:
         """As `next_row`, as an array: int64 [F]."""
         row = self.next_row()

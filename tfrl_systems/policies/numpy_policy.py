@@ -113,6 +113,15 @@ class NumpyPolicy:
         """The likelier action, int8 [N]; features as in `logits`."""
         return (self._half_steps(features) > 0).view(np.int8)
 
+    def certainty(self, names: Sequence[str], features: np.ndarray) -> np.ndarray:
+        """|p(1) - p(0)|, the gap of BC-Max's Algorithm 3, float64 [N].
+
+        Args:
+          names: of the features.
+          features: int64 [N, len(names)].
+        """
+        return np.abs(2 * self.probabilities(features[:, self.columns(names)]) - 1)
+
     def begin(
         self, module_name: str, names: tuple[str, ...]
     ) -> Callable[[np.ndarray, int], np.ndarray]:

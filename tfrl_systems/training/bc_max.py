@@ -15,6 +15,7 @@ The policy that comes out is that of the last iteration.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -254,18 +255,15 @@ class BcMaxLoop:
             outcomes = self._problem.play(policy, label)
             self._pool.append(outcomes)
             return outcomes
-        certainty_fn = None if self.learned is None else self._certainty
+        certainty_fn = None
+        if self.learned is not None:
+            # Of the policy alone, because it may travel to other processes.
+            certainty_fn = functools.partial(self.learned.certainty, self._problem.feature_names)
         explorations = self._problem.explore(policy, certainty_fn, label, self._config.scoped)
         self._explorations += explorations
         self._pool.append([one.base for one in explorations])
         self._pool.append([one.best for one in explorations])
         return [one.base for one in explorations]
-
-    def _certainty(self, features: np.ndarray) -> np.ndarray:
-        """|π̂(s)(0) - π̂(s)(1)|, the gap of Algorithm 3."""
-        assert self.learned is not None
-        columns = self.learned.columns(self._problem.feature_names)
-        return np.abs(2 * self.learned.probabilities(features[:, columns]) - 1)
 
     def _take(self, learned_before: NumpyPolicy) -> dict[str, Any]:
         """Takes a policy that was fitted before, in place of a fit."""

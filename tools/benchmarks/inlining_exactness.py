@@ -16,24 +16,35 @@ import sys
 
 from rich.progress import Progress
 
-from environments.inlining.collection import Collector, Failure, play
-from environments.inlining.compilers import Compiler, make_compiler
+from environments.inlining.collection import Failure
+from environments.inlining.compilers import Compiler
 from environments.inlining.corpus import Corpus, Module
 from environments.inlining.heuristics import Replay, make_heuristic
+from environments.inlining.tasks import Play, Shelf
 from environments.inlining.trajectories import TrajectoryStore
+from tfrl_systems.cli.inlining.workers import make_collector
 
 
-def check(compiler: Compiler, module: Module) -> dict[str, bool | int]:
-    """Compiles one module four ways; nothing is kept between them."""
-    default = play(compiler, module, make_heuristic("default"), TrajectoryStore())
-    plain = compiler.compile_plain(module)
-    recorded = play(compiler, module, make_heuristic("random"), TrajectoryStore())
-    replayed = play(compiler, module, Replay(recorded.decisions), TrajectoryStore())
-    return {
-        "decisions": len(default.decisions),
-        "default_is_plain": default.size == plain,
-        "replay_is_recorded": replayed.size == recorded.size,
-    }
+class Check:
+    """Compiles one module four ways (`tasks.Task`); nothing is kept between them."""
+
+    def recall(self, shelf: Shelf) -> None:
+        """Nothing was kept."""
+
+    def run(self, compiler: Compiler, module: Module) -> dict[str, bool | int]:
+        """What is equal."""
+        default = Play(make_heuristic("default")).run(compiler, module)
+        plain = compiler.compile_plain(module)
+        recorded = Play(make_heuristic("random")).run(compiler, module)
+        replayed = Play(Replay(recorded.decisions)).run(compiler, module)
+        return {
+            "decisions": len(default.decisions),
+            "default_is_plain": default.size == plain,
+            "replay_is_recorded": replayed.size == recorded.size,
+        }
+
+    def keep(self, shelf: Shelf, result: dict[str, bool | int]) -> None:
+        """Keeps nothing."""
 
 
 def main() -> int:
@@ -53,14 +64,10 @@ def main() -> int:
     ]
     with (
         Progress(disable=not sys.stderr.isatty()) as progress,
-        Collector(
-            lambda: make_compiler(options.compiler), TrajectoryStore(), options.workers
-        ) as collector,
+        make_collector(options.compiler, TrajectoryStore(), options.workers) as collector,
     ):
         task = progress.add_task(options.compiler, total=len(modules))
-        results = collector.map(
-            check, modules, lambda module: module.name, lambda _: progress.advance(task)
-        )
+        results = collector.map(Check(), modules, lambda _: progress.advance(task))
     done = [one for one in results if not isinstance(one, Failure)]
     differing = [
         module.name

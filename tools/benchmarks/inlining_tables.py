@@ -32,7 +32,7 @@ from environments.errors import UserError
 from environments.inlining.collection import Collector, Failure
 from environments.inlining.compilers import make_compiler
 from environments.inlining.corpus import Corpus, Module
-from environments.inlining.exploration import ExplorationConfig, Explored, explore
+from environments.inlining.exploration import ExplorationConfig, Explore, Explored
 from environments.inlining.heuristics import Policy, make_heuristic
 from environments.inlining.trajectories import Trajectory, TrajectoryStore
 from tfrl_systems.agents import bc_max
@@ -40,6 +40,7 @@ from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import Progress, UsageError, say
 from tfrl_systems.cli.inlining.problem import InliningProblem, modules_to_learn_on
 from tfrl_systems.cli.inlining.train import corpus_digest
+from tfrl_systems.cli.inlining.workers import make_collector
 from tfrl_systems.cli.settings import parse_settings
 from tfrl_systems.cli.train import settings_of_training
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
@@ -220,19 +221,8 @@ def _explore(
 ) -> list[Explored | Failure]:
     """What learning would find around the default, were these modules not held out."""
     scope = InliningProblem.scope_feature if benchmark.config.scoped else ""
-    return collector.map(
-        lambda compiler, module: explore(
-            compiler,
-            module,
-            make_heuristic("default"),
-            collector.store,
-            benchmark.exploration,
-            scope_feature=scope,
-        ),
-        modules,
-        lambda module: module.name,
-        progress,
-    )
+    task = Explore(make_heuristic("default"), benchmark.exploration, scope_feature=scope)
+    return collector.map(task, modules, progress)
 
 
 def run_fold(
@@ -319,8 +309,10 @@ def run(options: argparse.Namespace) -> None:
 
 def _run_all(benchmark: Benchmark, options: argparse.Namespace, about: Mapping[str, Any]) -> None:
     store = TrajectoryStore(options.cache)
-    make: Callable[[], Any] = lambda: make_compiler(options.compiler, _TIMEOUT_S)  # noqa: E731
-    with Progress() as progress, Collector(make, store, options.workers) as collector:
+    with (
+        Progress() as progress,
+        make_collector(options.compiler, store, options.workers, _TIMEOUT_S) as collector,
+    ):
         records: list[dict[str, Any]] = []
         for seed in range(options.seeds):
             for fold in range(options.folds):

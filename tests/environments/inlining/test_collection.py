@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
-import time
 
 import numpy as np
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.collection import Collector, Failure, play
+from environments.inlining.collection import Collector, Failure
 from environments.inlining.compilation import CompilerError
 from environments.inlining.compilers import EmbeddedLlvm
 from environments.inlining.corpus import Module
 from environments.inlining.heuristics import Constant, CostBelow, Default, Random, Replay
+from environments.inlining.tasks import Play, play
 from environments.inlining.trajectories import Trajectory, TrajectoryStore
 from tests.environments.inlining.small_modules import (
     HAND_WORKED,
@@ -94,75 +95,116 @@ def test_recalled_and_compiled_are_the_same(counting, modules):
             assert np.array_equal(one.decisions, other.decisions)
 
 
-@pytest.mark.parametrize("num_workers", [1, 3])
-def test_results_do_not_depend_on_the_number_of_workers(modules, num_workers):
-    with Collector(EmbeddedLlvm, TrajectoryStore(), num_workers) as collector:
-        counted = []
-        played = collector.play(modules * 2, Random(5), counted.append)
-        alone = [play(collector.compiler, one, Random(5), TrajectoryStore()) for one in modules]
-    assert len(counted) == 8 and sum(counted) == 8
-    for one, other in zip(played, alone * 2, strict=True):
+def assert_same(played, expected):
+    for one, other in zip(played, expected, strict=True):
         assert one.module == other.module and one.size == other.size
         assert np.array_equal(one.features, other.features)
+        assert np.array_equal(one.decisions, other.decisions)
+
+
+class Pool:
+    """One player; remembers what it was asked, and has its results in another order."""
+
+    def __init__(self, make_player):
+        self.asked = []
+        self._player = make_player()
+
+    def map(self, task, modules, on_result):
+        self.asked.append([module.name for module in modules])
+        for number in reversed(range(len(modules))):
+            on_result(number, self._player.run(task, modules[number]))
+
+    def close(self):
+        self._player.close()
+
+
+@dataclasses.dataclass(frozen=True)
+class Fails(Play):
+    """Plays, and raises an exception in one module."""
+
+    module_name: str
+    error: Exception
+
+    def run(self, compiler, module):
+        if module.name == self.module_name:
+            raise self.error
+        return super().run(compiler, module)
+
+
+def test_results_are_in_order_and_each_is_counted(modules):
+    counted = []
+    with Collector(EmbeddedLlvm, TrajectoryStore()) as collector:
+        played = collector.play(modules * 2, Random(5), counted.append)
+        alone = [play(collector.compiler, one, Random(5), TrajectoryStore()) for one in modules]
+    assert counted == [1] * 8
+    assert_same(played, alone * 2)
+
+
+def test_only_what_is_not_in_the_store_goes_to_the_pool(modules):
+    pools = []
+
+    def make_pool(make_player):
+        pools.append(Pool(make_player))
+        return pools[-1]
+
+    store = TrajectoryStore()
+    with Collector(EmbeddedLlvm, store) as collector:
+        first = collector.play(modules[:2], Default())
+    with Collector(EmbeddedLlvm, store, make_pool) as collector:
+        assert_same(collector.play(modules[:2], CostBelow(5)), first)
+        assert not pools  # so that nothing is started
+        counted = []
+        played = collector.play(modules, Default(), counted.append)
+        assert pools[0].asked == [["few", "many"]] and counted == [1] * 4
+        assert_same(played[:2], first)
+        assert [one.module for one in played] == ["hand", "none", "few", "many"]
+        assert_same(collector.play(modules, Default()), played)
+        assert len(pools) == len(pools[0].asked) == 1
+
+
+def test_what_was_finished_before_an_interruption_is_kept(modules):
+    store = TrajectoryStore()
+    with Collector(EmbeddedLlvm, store, Pool) as collector:
+        with pytest.raises(KeyboardInterrupt):
+            collector.map(Fails(Default(), "none", KeyboardInterrupt()), modules)
+        counting = Counting()
+        for module in modules:
+            play(counting, module, Default(), store)
+        counting.close()
+    assert counting.num_compiles == 2  # the pool had done the last two
 
 
 def test_a_compiler_that_dies_once_is_tried_again(modules):
-    with Collector(lambda: Counting(num_deaths=1), TrajectoryStore()) as collector:
+    compiler = Counting(num_deaths=1)
+    with Collector(lambda: compiler, TrajectoryStore()) as collector:
         played = collector.play(modules, Default())
-        assert all(isinstance(one, Trajectory) for one in played)
-        assert collector.compiler.num_compiles == len(modules) + 1
+    assert all(isinstance(one, Trajectory) for one in played)
+    assert compiler.num_compiles == len(modules) + 1
 
 
 def test_what_fails_every_time_is_named_and_the_rest_goes_on(modules, tmp_path):
     broken = Module("broken", tmp_path / "broken.bc", ".", "c")
     broken.path.write_bytes(modules[0].path.read_bytes()[:200])
     missing = Module("missing", tmp_path / "missing.bc", ".", "c")
-    with Collector(EmbeddedLlvm, TrajectoryStore(), num_workers=2) as collector:
-        played = collector.play([broken, modules[0], missing, modules[1]], Constant(0))
+    counted = []
+    with Collector(EmbeddedLlvm, TrajectoryStore()) as collector:
+        played = collector.play(
+            [broken, modules[0], missing, modules[1]], Constant(0), counted.append
+        )
     assert [type(one) for one in played] == [Failure, Trajectory, Failure, Trajectory]
     assert [played[0].module, played[2].module] == ["broken", "missing"]
+    assert counted == [1] * 4
     for failure in (played[0], played[2]):
         assert failure.message.startswith(f"{failure.module}: expected")
         assert "\n" not in failure.message
 
 
-def test_a_mistake_of_the_user_ends_the_run(modules):
-    def act(compiler, module):
-        raise UserError("cache: full")
-
-    collector = Collector(EmbeddedLlvm, TrajectoryStore())
-    with collector, pytest.raises(UserError, match="cache: full"):
-        collector.map(act, modules, lambda module: module.name)
-
-
-def test_tasks_that_have_not_begun_by_the_deadline_are_left_out(modules):
-    with Collector(EmbeddedLlvm, TrajectoryStore()) as collector:
-        done = collector.map(
-            lambda compiler, module: time.sleep(0.3) or module.name,
-            modules,
-            lambda module: module.name,
-            deadline_s=time.monotonic() + 0.45,
-        )
-    assert done == ["hand", "none"]
-
-
-def test_closing_ends_what_is_at_work(modules):
-    began = []
-
-    def hang(compiler, module):
-        with compiler.compile(module) as compilation:
-            compilation.next_site()
-            began.append(compilation._backend.process)
-            compilation.next_site()  # unanswered: LLVM waits for ever
-        raise CompilerError("not reached")
-
-    collector = Collector(EmbeddedLlvm, TrajectoryStore(), num_workers=2)
-    futures = [
-        collector._pool.submit(collector._attempt, hang, modules[index], "m") for index in (0, 2, 3)
-    ]
-    while len(began) < 2:
-        time.sleep(0.01)
-    collector.close()
-    assert all(process.poll() is not None for process in began)
-    assert all("was stopped" in future.result().message for future in futures[:2])
-    assert futures[2].cancelled() or "was stopped" in futures[2].result().message
+@pytest.mark.parametrize("make_pool", [None, Pool])
+def test_a_mistake_of_the_user_ends_the_run(modules, make_pool):
+    with Collector(EmbeddedLlvm, TrajectoryStore(), make_pool) as collector:
+        with pytest.raises(UserError, match="temporary files: full"):
+            collector.map(Fails(Default(), "few", UserError("temporary files: full")), modules)
+        # A compiler's failure is one of the module.
+        failed = collector.map(Fails(Default(), "few", CompilerError("few: no")), modules)
+    assert failed[2] == Failure("few", "few: no")
+    assert [type(one) for one in failed].count(Trajectory) == 3

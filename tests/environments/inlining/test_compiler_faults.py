@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import signal
-import threading
 import time
 
 import psutil
@@ -152,19 +151,6 @@ def test_whoever_decides_may_take_longer_than_the_compiler(good):
 
     assert run_policy(compiler, good, think).decisions.tolist() == HAND_WORKED_DEFAULT
     compiler.close()
-
-
-def test_stop_ends_a_compile_from_another_thread(compiler, tmp_path, good):
-    module = write_module(tmp_path, "module", many_calls(10), text=True)
-    with compiler.compile(module) as compilation:
-        compilation.next_site()  # never answered: LLVM waits, and so does the next line
-        threading.Timer(0.2, compiler.stop).start()
-        with pytest.raises(CompilerError, match="module: the compile was stopped"):
-            compilation.next_site()
-    with pytest.raises(CompilerError, match="was stopped"):
-        run_policy(compiler, good, default)
-    compiler.close()
-    assert run_policy(compiler, good, default).decisions.tolist() == HAND_WORKED_DEFAULT
 
 
 # A clang that is like another in all but one thing: what it does once it has been probed.

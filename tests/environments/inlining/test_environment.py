@@ -12,13 +12,13 @@ import pytest
 
 import environments
 from environments import contexts
-from environments.inlining.collection import play
 from environments.inlining.compilation import CompilerError
 from environments.inlining.compilers import EmbeddedLlvm, run_policy
 from environments.inlining.corpus import Module
 from environments.inlining.environment import InliningEnvironment, relative_saving
 from environments.inlining.features import DERIVED_FEATURES
 from environments.inlining.heuristics import Constant, Default
+from environments.inlining.tasks import play
 from environments.inlining.trajectories import TrajectoryStore
 from environments.testing import EnvironmentContractTest
 from tests.environments.inlining.small_modules import (

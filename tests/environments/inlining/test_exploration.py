@@ -7,10 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from environments.inlining.collection import play
 from environments.inlining.compilers import EmbeddedLlvm
 from environments.inlining.exploration import ExplorationConfig, compile_in_detail, explore
 from environments.inlining.heuristics import Default
+from environments.inlining.tasks import play
 from environments.inlining.trajectories import TrajectoryStore
 from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES, write_module
 

@@ -16,28 +16,29 @@ from environments.errors import UserError
 from environments.inlining import guardian
 from tests.environments.inlining.small_modules import many_calls, write_module
 
-# Begins a compile, says so, and is then slow to decide: whatever comes finds it at work.
+# Begins to compile, says so, and is then slow to decide: whatever comes finds it at work.
 HOST = """
 import os, pathlib, sys, time
-from environments.inlining.collection import Collector
-from environments.inlining.compilers import make_compiler
 from environments.inlining.corpus import Module
 from environments.inlining.heuristics import Default
 from environments.inlining.trajectories import TrajectoryStore
+from tfrl_systems.cli.inlining.workers import make_collector
 
 class Slow(Default):
     def begin(self, module_name, names):
         decide = super().begin(module_name, names)
         def slowly(features, first):
             if first == 2:
-                os.write(1, b"at work\\n")  # at once: both threads say it, and print writes twice
+                os.write(2, b"at work\\n")  # at once, not in two parts
             time.sleep({pause})
             return decide(features, first)
         return slowly
 
-module = Module("module", pathlib.Path(sys.argv[2]), ".", "c")
-with Collector(lambda: make_compiler(sys.argv[1]), TrajectoryStore(), num_workers=2) as collector:
-    collector.play([module, module], Slow())
+compiler, num_workers, path = sys.argv[1:]
+module = Module("module", pathlib.Path(path), ".", "c")
+with make_collector(compiler, TrajectoryStore(), int(num_workers)) as collector:
+    played = collector.play([module, module], Slow())
+    assert [one.module for one in played] == ["module"] * 2
 print("done", flush=True)
 """
 
@@ -50,8 +51,9 @@ def start(tmp_path, monkeypatch):
     module = write_module(tmp_path, "module", many_calls(30), text=True)
     hosts = []
 
-    def start_host(compiler: str, pause: float = 0.1) -> subprocess.Popen:
-        command = [sys.executable, "-c", HOST.format(pause=pause), compiler, module.path]
+    def start_host(compiler: str, num_workers: int, pause: float = 0.1) -> subprocess.Popen:
+        script = HOST.format(pause=pause)
+        command = [sys.executable, "-c", script, compiler, str(num_workers), module.path]
         hosts.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
         return hosts[-1]
 
@@ -61,11 +63,22 @@ def start(tmp_path, monkeypatch):
         host.communicate()
 
 
-@pytest.fixture(params=["embedded", "clang-19", "clang-22"])
-def compiler_name(request):
-    if request.param != "embedded" and shutil.which(request.param) is None:
-        pytest.skip(f"{request.param} is not installed")
-    return request.param
+def with_compilers(*names: str):
+    """In this process, and in two workers with each of these compilers."""
+    hosts = [("embedded", 1), *((name, 2) for name in names)]
+    return pytest.mark.parametrize(
+        ("compiler_name", "num_workers"),
+        [
+            pytest.param(
+                *host,
+                marks=pytest.mark.skipif(
+                    host[0] != "embedded" and shutil.which(host[0]) is None,
+                    reason=f"{host[0]} is not installed",
+                ),
+            )
+            for host in hosts
+        ],
+    )
 
 
 def assert_nothing_is_left(tmp_path: pathlib.Path, family: list[psutil.Process]) -> None:
@@ -80,26 +93,45 @@ def assert_nothing_is_left(tmp_path: pathlib.Path, family: list[psutil.Process])
     pytest.fail(f"left behind: {alive} {files}")
 
 
-def at_work(host: subprocess.Popen) -> list[psutil.Process]:
-    """Waits until the host compiles; all processes that it started."""
-    assert host.stdout.readline() == b"at work\n", host.stderr.read()
+def at_work(host: subprocess.Popen, num_workers: int) -> list[psutil.Process]:
+    """Waits until all compilers of the host are at work; all processes that it started."""
+    for _ in range(num_workers):
+        assert host.stderr.readline() == b"at work\n", host.stderr.read()
     family = psutil.Process(host.pid).children(recursive=True)
-    assert len(family) >= 3  # two compilers and the guardian
+    # Compilers and their guardians, and workers where the host itself does not compile.
+    assert len(family) >= 2 * num_workers + (num_workers if num_workers > 1 else 0)
     return family
 
 
-def test_sigkill_of_the_host(start, tmp_path, compiler_name):
-    host = start(compiler_name)
-    family = at_work(host)
+@with_compilers("embedded", "clang-19", "clang-22")
+def test_sigkill_of_the_host(start, tmp_path, compiler_name, num_workers):
+    host = start(compiler_name, num_workers)
+    family = at_work(host, num_workers)
     assert list((tmp_path / "temporary").iterdir())
     host.kill()
     assert_nothing_is_left(tmp_path, family)
 
 
-@pytest.mark.parametrize("compiler_name", ["embedded", "clang-22"], indirect=True)
-def test_ctrl_c(start, tmp_path, compiler_name):
-    host = start(compiler_name)
-    family = at_work(host)
+def test_sigkill_of_a_worker_takes_its_compiler_along(start, tmp_path):
+    host = start("embedded", 2)
+    family = at_work(host, 2)
+    workers = [one for one in family if "tfrl_systems.drivers.worker" in one.cmdline()]
+    assert len(workers) == 2
+    lost = [workers[0], *workers[0].children(recursive=True)]
+    assert len(lost) == 3  # a compiler and a guardian
+    workers[0].kill()
+    _, gone = psutil.wait_procs(lost, timeout=5)
+    assert not [one for one in gone if one.status() != psutil.STATUS_ZOMBIE]
+    said, complaint = host.communicate(timeout=60)
+    assert said.endswith(b"done\n") and host.returncode == 0
+    assert b"module: its worker was ended by SIGKILL (attempt 1 of 3)" in complaint
+    assert_nothing_is_left(tmp_path, family)
+
+
+@with_compilers("embedded", "clang-22")
+def test_ctrl_c(start, tmp_path, compiler_name, num_workers):
+    host = start(compiler_name, num_workers)
+    family = at_work(host, num_workers)
     began_s = time.monotonic()
     host.send_signal(signal.SIGINT)
     _, said = host.communicate(timeout=30)
@@ -109,23 +141,25 @@ def test_ctrl_c(start, tmp_path, compiler_name):
     assert_nothing_is_left(tmp_path, family)
 
 
-def test_sigterm(start, tmp_path):
-    host = start("embedded")
-    family = at_work(host)
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_sigterm(start, tmp_path, num_workers):
+    host = start("embedded", num_workers)
+    family = at_work(host, num_workers)
     host.terminate()
     assert_nothing_is_left(tmp_path, family)
 
 
-def test_a_normal_end_leaves_nothing_at_once(start, tmp_path):
-    host = start("embedded", pause=0)
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_a_normal_end_leaves_nothing_at_once(start, tmp_path, num_workers):
+    host = start("embedded", num_workers, pause=0)
     said, _ = host.communicate(timeout=60)
     assert said.endswith(b"done\n") and host.returncode == 0
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_a_host_whose_guardian_was_killed_goes_on(start, tmp_path):
-    host = start("embedded")
-    family = at_work(host)
+    host = start("embedded", 1)
+    family = at_work(host, 1)
     (its_guardian,) = [one for one in family if "guardian_process.py" in " ".join(one.cmdline())]
     its_guardian.kill()
     said, _ = host.communicate(timeout=60)

@@ -7,10 +7,10 @@ import shutil
 import numpy as np
 import pytest
 
-from environments.inlining.collection import play
 from environments.inlining.compilers import SystemClang, run_policy
 from environments.inlining.corpus import Module
 from environments.inlining.heuristics import Default, Random, Replay
+from environments.inlining.tasks import play
 from environments.inlining.toolchain import CompilerProcesses, find_compiler
 from environments.inlining.trajectories import TrajectoryStore
 

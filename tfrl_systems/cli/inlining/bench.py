@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from environments.errors import UserError
-from environments.inlining.collection import Collector, Failure
+from environments.inlining.collection import Failure
 from environments.inlining.compilation import CompilerError
 from environments.inlining.compilers import Compiler, EmbeddedLlvm, SystemClang, run_policy
 from environments.inlining.corpus import Corpus, Module
@@ -33,6 +33,7 @@ from tfrl_systems.cli.cpu_time import cpu_s
 from tfrl_systems.cli.inlining.bench_sources import build_small_corpus
 from tfrl_systems.cli.inlining.policies import load_policy
 from tfrl_systems.cli.inlining.problem import InliningProblem
+from tfrl_systems.cli.inlining.workers import make_collector
 
 _CLANGS = (*(f"clang-{version}" for version in range(23, 16, -1)), "clang")
 _MAX_TIMED_ROWS = 2000
@@ -128,7 +129,7 @@ def _spread(modules: Sequence[Module], count: int) -> list[Module]:
 
 def _play(modules: Sequence[Module], workers: int) -> dict[str, Trajectory]:
     """The modules under LLVM's own decisions; those that fail are named and left out."""
-    with Collector(EmbeddedLlvm, TrajectoryStore(), workers) as collector:
+    with make_collector("embedded", TrajectoryStore(), workers) as collector:
         played = collector.play(modules, make_heuristic("default"))
     for one in played:
         if isinstance(one, Failure):
@@ -284,7 +285,7 @@ def _time_trajectories(
     modules: Sequence[Module], policy: Policy, options: argparse.Namespace
 ) -> dict[str, Any]:
     taken = []
-    with Collector(EmbeddedLlvm, TrajectoryStore(), options.workers) as collector:
+    with make_collector("embedded", TrajectoryStore(), options.workers) as collector:
         for number in range(options.rounds + 1):
             collector.store = TrajectoryStore()
             began_s = time.monotonic()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from environments.errors import UserError
-from environments.inlining.collection import Collector, Failure
+from environments.inlining.collection import Failure
 from environments.inlining.compilers import make_compiler
 from environments.inlining.corpus import Corpus, Module
 from environments.inlining.heuristics import Policy, make_heuristic
@@ -18,6 +18,7 @@ from environments.inlining.trajectories import Trajectory, TrajectoryStore
 from tfrl_systems.cli.console import Progress, format_table, percent, say, show, show_json
 from tfrl_systems.cli.cpu_time import cpu_s
 from tfrl_systems.cli.inlining.policies import load_policy
+from tfrl_systems.cli.inlining.workers import make_collector
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +91,7 @@ def _play(
     # What compiling twice costs can be told only where both compiles are made.
     store = TrajectoryStore(None if options.never_worse else options.cache)
     started_s, started_cpu_s = time.monotonic(), cpu_s()
-    with Collector(lambda: make_compiler(options.compiler), store, options.workers) as collector:
+    with make_collector(options.compiler, store, options.workers) as collector:
         played = collector.play(modules, policy, progress.task(policy.name, len(modules)))
     store.close()
     return Played(

@@ -9,7 +9,7 @@ import numpy as np
 
 from environments.inlining.collection import Collector, Failure
 from environments.inlining.corpus import Module
-from environments.inlining.exploration import ExplorationConfig, Explored, explore
+from environments.inlining.exploration import ExplorationConfig, Explore, Explored
 from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy, make_heuristic
 from environments.inlining.trajectories import Trajectory
@@ -81,20 +81,8 @@ class InliningProblem:
         """Algorithm 3 on each module."""
         modules = self._playable()
         scope = self.scope_feature if scoped else ""
-        explored = self._collector.map(
-            lambda compiler, module: explore(
-                compiler,
-                module,
-                policy,
-                self._collector.store,
-                self._exploration,
-                certainty_fn,
-                scope,
-            ),
-            modules,
-            lambda module: module.name,
-            self._progress(label, len(modules)),
-        )
+        task = Explore(policy, self._exploration, certainty_fn, scope)
+        explored = self._collector.map(task, modules, self._progress(label, len(modules)))
         return [_exploration(one) for one in self._succeeded(explored)]
 
     def _playable(self) -> list[Module]:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from environments.errors import UserError
-from environments.inlining.collection import Collector
 from environments.inlining.compilers import make_compiler
 from environments.inlining.corpus import Corpus, Module
 from environments.inlining.exploration import ExplorationConfig
@@ -17,6 +16,7 @@ from environments.inlining.trajectories import TrajectoryStore
 from tfrl_systems.agents import bc_max
 from tfrl_systems.cli.console import Progress, percent, say, show, show_json
 from tfrl_systems.cli.inlining.problem import InliningProblem, modules_to_learn_on
+from tfrl_systems.cli.inlining.workers import make_collector
 from tfrl_systems.training.bc_max import Config
 from tfrl_systems.training.checkpoints import Workdir, open_workdir
 from tfrl_systems.training.run import run_bc_max
@@ -70,7 +70,7 @@ def _train(
     store = TrajectoryStore(options.cache)
     with (
         Progress() as progress,
-        Collector(lambda: make_compiler(options.compiler), store, options.workers) as collector,
+        make_collector(options.compiler, store, options.workers) as collector,
     ):
 
         def make_problem(modules: Sequence[Module]) -> InliningProblem:

@@ -52,7 +52,9 @@ class Config:
       normalize_rewards: whether rewards are divided by their running standard deviation.
       action_std: standard deviation of float actions at the start, as a share of half their range;
         from there on it is learned.
-      state_dependent_std: whether that standard deviation depends on the observation.
+      state_dependent_std: whether that standard deviation depends on the observation. It lets the
+        policy search where it is unsure and be exact where it is sure; without it the entropy is
+        the same everywhere, and uncertainty sampling has nothing to go by.
       seed: decides the initial weights.
     """
 
@@ -70,7 +72,7 @@ class Config:
     normalize_observations: bool = True
     normalize_rewards: bool = True
     action_std: float = 0.3
-    state_dependent_std: bool = False
+    state_dependent_std: bool = True
     seed: int = 0
 
 

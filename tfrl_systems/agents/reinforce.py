@@ -45,7 +45,9 @@ class Config:
       normalize_advantages: whether those of an iteration are brought to mean 0 and variance 1.
       action_std: standard deviation of float actions at the start, as a share of half their range;
         from there on it is learned.
-      state_dependent_std: whether that standard deviation depends on the observation.
+      state_dependent_std: whether that standard deviation depends on the observation. It lets the
+        policy search where it is unsure and be exact where it is sure; without it the entropy is
+        the same everywhere, and uncertainty sampling has nothing to go by.
       seed: decides the initial weights.
     """
 
@@ -59,7 +61,7 @@ class Config:
     gradient_clipping: float = 0.5
     normalize_advantages: bool = True
     action_std: float = 0.3
-    state_dependent_std: bool = False
+    state_dependent_std: bool = True
     seed: int = 0
 
 

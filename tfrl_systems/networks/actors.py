@@ -33,9 +33,8 @@ from environments.errors import UserError
 
 ACTIVATIONS = {"tanh": tf.tanh, "relu": tf.nn.relu}
 
-MIN_LOG_STD = -7.0
-MAX_LOG_STD = 1.0
-"""Standard deviations lie within [0.0009, 2.7] of half the range of their action."""
+LOG_STD_LIMITS = (-9.0, 1.0)
+"""Standard deviations lie within [0.0001, 2.7] of half the range of their action."""
 
 # Small first outputs: the first policy is nearly the same everywhere, the first values are near 0.
 _OUTPUT_GAIN = 0.01
@@ -240,7 +239,7 @@ class ActorNetwork(_Perceptron):
         if self._settings.state_dependent_std:
             outputs, log_std_change = tf.split(outputs, 2, axis=-1)
             log_std = log_std + log_std_change
-        std = tf.exp(tf.clip_by_value(log_std, MIN_LOG_STD, MAX_LOG_STD)) * self._half_range
+        std = tf.exp(tf.clip_by_value(log_std, *LOG_STD_LIMITS)) * self._half_range
         mean = self._middle + self._half_range * tf.tanh(outputs)
         distribution = tfp.distributions.MultivariateNormalDiag(
             loc=mean, scale_diag=tf.broadcast_to(std, tf.shape(mean))
@@ -255,6 +254,7 @@ class ActorNetwork(_Perceptron):
             "hidden_sizes": list(self._settings.hidden_sizes),
             "activation": self._settings.activation,
             "state_dependent_std": self._settings.state_dependent_std,
+            "log_std_limits": list(LOG_STD_LIMITS),
         }
 
     def named_variables(self) -> Mapping[str, tf.Variable]:

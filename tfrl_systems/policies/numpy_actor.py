@@ -33,8 +33,6 @@ _ZERO = np.float32(0)
 _NORMALISER = ("count", "mean", "squares")
 _NORMALISER_LIMIT = np.float32(5)
 _NORMALISER_EPSILON = np.float32(1e-3)
-# Those of networks.actors.
-_MIN_LOG_STD, _MAX_LOG_STD = np.float32(-7), np.float32(1)
 
 # Functions (of sums, and where the result goes) with what they map to exactly 1.
 _ACTIVATIONS: Mapping[str, tuple[Callable[..., Any], float]] = {
@@ -81,6 +79,7 @@ class NumpyNetwork:
         self._middle, self._half_range = (low + high) / 2, (high - low) / 2
         self._has_unit_range = bool(np.all((low == -1) & (high == 1)))
         self._has_std_layer = self._is_normal and bool(description["state_dependent_std"])
+        self._log_std_limits = [np.float32(limit) for limit in description["log_std_limits"]]
         self._is_normalised = "count_0" in arrays
         self._activate, one = _ACTIVATIONS[description["activation"]]
         outputs = self.num_actions * (2 if self._has_std_layer else 1)
@@ -150,9 +149,8 @@ class NumpyNetwork:
         return mean
 
     def _exp(self, log_std: np.ndarray) -> np.ndarray:
-        return (
-            np.exp(np.minimum(np.maximum(log_std, _MIN_LOG_STD), _MAX_LOG_STD)) * self._half_range
-        )
+        least, greatest = self._log_std_limits
+        return np.exp(np.minimum(np.maximum(log_std, least), greatest)) * self._half_range
 
     def _sums(self, observation: Any) -> np.ndarray:
         """The last layer's sums [B, outputs], in a buffer that the next call overwrites."""

@@ -101,8 +101,8 @@ def load_network(directory: pathlib.Path | str) -> NumpyNetwork:
     described = policy_files.load_policy_json(directory)
     if described["kind"] != "actor":
         raise UserError(
-            f"{directory}: expected a policy of PPO or REINFORCE, found one of {described['kind']}; "
-            "name another"
+            f"{directory}: expected a policy of PPO or REINFORCE, found one of "
+            f"{described['kind']}; name another"
         )
     arrays = policy_files.load_arrays(directory, described)
     try:

@@ -24,7 +24,14 @@ FORMAT = "tfrl-policy"
 FORMAT_VERSION = 1
 
 _FIELDS = {
-    "actor": ("inputs", "actions", "hidden_sizes", "activation", "state_dependent_std"),
+    "actor": (
+        "inputs",
+        "actions",
+        "hidden_sizes",
+        "activation",
+        "state_dependent_std",
+        "log_std_limits",
+    ),
     "networks": ("num_models", "features", "baseline_feature", "margin"),
     "trees": ("num_models", "features", "baseline_feature", "margin"),
 }

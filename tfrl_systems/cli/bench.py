@@ -8,7 +8,7 @@ from typing import Any
 
 from tfrl_systems.cli import options as shared
 
-_DESCRIPTION = """\
+_INLINING = """\
 Measures what learning costs beside plain compiling: every figure is of the same modules, in turns,
 on one processor, as CPU time of this process and of all compilers; of each figure the median.
 
@@ -31,13 +31,68 @@ trajectories_per_second
 Without --corpus a small one is compiled from sources that come along; without --policy one of the
 usual size is fitted to LLVM's own decisions.
 """
+_LEARN_TO_OPTIMIZE = """\
+Measures what collecting and learning cost beside others that do the same work: 64 episodes of 2
+steps of Ackley in two dimensions, PPO's policy of two hidden layers of 64 units, one thread for
+TensorFlow. Times are medians of wall time, measured in turns. cpu_ratio is the same in CPU time of
+this process and its children, which other programs on the machine disturb less.
+
+  tfrl bench learn_to_optimize
+  tfrl bench learn_to_optimize --only collect_ms --only numpy_actor_over_tf_actor
+  chrt -f 1 tfrl bench learn_to_optimize --json      (as root: before all other programs)
+
+collect_ms           ours: NumPy policy, batched environment, one chunk of 64, in this process
+collect_over_...     another's time over ours: how many times faster
+    ..._eager_driver                  TF-Agents' DynamicEpisodeDriver as its tutorials call it
+    ..._tf_function_driver            the same in a tf.function
+    ..._parallel_py_environment       the same with TF-Agents' ParallelPyEnvironment of 2 processes
+    ..._stable_baselines3             Stable-Baselines3 PPO.collect_rollouts (values and advantages
+                                      among it), DummyVecEnv of 64; needs the extra "bench"
+numpy_actor_over_tf_actor
+                     ours with TensorFlow for the policy, over ours
+pipes_collect_ms_2_workers
+                     by 2 processes, 32 episodes each; all of it, also that the policy's variables
+                     are read, sent and loaded
+pipes_scaling_sleep_1ms_K
+                     an environment that sleeps 1 ms in every step: one process over K workers
+broadcast_ms         to read the policy's variables from TensorFlow and load them into NumPy
+query_us, query_us_per_row
+                     policy(c) -> x for one c, and for each of many at a time
+train_step_ms        PPO's training on what was collected
+"""
+
+# In the order in which they are shown.
+_LEARN_TO_OPTIMIZE_NAMES = (
+    "collect_ms",
+    "collect_over_eager_driver",
+    "collect_over_tf_function_driver",
+    "collect_over_parallel_py_environment",
+    "collect_over_stable_baselines3",
+    "numpy_actor_over_tf_actor",
+    "pipes_collect_ms_2_workers",
+    "pipes_scaling_sleep_1ms_2",
+    "pipes_scaling_sleep_1ms_4",
+    "pipes_scaling_sleep_1ms_8",
+    "broadcast_ms",
+    "query_us",
+    "query_us_per_row",
+    "train_step_ms",
+)
 
 
 def add_parser(subparsers: Any) -> None:
     """Adds `bench` to the verbs."""
     verb = shared.add_verb(subparsers, "bench", "what things cost here", "Measures costs.")
     environments = verb.add_subparsers(title="environments", metavar="ENV", required=True)
-    parser = shared.add_verb(environments, "inlining", "which calls to inline", _DESCRIPTION)
+    _add_inlining(shared.add_verb(environments, "inlining", "which calls to inline", _INLINING))
+    _add_learn_to_optimize(
+        shared.add_verb(
+            environments, "learn_to_optimize", "minima for any parameters", _LEARN_TO_OPTIMIZE
+        )
+    )
+
+
+def _add_inlining(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--corpus", type=pathlib.Path, metavar="DIR", help="modules to compile")
     parser.add_argument(
         "--compiler",
@@ -67,11 +122,37 @@ def add_parser(subparsers: Any) -> None:
         help="for trajectories_per_second (default: one for each processor)",
     )
     shared.add_json(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_inlining)
 
 
-def run(options: argparse.Namespace) -> int:
+def _add_learn_to_optimize(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=_LEARN_TO_OPTIMIZE_NAMES,
+        metavar="NAME",
+        help="measure this one; may be repeated",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=shared.whole_number(1),
+        default=3,
+        metavar="N",
+        help="how often each takes its turn (default: 3)",
+    )
+    shared.add_json(parser)
+    parser.set_defaults(run=run_learn_to_optimize, benchmarks=_LEARN_TO_OPTIMIZE_NAMES)
+
+
+def run_inlining(options: argparse.Namespace) -> int:
     """Measures."""
     from tfrl_systems.cli.inlining import bench as bench_inlining
 
     return bench_inlining.run(options)
+
+
+def run_learn_to_optimize(options: argparse.Namespace) -> int:
+    """Measures."""
+    from tfrl_systems.cli.learn_to_optimize import bench as bench_learn_to_optimize
+
+    return bench_learn_to_optimize.run(options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 
 import pytest
 
@@ -13,6 +14,24 @@ WITH_CLANG = NAMES | {
     "scored_trajectory_cpu_over_clang",
     "embedded_scored_trajectory_cpu_over_clang",
     "channel_us_per_decision",
+}
+
+QUICK = {
+    "collect_ms": "ms",
+    "broadcast_ms": "ms",
+    "query_us": "us",
+    "query_us_per_row": "us",
+    "numpy_actor_over_tf_actor": None,
+}
+SLOW = {
+    "collect_over_eager_driver": None,
+    "collect_over_tf_function_driver": None,
+    "collect_over_parallel_py_environment": None,
+    "pipes_collect_ms_2_workers": "ms",
+    "pipes_scaling_sleep_1ms_2": None,
+    "pipes_scaling_sleep_1ms_4": None,
+    "pipes_scaling_sleep_1ms_8": None,
+    "train_step_ms": "ms",
 }
 
 
@@ -37,6 +56,44 @@ def test_with_a_clang_both_are_compared(corpus, trained, tfrl):
     assert benchmarks.keys() >= WITH_CLANG
     ratio = benchmarks["scored_trajectory_cpu_over_clang"]
     assert 0.2 < ratio["ratio"] < 20 and ratio["against"] == "clang-22 -Oz -c"
+
+
+def test_what_learning_to_optimise_costs(tfrl, monkeypatch):
+    for package in ("gymnasium", "stable_baselines3"):
+        monkeypatch.setitem(sys.modules, package, None)
+    names = [*QUICK, "collect_over_stable_baselines3"]
+    only = [word for name in names for word in ("--only", name)]
+    ran = tfrl("bench", "learn_to_optimize", "--rounds", 1, *only, "--json")
+    assert ran.status == 0
+    assert "left out: collect_over_stable_baselines3, without gymnasium" in ran.err
+    check_form(ran.json["benchmarks"], QUICK)
+    assert "--only collect_ms --only broadcast_ms" in ran.json["benchmarks"][0]["command"]
+
+
+@pytest.mark.slow
+def test_what_others_cost(tfrl):
+    ran = tfrl("bench", "learn_to_optimize", "--rounds", 1, "--json")
+    assert ran.status == 0
+    found = [
+        one
+        for one in ran.json["benchmarks"]
+        if one["name"] != "collect_over_stable_baselines3"  # it may not be installed
+    ]
+    check_form(found, QUICK | SLOW)
+    text = tfrl("bench", "learn_to_optimize", "--rounds", 1, "--only", "train_step_ms").out
+    assert text.splitlines()[1].startswith("train_step_ms ")
+
+
+def check_form(benchmarks, units):
+    """A value with its unit, or a ratio and what it is against."""
+    assert {one["name"] for one in benchmarks} == units.keys()
+    for one in benchmarks:
+        assert one["command"].startswith("tfrl bench learn_to_optimize --rounds 1")
+        if units[one["name"]]:
+            assert one["value"] > 0 and one["unit"] == units[one["name"]]
+        else:
+            assert one["ratio"] == pytest.approx(one["theirs_ms"] / one["ours_ms"])
+            assert one["cpu_ratio"] > 0 and one["against"]
 
 
 def test_cpu_time_counts_children_that_still_run():

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-import tree
 from tf_agents.environments import py_environment
 from tf_agents.trajectories import policy_step, trajectory
 from tf_agents.trajectories import time_step as ts
@@ -127,6 +126,8 @@ class _Recorder:
 def _stack(steps: Sequence[Any], stack_fn: Callable[[Sequence[Any]], np.ndarray]) -> Any:
     """As `tree.map_structure` does it over all steps, and ten times as fast for few of them."""
     first = steps[0]
+    if isinstance(first, np.ndarray):  # most are, and it is the quickest to ask
+        return stack_fn(steps)
     if isinstance(first, Mapping):
         return {key: _stack([step[key] for step in steps], stack_fn) for key in first}
     if isinstance(first, list | tuple):
@@ -142,6 +143,11 @@ def _stack_columns(columns: Sequence[np.ndarray]) -> np.ndarray:
 
 def _stack_rows(rows: Sequence[np.ndarray]) -> np.ndarray:
     return np.array(rows)
+
+
+def _only_row(batches: Sequence[np.ndarray]) -> np.ndarray:
+    """What is in a single batch of one."""
+    return batches[0][0]
 
 
 def _play_batch(
@@ -187,9 +193,10 @@ def _play_one(
     """One episode of an environment that is not batched, with a batch of 1 for the actor."""
     recorder = _Recorder()
     time_step = environment.reset()
-    while not time_step.is_last():
-        batch = tree.map_structure(lambda leaf: np.asarray(leaf)[np.newaxis], time_step)
-        acted = tree.map_structure(lambda leaf: leaf[0], actor.act(batch, generator))
+    # Not `is_last()`, which asks at some length whether it is TensorFlow's.
+    while time_step.step_type != _LAST:
+        batch = _stack([time_step], _stack_rows)
+        acted = _stack([actor.act(batch, generator)], _only_row)
         then = environment.step(acted.action)
         recorder.add(time_step, acted, then)
         time_step = then

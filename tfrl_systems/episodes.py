@@ -56,6 +56,9 @@ def stack_episodes(episodes: Sequence[Episode]) -> trajectory.Trajectory:
         found = f"empty ones of {', '.join(empty)}" if empty else "none"
         raise ValueError(f"stack_episodes: expected episodes with steps, found {found}; drop them")
     length = max(episode.num_steps for episode in episodes)
+    if all(episode.num_steps == length for episode in episodes):
+        steps = [episode.trajectory for episode in episodes]
+        return tree.map_structure(lambda *arrays: np.array(arrays), *steps)
     padded = [_pad(_batch(episode.trajectory), length) for episode in episodes]
     return tree.map_structure(lambda *arrays: np.concatenate(arrays), *padded)
 

@@ -2,8 +2,8 @@
 
     python tools/benchmarks/inlining_exactness.py --corpus runs/corpus/all --compiler embedded
 
-For each module: the object with the default's decisions against a plain -Oz, and the object with a
-recorded list of random decisions against its replay. Prints one JSON object; exits with 1 if any
+For each module: the object with the default's decisions against a plain -Oz, and the object of a
+compile in which every tenth of them was changed against a replay of its record. Prints one JSON object; exits with 1 if any
 module differs.
 """
 
@@ -35,7 +35,10 @@ class Check:
         """What is equal."""
         default = Play(make_heuristic("default")).run(compiler, module)
         plain = compiler.compile_plain(module)
-        recorded = Play(make_heuristic("random")).run(compiler, module)
+        # Wholly random decisions would make the largest modules grow for hours.
+        changed = default.decisions.copy()
+        changed[::10] ^= 1
+        recorded = Play(Replay(changed)).run(compiler, module)
         replayed = Play(Replay(recorded.decisions)).run(compiler, module)
         return {
             "decisions": len(default.decisions),

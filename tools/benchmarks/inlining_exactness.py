@@ -3,8 +3,8 @@
     python tools/benchmarks/inlining_exactness.py --corpus runs/corpus/all --compiler embedded
 
 For each module: the object with the default's decisions against a plain -Oz, and the object of a
-compile in which every tenth of them was changed against a replay of its record. Prints one JSON object; exits with 1 if any
-module differs.
+compile in which every tenth of them was changed against a replay of its record. Prints one JSON
+object; exits with 1 if any module differs.
 """
 
 from __future__ import annotations

@@ -164,6 +164,12 @@ class Experience:
             {name: np.concatenate([part.info[name] for part in parts]) for name in parts[0].info},
         )
 
+    def with_usual_length(self) -> Experience:
+        """The same with T a power of two: TensorFlow makes a graph for every other length."""
+        length = self.trajectory.step_type.shape[1]
+        usual = 1 << (length - 1).bit_length()
+        return dataclasses.replace(self, trajectory=_pad(self.trajectory, usual))
+
     @property
     def num_episodes(self) -> int:
         """B."""

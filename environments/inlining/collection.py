@@ -199,7 +199,7 @@ class Collector:
         return self._pool
 
     def close(self) -> None:
-        """Ends the compilers."""
+        """Ends the compilers; the collector may be used again."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from environments.inlining.corpus import Module
 from environments.inlining.embedded import EmbeddedLlvm
 from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Default
+from environments.inlining.object_size import ObjectSize
 from environments.inlining.tasks import Shelf, play
 from environments.inlining.trajectories import Trajectory, TrajectoryStore
 from environments.inlining.walk import Walk
@@ -51,10 +52,12 @@ class InliningEnvironment(py_environment.PyEnvironment):
     Args:
       sampler: draws the module of each episode.
       compiler: compiles; the environment closes it. By default the embedded LLVM.
-      store: where compiles are kept, that of each module's default among them. By default kept in
-        memory for the life of the environment.
+      store: where all compiles are kept. By default only those of the modules' defaults are, in
+        memory.
       seed: of the sampler's random generator.
       max_attempts: how often a module is compiled where the compiler dies or hangs.
+      default_sizes: sizes under LLVM's own decisions by name of the module, where they are known;
+        those of other modules are found by compiling.
     """
 
     def __init__(
@@ -64,11 +67,14 @@ class InliningEnvironment(py_environment.PyEnvironment):
         store: TrajectoryStore | None = None,
         seed: int = 0,
         max_attempts: int = 2,
+        default_sizes: Mapping[str, ObjectSize] | None = None,
     ) -> None:
         super().__init__(handle_auto_reset=True)
         self._sampler = sampler
         self._compiler = EmbeddedLlvm() if compiler is None else compiler
+        self._keeps_episodes = store is not None
         self._store = TrajectoryStore() if store is None else store
+        self._default_sizes = default_sizes or {}
         self._generator = np.random.default_rng(seed)
         self._max_attempts = max_attempts
         self._names = feature_names(self._compiler.announced)
@@ -162,8 +168,11 @@ class InliningEnvironment(py_environment.PyEnvironment):
             assert self._walk is not None
             self._trajectory = self._walk.trajectory()
             self._end_walk()
-            Shelf.of(self._store, self._compiler, self._module).put(self._trajectory)
-        default = play(self._compiler, self._module, Default(), self._store).size
+            if self._keeps_episodes:
+                Shelf.of(self._store, self._compiler, self._module).put(self._trajectory)
+        default = self._default_sizes.get(self._module.name)
+        if default is None:
+            default = play(self._compiler, self._module, Default(), self._store).size
         size = self._trajectory.size
         self._info = {
             "context": self._module.name,

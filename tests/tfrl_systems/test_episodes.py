@@ -97,6 +97,13 @@ def test_experience_counts_what_was_collected_and_not_the_padding():
         episodes.Experience.stack([])
 
 
+@pytest.mark.parametrize(("length", "usual"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (9, 16)])
+def test_usual_lengths_are_powers_of_two(length, usual):
+    longer = total(episode(length), episode(1)).with_usual_length()
+    assert longer.trajectory.step_type.shape == (2, usual)
+    assert (longer.num_steps, longer.mean_return) == (length + 1, 1.0)
+
+
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=7), st.data())
 def test_experience_is_the_same_however_it_was_cut(lengths, data):
     every = [episode(length, "c" * length, cost=length / 2) for length in lengths]

@@ -31,6 +31,7 @@ class Setting:
       kind: its type as written.
       default: its default as written.
       explanation: what the class says of it.
+      is_class_default: whether the default is the class's own.
     """
 
     group: str
@@ -38,6 +39,7 @@ class Setting:
     kind: str
     default: str
     explanation: str
+    is_class_default: bool = True
 
 
 def read_settings(
@@ -54,6 +56,16 @@ def read_settings(
         for group, (module, name) in classes.items()
         for setting in _read_class(group, module, name)
         if setting.name not in without
+    )
+
+
+def with_defaults(settings: Sequence[Setting], defaults: Mapping[str, str]) -> tuple[Setting, ...]:
+    """The same with other defaults, as they would be written, where fields of that name are."""
+    return tuple(
+        dataclasses.replace(one, default=defaults[one.name], is_class_default=False)
+        if one.name in defaults
+        else one
+        for one in settings
     )
 
 
@@ -76,13 +88,17 @@ def parse_settings(
       settings: the fields that there are.
 
     Returns:
-      Values by field, by group; a group without any is there and empty.
+      Values by field, by group, of what was assigned or has another default than its class says; a
+      group without any is there and empty.
 
     Raises:
       UsageError: there is no such field, or the value is none for it.
     """
     known = {one.name: one for one in settings}
     found: dict[str, dict[str, Any]] = {one.group: {} for one in settings}
+    for one in settings:
+        if not one.is_class_default:
+            found[one.group][one.name] = ast.literal_eval(one.default)
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals:

@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrl_systems.cli import options as shared
-from tfrl_systems.cli.settings import Setting, describe, parse_settings, read_settings
+from tfrl_systems.cli.settings import (
+    Setting,
+    describe,
+    parse_settings,
+    read_settings,
+    with_defaults,
+)
 
 _WORKDIR = """\
 --workdir gets
@@ -24,6 +30,11 @@ Learns which call sites to inline so that objects become smaller than clang -Oz 
   tfrl train inlining --agent bc_max --corpus runs/corpus/train --workdir runs/first
   tfrl train inlining --agent bc_max --corpus runs/corpus/train --holdout runs/corpus/heldout \\
       --workdir runs/second --compiler clang-22 --iterations 3 --set model=trees
+  tfrl train inlining --agent ppo --corpus runs/corpus/train --workdir runs/third
+
+bc_max explores around LLVM's own decisions and imitates the best: it is what makes code smaller
+here. ppo and reinforce learn from whole compiles alone, each paid for at its end, beginning with
+LLVM's own decisions; they need many more compiles.
 
 {_WORKDIR}"""
 _LEARN_TO_OPTIMIZE = f"""\
@@ -41,6 +52,17 @@ _BC_MAX = {
     "loop": ("tfrl_systems.training.bc_max", "Config"),
     "exploration": ("environments.inlining.exploration", "ExplorationConfig"),
     "agent": ("tfrl_systems.agents.bc_max", "Config"),
+}
+# Of policy gradients on inlining, where they differ from the defaults of agent and loop: rewards
+# come at the end of episodes, which are long and cost compiles.
+_POLICY_GRADIENT_ON_INLINING = {
+    "iterations": "100",
+    "num_chunks": "8",
+    "episodes_per_chunk": "4",
+    "evaluate_every": "20",
+    "checkpoint_every": "10",
+    "gamma": "1.0",
+    "gae_lambda": "1.0",
 }
 # --seed sets the seeds; the margin is chosen among `margins`; the environment names its baseline
 # and the scope.
@@ -60,7 +82,9 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _add_inlining(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--agent", choices=("bc_max",), required=True, help="how to learn")
+    parser.add_argument(
+        "--agent", choices=("bc_max", "ppo", "reinforce"), required=True, help="how to learn"
+    )
     parser.add_argument(
         "--corpus",
         type=pathlib.Path,
@@ -74,11 +98,14 @@ def _add_inlining(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="modules to measure each policy on; never used to learn or to choose",
     )
-    shared.add_training(parser, "rounds of exploring and learning")
+    shared.add_training(parser, "rounds of exploring, or collecting, and learning")
     shared.add_compiler(parser)
     shared.add_collection(parser)
     shared.add_json(parser)
-    parser.epilog = _fields(settings_of_training())
+    parser.epilog = "\n\n".join(
+        f"with --agent {agent}: {_fields(settings_of_inlining(agent))}"
+        for agent in ("bc_max", "ppo", "reinforce")
+    )
     parser.set_defaults(run=run_inlining)
 
 
@@ -115,10 +142,14 @@ def _add_learn_to_optimize(parser: argparse.ArgumentParser) -> None:
 
 def run_inlining(options: argparse.Namespace) -> int:
     """Trains."""
-    values = _values(options, settings_of_training())
-    from tfrl_systems.cli.inlining import train
+    values = _values(options, settings_of_inlining(options.agent))
+    if options.agent == "bc_max":
+        from tfrl_systems.cli.inlining import train
 
-    return train.run(options, values)
+        return train.run(options, values)
+    from tfrl_systems.cli.inlining import online
+
+    return online.run(options, values)
 
 
 def run_learn_to_optimize(options: argparse.Namespace) -> int:
@@ -129,9 +160,16 @@ def run_learn_to_optimize(options: argparse.Namespace) -> int:
     return train.run(options, values)
 
 
-def settings_of_training() -> tuple[Setting, ...]:
-    """The fields that `--set` reaches when BC-Max learns."""
-    return read_settings(_BC_MAX, _SET_OTHERWISE)
+def settings_of_inlining(agent: str) -> tuple[Setting, ...]:
+    """The fields that `--set` reaches when an agent learns to inline."""
+    if agent == "bc_max":
+        return read_settings(_BC_MAX, _SET_OTHERWISE)
+    classes = {
+        "loop": ("tfrl_systems.training.online", "Config"),
+        "episodes": ("tfrl_systems.cli.inlining.online", "EpisodeConfig"),
+        "agent": (f"tfrl_systems.agents.{agent}", "Config"),
+    }
+    return with_defaults(read_settings(classes, _SET_OTHERWISE), _POLICY_GRADIENT_ON_INLINING)
 
 
 def settings_of_learning(agent: str) -> tuple[Setting, ...]:

@@ -1,7 +1,9 @@
-"""The warm start: a clone of the default, bc_0 of the paper's Figure 2.
+"""The warm start: a policy that decides as the default does.
 
-That the agent can repeat the default's decisions, context for context, is the first thing to see:
-what it learns later then comes from better decisions and not from lost ones.
+What is learned from there on comes from better decisions, and not from finding lost ones again.
+BC-Max begins with a clone of the default, bc_0 of the paper's Figure 2; that the agent can repeat
+the default's decisions, context for context, is the first thing to see. The actor of a policy
+gradient is given weights that pass the default's decision on.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import numpy as np
 
 from tfrl_systems.agents import bc_max
 from tfrl_systems.episodes import labelled_experience
+from tfrl_systems.networks import actors
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 from tfrl_systems.training.decisions import Outcome, decision_specs
 
@@ -58,3 +61,38 @@ def clone_default(
         if share >= ENOUGH:
             break
     return clone, share
+
+
+def follow_feature(network: actors.ActorNetwork, feature: str, probability: float) -> None:
+    """Has an actor begin with the action that a feature names, whatever else it sees.
+
+    The first unit of each hidden layer is made to pass the feature on, and the outputs to hear it;
+    all other weights stay as they were drawn, so that there is something to learn with. They move
+    the probability by a few hundredths at most, because first outputs are small.
+
+    Args:
+      network: its observation is a dict of numbers, its actions are 0 and 1.
+      feature: the key of an integer that is 0 or 1.
+      probability: of that action in the beginning, between 0 and 1, both excluded.
+    """
+    named = network.named_variables()
+    activate = actors.ACTIVATIONS[network.describe()["activation"]]
+    place = [one.path for one in network.inputs].index((feature,))
+    # Integers enter by their signed logarithm.
+    ends = np.log1p(np.array([0.0, 1.0], np.float32))
+    num_layers = len(named) // 2
+    for number in range(num_layers - 1):
+        kernel, bias = (named[f"{kind}_{number}"] for kind in ("kernel", "bias"))
+        weights, offsets = kernel.numpy(), bias.numpy()
+        weights[:, 0] = 0
+        weights[place, 0] = 2 / (ends[1] - ends[0])
+        offsets[0] = -1 - weights[place, 0] * ends[0]
+        kernel.assign(weights)
+        bias.assign(offsets)
+        ends, place = activate(np.array([-1.0, 1.0], np.float32)).numpy(), 0
+    kernel, bias = (named[f"{kind}_{num_layers - 1}"] for kind in ("kernel", "bias"))
+    weights = kernel.numpy()
+    slope = np.log(probability / (1 - probability)) / (ends[1] - ends[0])
+    weights[place] = [-slope, slope]
+    kernel.assign(weights)
+    bias.assign(-weights[place] * ends.mean())

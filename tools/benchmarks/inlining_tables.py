@@ -38,11 +38,11 @@ from environments.inlining.trajectories import Trajectory, TrajectoryStore
 from tfrl_systems.agents import bc_max
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import Progress, UsageError, say
-from tfrl_systems.cli.inlining.problem import InliningProblem, modules_to_learn_on
-from tfrl_systems.cli.inlining.train import corpus_digest
+from tfrl_systems.cli.inlining.corpora import corpus_digest, small_modules
+from tfrl_systems.cli.inlining.problem import InliningProblem
 from tfrl_systems.cli.inlining.workers import make_collector
 from tfrl_systems.cli.settings import parse_settings
-from tfrl_systems.cli.train import settings_of_training
+from tfrl_systems.cli.train import settings_of_inlining
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 from tfrl_systems.training.bc_max import Config
 from tfrl_systems.training.checkpoints import open_workdir
@@ -270,13 +270,13 @@ def run_fold(
 def run(options: argparse.Namespace) -> None:
     """Runs all folds and seeds; the table is written after each seed."""
     corpus = Corpus.load(options.corpus)
-    values = parse_settings(options.assignments, settings_of_training())
+    values = parse_settings(options.assignments, settings_of_inlining("bc_max"))
     if options.max_bitcode_bytes is not None:
         values["exploration"]["max_bitcode_bytes"] = options.max_bitcode_bytes
     if options.iterations is not None:
         values["loop"]["iterations"] = options.iterations
     exploration = ExplorationConfig(**values["exploration"])
-    modules = tuple(modules_to_learn_on(corpus.modules, exploration))
+    modules = tuple(small_modules(corpus.modules, exploration.max_bitcode_bytes))
     config, agent_config = Config(**values["loop"]), bc_max.Config(**values["agent"])
     decisive = {**dataclasses.asdict(config), **dataclasses.asdict(agent_config)}
     settings = {

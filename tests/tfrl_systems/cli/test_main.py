@@ -53,7 +53,7 @@ def test_every_field_is_explained_in_the_help(tfrl):
         ["fly"],
         ["train", "inlining"],
         ["train", "tensor_graphs"],
-        ["train", "inlining", "--agent", "ppo", "--corpus", "c", "--workdir", "w"],
+        ["train", "inlining", "--agent", "q", "--corpus", "c", "--workdir", "w"],
         ["evaluate", "inlining", "--policy", "default", "--corpus", "c", "--workers", "0"],
         ["corpus", "build", "x", "--jobs", "many", "-o", "y"],
     ],

@@ -6,6 +6,7 @@ import pathlib
 
 from environments.errors import UserError
 from environments.inlining.heuristics import HEURISTICS, Policy, make_heuristic
+from tfrl_systems.policies.actor_policy import ActorPolicy
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 from tfrl_systems.policies.policy_files import load_policy_json
 
@@ -28,10 +29,13 @@ def load_policy(name: str, seed: int = 0) -> Policy:
             f"policy: expected a policy directory or one of {', '.join(HEURISTICS)}, cost<N; "
             f"found {name!r}, which is neither"
         )
-    environment = load_policy_json(directory).get("environment", "inlining")
+    described = load_policy_json(directory)
+    environment = described.get("environment", "inlining")
     if environment != "inlining":
         raise UserError(
             f"{name}: expected a policy for inlining, found one for {environment}; "
             "name one that tfrl train inlining wrote"
         )
+    if described["kind"] == "actor":
+        return ActorPolicy.load(directory, name)
     return NumpyPolicy.load(directory, name)

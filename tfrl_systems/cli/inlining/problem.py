@@ -20,12 +20,6 @@ Progress = Callable[[str, int], Callable[[int], None]]
 """(label, number of modules) -> a function that is called with 1 after each."""
 
 
-def modules_to_learn_on(modules: Sequence[Module], config: ExplorationConfig) -> list[Module]:
-    """Those that are small enough to be compiled many times."""
-    limit = config.max_bitcode_bytes
-    return [one for one in modules if not limit or one.path.stat().st_size <= limit]
-
-
 class InliningProblem:
     """Modules of a corpus to decide in; the cost is the text column of their objects.
 
@@ -61,6 +55,7 @@ class InliningProblem:
         self._progress = progress
         self._seed = seed
         self.failures: dict[str, str] = {}
+        self._num_told = 0
         self.contexts = tuple(module.name for module in self._modules)
         self.groups = tuple(module.project for module in self._modules)
         self.feature_names = feature_names(collector.compiler.announced)
@@ -84,6 +79,13 @@ class InliningProblem:
         task = Explore(policy, self._exploration, certainty_fn, scope)
         explored = self._collector.map(task, modules, self._progress(label, len(modules)))
         return [_exploration(one) for one in self._succeeded(explored)]
+
+    def tell_failures(self, say_fn: Callable[[str], None]) -> None:
+        """Says which modules were left out since the last time, and why."""
+        messages = list(self.failures.values())
+        for message in messages[self._num_told :]:
+            say_fn(f"left out: {message}")
+        self._num_told = len(messages)
 
     def _playable(self) -> list[Module]:
         return [module for module in self._modules if module.name not in self.failures]

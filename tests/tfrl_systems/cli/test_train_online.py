@@ -1,0 +1,85 @@
+"""Policy gradients on inlining: they begin with LLVM's decisions, learn, and can be evaluated."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES, many_calls
+from tests.environments.inlining.test_exploration import SAVING
+from tests.tfrl_systems.cli.conftest import write_corpus
+from tests.tfrl_systems.cli.test_train import FIELDS, read_result
+
+SAME = ("experience_sha256", "policy_sha256", "environment_steps", "evaluation")
+
+
+@pytest.fixture(scope="module")
+def saving(tmp_path_factory):
+    """A corpus in one module of which LLVM's own decisions can be bettered."""
+    modules = {
+        "alpha/saving.c": SAVING,
+        "alpha/hand.c": HAND_WORKED,
+        "alpha/none.c": NO_CALL_SITES,
+        "beta/many.cc": many_calls(12),
+    }
+    return write_corpus(tmp_path_factory.mktemp("online") / "corpus", modules)
+
+
+@pytest.fixture
+def train(tfrl, saving, cache):
+    def run(agent, workdir, *more, **settings):
+        small = {"num_chunks": 4, "episodes_per_chunk": 4, "hidden_sizes": 16, **settings}
+        words = [word for item in small.items() for word in ("--set", "{}={}".format(*item))]
+        return tfrl(
+            *("train", "inlining", "--agent", agent, "--corpus", saving, "--cache", cache),
+            *("--workdir", workdir, *words, *more, "--json"),
+        )
+
+    return run
+
+
+def test_ppo_learns_and_any_number_of_workers_learns_the_same(train, tfrl, saving, cache, tmp_path):
+    settings = {"default_probability": 0.8, "learning_rate": 0.02, "evaluate_every": 5}
+    results = []
+    for workers in (1, 2):
+        more = ("--iterations", 15, "--workers", workers)
+        ran = train("ppo", tmp_path / str(workers), *more, **settings)
+        assert ran.status == 0, ran.err
+        results.append(ran.json)
+    for name in SAME:
+        assert results[0][name] == results[1][name], name
+    assert results[0] == read_result(tmp_path / "1") and results[0].keys() >= FIELDS
+    assert results[0]["settings"]["gamma"] == 1
+    last = results[0]["evaluation"]["last"]
+    # The module without call sites is not learned on, and without --holdout not measured either.
+    assert (last["contexts"], last["worse"]) == (3, 0) and last["saving_percent"] > 5
+    ran = tfrl(
+        *("evaluate", "inlining", "--policy", tmp_path / "1" / "policy", "--corpus", saving),
+        *("--cache", cache, "--json"),
+    )
+    sizes = {one["module"]: one["size_bytes"] for one in ran.json["policies"][0]["per_module"]}
+    assert sum(sizes.values()) - sizes["alpha/none.c"] == last["cost"]
+
+
+def test_reinforce_begins_with_llvm_s_own_decisions(train, holdout, tmp_path):
+    more = ("--iterations", 1, "--workers", 1, "--holdout", holdout)
+    ran = train("reinforce", tmp_path / "run", *more, learning_rate=1e-6)
+    assert ran.status == 0 and "iteration 1: +0.00% against LLVM's own decisions" in ran.err
+    last = ran.json["evaluation"]["last"]
+    assert (last["contexts"], last["changed"], last["cost"]) == (2, 0, last["default_cost"])
+    described = json.loads((tmp_path / "run" / "policy" / "policy.json").read_text())
+    assert (described["kind"], described["agent"]) == ("actor", "reinforce")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"default_probability": 1}, "expected default_probability between 0 and 1, found 1.0"),
+        ({"max_bitcode_bytes": 5}, "expected modules with call sites to decide, found none"),
+        ({"gamma": 2}, "ppo: expected gamma within its range, found 2.0"),
+    ],
+)
+def test_settings_that_cannot_work_are_one_line(train, tmp_path, settings, message):
+    ran = train("ppo", tmp_path / "run", "--workers", 1, **settings)
+    assert ran.status == 1 and message in ran.err.splitlines()[-1]

@@ -86,10 +86,10 @@ def _pad(
 ) -> trajectory.Trajectory:
     """Boundary steps after the first `lengths` steps of each row, all T of them if None."""
     num_rows, num_steps = steps.step_type.shape
+    if num_steps == length and (lengths is None or np.all(lengths == length)):
+        return steps
     if lengths is None:
         lengths = np.full(num_rows, num_steps)
-    if num_steps == length and np.all(lengths == length):
-        return steps
     number = np.arange(length)
     is_padding = number >= lengths[:, np.newaxis]
     kept = np.minimum(number, lengths[:, np.newaxis] - 1)

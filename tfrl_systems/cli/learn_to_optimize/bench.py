@@ -23,6 +23,7 @@ from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
 
 _NUM_CALLS = 300
 _NUM_ROWS = 4096
+_HEADER = ("benchmark", "", "other ms", "ours ms")
 _SCALING = "pipes_scaling_sleep_1ms_"
 
 Found = dict[str, dict[str, Any]]
@@ -115,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json({"benchmarks": benchmarks})
     else:
-        show(format_table(["benchmark", "", ""], [_cells(one) for one in benchmarks]))
+        show(format_table(_HEADER, [_cells(one) for one in benchmarks]))
     return 0
 
 
@@ -244,8 +245,8 @@ _FIGURES: Mapping[str, Callable[[str, collecting.Setup, int], Found]] = {
 
 
 def _cells(one: Mapping[str, Any]) -> list[str]:
-    if "ratio" in one:
-        ratio = f"{one['ratio']:,.0f}" if one["ratio"] >= 100 else f"{one['ratio']:.2f}"
-        times = f"{one['theirs_ms']:.3g} ms to {one['ours_ms']:.3g} ms"
-        return [one["name"], f"{ratio} x", f"{one['against']}: {times}"]
-    return [one["name"], f"{one['value']:.3g} {one['unit']}", one["of"]]
+    if "ratio" not in one:
+        return [one["name"], f"{one['value']:.3g} {one['unit']}", "", ""]
+    places = 0 if one["ratio"] >= 100 else 2
+    times = [f"{one[key]:,.{0 if one[key] >= 100 else 3}f}" for key in ("theirs_ms", "ours_ms")]
+    return [one["name"], f"{one['ratio']:,.{places}f} x", *times]

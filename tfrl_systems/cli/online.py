@@ -54,8 +54,8 @@ def make_pool(
       timeout_s: of a worker for a chunk.
     """
     if not num_workers:
-        return InProcessPool(make_runner, stop_on_failure=True)
-    return DriverPool(make_runner, num_workers, timeout_s=timeout_s, stop_on_failure=True)
+        return InProcessPool(make_runner)
+    return DriverPool(make_runner, num_workers, timeout_s=timeout_s)
 
 
 def train(
@@ -102,12 +102,14 @@ def train(
 
 
 def make_teller(progress: Progress, config: Config) -> OnIteration:
-    """Shows how many iterations are done."""
+    """Shows how many iterations are done, and what was left out of them."""
     advance = progress.task("iterations", config.iterations)
     told = 0
 
     def tell(record: Mapping[str, Any]) -> None:
         nonlocal told
+        for message in record["failures"]:
+            progress.say(f"left out: {message}")
         advance(record["iteration"] - told)
         told = record["iteration"]
 

@@ -58,6 +58,7 @@ _BC_MAX = {
 _POLICY_GRADIENT_ON_INLINING = {
     "iterations": "100",
     "num_chunks": "8",
+    "max_failed_chunks": "2",
     "episodes_per_chunk": "4",
     "evaluate_every": "20",
     "checkpoint_every": "10",

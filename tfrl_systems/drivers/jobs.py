@@ -23,7 +23,7 @@ JobIn = TypeVar("JobIn", contravariant=True)
 ResultOut = TypeVar("ResultOut", covariant=True)
 
 
-class PoolError(RuntimeError):
+class PoolError(UserError):
     """A pool that cannot go on: no runner starts, data do not load, or a job failed for good."""
 
 

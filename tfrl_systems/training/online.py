@@ -50,6 +50,8 @@ class Config:
       num_chunks: units of collection in an iteration, and so the most workers that can be busy.
       episodes_per_chunk: episodes of a chunk, which are played side by side where the environment
         can; the figures do not depend on the number of workers but do on this one.
+      max_failed_chunks: chunks of one iteration that may fail every time they are tried; it then
+        learns from the others.
       evaluate_every: iterations from one evaluation to the next; the last is always evaluated.
       checkpoint_every: iterations from one checkpoint to the next.
       seed: of everything.
@@ -58,6 +60,7 @@ class Config:
     iterations: int = 1000
     num_chunks: int = 4
     episodes_per_chunk: int = 16
+    max_failed_chunks: int = 0
     evaluate_every: int = 10
     checkpoint_every: int = 250
     seed: int = 0
@@ -107,7 +110,7 @@ class OnlineLoop:
         """
         before = self._pool.timings
         self._pool.broadcast(self.variables())
-        experience = self._collect()
+        experience, failures = self._collect()
         spent = self._pool.timings - before
         started_s = time.perf_counter()
         loss = self._train_fn(self.iteration, experience)
@@ -131,17 +134,20 @@ class OnlineLoop:
                 "waiting": spent.waiting_s,
                 "training": training_s,
             },
+            "failures": failures,
             "jobs_per_s": [worker.jobs_per_s for worker in spent.workers],
         }
 
-    def _collect(self) -> Experience:
+    def _collect(self) -> tuple[Experience, list[str]]:
+        """What the chunks gave, and why some did not."""
         config = self._config
         chunks = [Chunk(self.iteration, index, config.seed) for index in range(config.num_chunks)]
         found = self._pool.map(chunks)
-        failures = [one for one in found if isinstance(one, JobFailure)]
-        if failures:
-            raise PoolError(f"{len(failures)} of {len(chunks)}: {failures[0].message}")
-        return Experience.concatenate([one for one in found if not isinstance(one, JobFailure)])
+        failures = [one.message for one in found if isinstance(one, JobFailure)]
+        if len(failures) > min(config.max_failed_chunks, len(chunks) - 1):
+            raise PoolError(f"{len(failures)} of {len(chunks)} chunks failed: {failures[0]}")
+        collected = [one for one in found if not isinstance(one, JobFailure)]
+        return Experience.concatenate(collected), failures
 
     def save(self, directory: pathlib.Path) -> None:
         """Keeps all that a resumed run needs beside `record`."""

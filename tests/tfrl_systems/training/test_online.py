@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from environments.errors import UserError
 from tfrl_systems.agents import ppo, reinforce
-from tfrl_systems.cli.learn_to_optimize.problem import Problem
+from tfrl_systems.cli.learn_to_optimize.problem import MakeRunner, Problem
 from tfrl_systems.cli.learn_to_optimize.train import Training, train
 from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
 from tfrl_systems.training import online
@@ -91,6 +92,30 @@ def test_another_seed_is_another_run(finished, tmp_path):
         ppo.Config(hidden_sizes=(8,), num_epochs=2, seed=1),
     )
     assert run(tmp_path / "run", training)["experience_sha256"] != finished[1]["experience_sha256"]
+
+
+class Faulty:
+    """A runner whose second chunk always fails."""
+
+    def __init__(self, runner):
+        self._runner = runner
+        self.load, self.close = runner.load, runner.close
+
+    def run(self, job):
+        if job.index == 1:
+            raise ValueError("no such place")
+        return self._runner.run(job)
+
+
+def test_chunks_that_fail(finished, tmp_path, monkeypatch):
+    make = MakeRunner.__call__
+    monkeypatch.setattr(MakeRunner, "__call__", lambda self: Faulty(make(self)))
+    with pytest.raises(UserError, match="1 of 3 chunks failed: chunk 1 of iteration 0.*no such"):
+        run(tmp_path / "stopped")
+    config = dataclasses.replace(CONFIG, max_failed_chunks=1)
+    result = run(tmp_path / "run", dataclasses.replace(TRAINING, config=config))
+    # Of 3 chunks 2 are learned from.
+    assert result["environment_steps"] == 6 * 2 * 4 * 2
 
 
 def test_a_loss_that_is_no_number_is_one_line(finished, tmp_path):

@@ -41,7 +41,7 @@ class Runner:
             child = subprocess.Popen(["sleep", "1000"])
             print(child.pid, file=open(os.environ["PIDS"], "a"), flush=True)
             FAULTS[job.number]()
-        print("a runner's own words")
+        sys.stdout.write("a runner's own words\\n")  # at once: print writes twice, and both speak
         return Answer(2 * job.number)
     def close(self):
         pass

@@ -1,0 +1,59 @@
+"""Models to try things on, as frameworks export them, with random weights: `make("bert-base")`.
+
+Nothing in them is simplified: batch normalisation stands beside its convolution, query, key and
+value have a matrix product each, RepVGG has its branches of training time, LoRA its adapters.
+Weights are drawn so that activations neither vanish nor explode. The same name, seed and sizes
+make the same model on every machine.
+
+  bert-base, bert-mini, bert-tiny   encoders for 128 tokens (Devlin et al., 2019; Turc et al., 2019)
+  lora-transformer                  rank-16 adapters beside every matrix (Hu et al., 2021)
+  resnet-18, resnet-50, resnext-50  (He et al., 2016; Xie et al., 2017)
+  inception-v3                      (Szegedy et al., 2016)
+  squeezenet-1.1                    (Iandola et al., 2016)
+  repvgg-a0                         (Ding et al., 2021)
+  nasrnn                            five steps of the cell of Zoph and Le (2017)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs.models import convolutional, inception, recurrent, transformers
+from environments.tensor_graphs.models.builder import Batch, Builder
+
+_MODELS: Mapping[str, Callable[[Builder], onnx.ModelProto]] = {
+    "bert-base": transformers.bert(layers=12, hidden=768, heads=12),
+    "bert-mini": transformers.bert(layers=4, hidden=256, heads=4),
+    "bert-tiny": transformers.bert(layers=2, hidden=128, heads=2),
+    "inception-v3": inception.inception_v3,
+    "lora-transformer": transformers.lora(layers=6, hidden=512, heads=8, rank=16),
+    "nasrnn": recurrent.nasrnn(steps=5, hidden=512),
+    "repvgg-a0": convolutional.repvgg(blocks=(2, 4, 14, 1), channels=(48, 96, 192, 1280)),
+    "resnet-18": convolutional.resnet18,
+    "resnet-50": convolutional.resnet50(groups=1, group_width=64),
+    "resnext-50": convolutional.resnet50(groups=32, group_width=4),
+    "squeezenet-1.1": convolutional.squeezenet,
+}
+
+NAMES = tuple(_MODELS)
+
+
+def make(name: str, seed: int = 0, batch: Batch = 1, opset: int = 14) -> onnx.ModelProto:
+    """A model with random weights.
+
+    Args:
+      name: one of NAMES.
+      seed: of the weights.
+      batch: number of examples, or a name such as "N": it is then known only when the model runs.
+      opset: version of ONNX's operators, at least 13. Normalisation of layers is one operator from
+        17 on, as exporters write it, and nine below.
+
+    Raises:
+      UserError: there is no such model.
+    """
+    if name not in _MODELS:
+        raise UserError(f"no model {name!r}; there are {', '.join(NAMES)}")
+    return _MODELS[name](Builder(name, seed, batch, opset))

@@ -1,0 +1,127 @@
+"""ResNet, ResNeXt, SqueezeNet and RepVGG for images of 224 x 224."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import onnx
+
+from environments.tensor_graphs.models.builder import Builder
+
+_CLASSES = 1000
+_RESNET_STAGES = (3, 4, 6, 3)
+_SQUEEZENET_FIRES: tuple[tuple[int, int, int] | str, ...] = (
+    (64, 16, 64), (128, 16, 64), "pool", (128, 32, 128), (256, 32, 128), "pool",
+    (256, 48, 192), (384, 48, 192), (384, 64, 256), (512, 64, 256),
+)  # fmt: skip
+"""Channels in, squeezed, and of each of the two that expand."""
+
+
+def resnet18(build: Builder) -> onnx.ModelProto:
+    """Two convolutions of 3 x 3 beside each shortcut."""
+    x, channels = _resnet_stem(build), 64
+    for stage in range(4):
+        for block in range(2):
+            build.scope = f"layer{stage + 1}.{block}"
+            out, stride = 64 << stage, 2 if stage and not block else 1
+            y = _conv_norm_relu(build, x, (channels, out), 3, stride)
+            y = _conv_norm(build, y, (out, out), 3, scale=0.5)
+            if stride > 1:
+                x = _conv_norm(build, x, (channels, out), 1, stride)
+            x, channels = build.relu(build.node("Add", y, x)), out
+    return _classified(build, x, channels)
+
+
+def resnet50(groups: int, group_width: int) -> Callable[[Builder], onnx.ModelProto]:
+    """Bottlenecks of 1 x 1, 3 x 3 in groups, 1 x 1 beside each shortcut."""
+
+    def build_model(build: Builder) -> onnx.ModelProto:
+        x, channels = _resnet_stem(build), 64
+        for stage, blocks in enumerate(_RESNET_STAGES):
+            for block in range(blocks):
+                build.scope = f"layer{stage + 1}.{block}"
+                inner, out = (groups * group_width) << stage, 256 << stage
+                stride = 2 if stage and not block else 1
+                y = _conv_norm_relu(build, x, (channels, inner), 1)
+                y = _conv_norm_relu(build, y, (inner, inner), 3, stride, groups)
+                y = _conv_norm(build, y, (inner, out), 1, scale=0.5)
+                if not block:
+                    x = _conv_norm(build, x, (channels, out), 1, stride)
+                x, channels = build.relu(build.node("Add", y, x)), out
+        return _classified(build, x, channels)
+
+    return build_model
+
+
+def squeezenet(build: Builder) -> onnx.ModelProto:
+    """Fire modules: squeeze by 1 x 1, expand by 1 x 1 and by 3 x 3, concatenate."""
+    x = build.input("image", [build.batch, 3, 224, 224])
+    x = build.relu(build.conv(x, (3, 64), (3, 3), bias=True, stride=2, pads=(0, 0)))
+    x = build.max_pool(x, 3, 2, ceil=True)
+    for number, fire in enumerate(_SQUEEZENET_FIRES):
+        build.scope = f"features.{number}"
+        if isinstance(fire, str):
+            x = build.max_pool(x, 3, 2, ceil=True)
+            continue
+        channels, squeezed, out = fire
+        x = build.relu(build.conv(x, (channels, squeezed), (1, 1), bias=True))
+        sides = [
+            build.relu(build.conv(x, (squeezed, out), (kernel, kernel), bias=True))
+            for kernel in (1, 3)
+        ]
+        x = build.node("Concat", *sides, axis=1)
+    build.scope = "classifier"
+    x = build.relu(build.conv(x, (512, _CLASSES), (1, 1), bias=True))
+    x = build.node("Flatten", build.node("GlobalAveragePool", x), axis=1)
+    return build.finish(logits=(x, [build.batch, _CLASSES]))
+
+
+def repvgg(blocks: Sequence[int], channels: Sequence[int]) -> Callable[[Builder], onnx.ModelProto]:
+    """RepVGG in the form that it is trained in: each layer is a sum of two or three branches."""
+
+    def build_model(build: Builder) -> onnx.ModelProto:
+        build.scope = "stage0"
+        size = min(64, channels[0])
+        image = build.input("image", [build.batch, 3, 224, 224])
+        x = _repvgg_block(build, image, (3, size), stride=2)
+        for stage, (count, out) in enumerate(zip(blocks, channels, strict=True)):
+            for block in range(count):
+                build.scope = f"stage{stage + 1}.{block}"
+                x, size = _repvgg_block(build, x, (size, out), stride=1 if block else 2), out
+        return _classified(build, x, size)
+
+    return build_model
+
+
+def _repvgg_block(build: Builder, x: str, channels: tuple[int, int], stride: int) -> str:
+    """Relu(norm(conv 3x3) + norm(conv 1x1) [+ norm(x)])."""
+    y = _conv_norm(build, x, channels, 3, stride, scale=0.7)
+    y = build.node("Add", y, _conv_norm(build, x, channels, 1, stride, scale=0.5))
+    if stride == 1 and channels[0] == channels[1]:
+        y = build.node("Add", y, build.batch_norm(x, channels[0], scale=0.5))
+    return build.relu(y)
+
+
+def _resnet_stem(build: Builder) -> str:
+    x = build.input("image", [build.batch, 3, 224, 224])
+    return build.max_pool(_conv_norm_relu(build, x, (3, 64), 7, 2), 3, 2, pad=1)
+
+
+def _conv_norm(
+    build: Builder, x: str, channels: tuple[int, int], kernel: int, stride: int = 1,
+    groups: int = 1, scale: float = 1.0,
+) -> str:  # fmt: skip
+    x = build.conv(x, channels, (kernel, kernel), stride=stride, groups=groups, gain=1.6)
+    return build.batch_norm(x, channels[1], scale)
+
+
+def _conv_norm_relu(
+    build: Builder, x: str, channels: tuple[int, int], kernel: int, stride: int = 1,
+    groups: int = 1,
+) -> str:  # fmt: skip
+    return build.relu(_conv_norm(build, x, channels, kernel, stride, groups))
+
+
+def _classified(build: Builder, x: str, channels: int) -> onnx.ModelProto:
+    build.scope = ""
+    return build.finish(logits=(build.classify(x, channels), [build.batch, _CLASSES]))

@@ -1,0 +1,53 @@
+"""NasRNN: a recurrent cell that a search found (Zoph and Le, 2017), unrolled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+
+from environments.tensor_graphs.models.builder import Builder
+
+_GATES = 8
+
+
+def nasrnn(steps: int, hidden: int) -> Callable[[Builder], onnx.ModelProto]:
+    """The cell's weights are the same in each step."""
+
+    def build_model(build: Builder) -> onnx.ModelProto:
+        sequence = build.input("sequence", [build.batch, steps, hidden])
+        state = build.input("state", [build.batch, hidden])
+        build.scope = "cell"
+        weights = [
+            tuple(build.normal(f"{kind}.{gate}", [hidden, hidden], hidden**-0.5) for kind in "wu")
+            for gate in range(_GATES)
+        ]
+        for step in range(steps):
+            build.scope = f"step.{step}"
+            x = build.node("Gather", sequence, build.scalar(step, np.int64), axis=1)
+            state = _cell(build, x, state, weights)
+        return build.finish(last_state=(state, [build.batch, hidden]))
+
+    return build_model
+
+
+def _cell(build: Builder, x: str, state: str, weights: list[tuple[str, ...]]) -> str:
+    """Eight gates x W_i + h U_i, combined by a tree of elementwise functions."""
+
+    def combined(op: str, one: tuple[str, str], other: tuple[str, str]) -> str:
+        return build.node(op, *(build.node(function, value) for function, value in (one, other)))
+
+    t = [
+        build.node("Add", build.node("MatMul", x, w), build.node("MatMul", state, u))
+        for w, u in weights
+    ]
+    m = [
+        combined("Add", ("Relu", t[0]), ("Sigmoid", t[3])),
+        combined("Add", ("Sigmoid", t[1]), ("Tanh", t[2])),
+        combined("Mul", ("Sigmoid", t[4]), ("Tanh", t[5])),
+        combined("Mul", ("Sigmoid", t[6]), ("Relu", t[7])),
+    ]
+    near = combined("Add", ("Sigmoid", m[1]), ("Tanh", m[2]))
+    far = combined("Mul", ("Tanh", m[0]), ("Tanh", m[3]))
+    return build.node("Tanh", combined("Mul", ("Tanh", near), ("Tanh", far)))

@@ -1,0 +1,84 @@
+"""Models: what exporters write, sane activations, the same every time."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from environments.errors import UserError
+from environments.tensor_graphs import models
+
+# Of the originals as PyTorch exports them, for the CNNs.
+NUM_NODES = {
+    "bert-base": 622,
+    "bert-mini": 222,
+    "bert-tiny": 122,
+    "inception-v3": 313,
+    "lora-transformer": 447,
+    "nasrnn": 235,
+    "repvgg-a0": 169,
+    "resnet-18": 69,
+    "resnet-50": 175,
+    "resnext-50": 175,
+    "squeezenet-1.1": 65,
+}
+LARGE = ("bert-base",)
+ALL = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in NUM_NODES]
+
+
+def _run(model: onnx.ModelProto, batch: int = 1) -> list[np.ndarray]:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    random = np.random.default_rng(0)
+    feeds: dict[str, np.ndarray] = {}
+    for value in session.get_inputs():
+        shape = [size if isinstance(size, int) else batch for size in value.shape]
+        if value.type == "tensor(int64)":
+            feeds[value.name] = random.integers(2, size=shape)
+        else:
+            feeds[value.name] = random.standard_normal(shape, np.float32)
+    return session.run(None, feeds)
+
+
+def test_names() -> None:
+    assert set(models.NAMES) == set(NUM_NODES)
+    with pytest.raises(UserError, match="no model 'vgg'; there are bert-base, bert-mini"):
+        models.make("vgg")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_model(name: str) -> None:
+    model = models.make(name)
+    onnx.checker.check_model(model)
+    onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    assert len(model.graph.node) == NUM_NODES[name]
+    for output, value in zip(model.graph.output, _run(model), strict=True):
+        declared = [size.dim_value for size in output.type.tensor_type.shape.dim]
+        assert list(value.shape) == declared
+        assert 0.05 < value.std() < 10
+
+
+def test_seed() -> None:
+    first, again, other = (models.make("bert-tiny", seed=seed) for seed in (1, 1, 2))
+    assert first.SerializeToString() == again.SerializeToString()
+    assert first.graph.node == other.graph.node
+    first_weights, other_weights = (list(one.graph.initializer) for one in (first, other))
+    assert first_weights != other_weights
+
+
+@pytest.mark.parametrize("name", ["bert-tiny", "squeezenet-1.1", "nasrnn"])
+def test_batch_that_is_known_when_the_model_runs(name: str) -> None:
+    model = models.make(name, batch="N")
+    onnx.checker.check_model(model)
+    assert all(len(value) == 2 for value in _run(model, batch=2))
+
+
+def test_later_opset() -> None:
+    model = models.make("bert-tiny", opset=17)
+    onnx.checker.check_model(model)
+    assert sum(node.op_type == "LayerNormalization" for node in model.graph.node) == 5
+    for old, new in zip(_run(models.make("bert-tiny")), _run(model), strict=True):
+        np.testing.assert_allclose(old, new, atol=1e-5)

@@ -1,0 +1,205 @@
+"""Searches on systems whose optima are known by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from environments.errors import UserError
+from environments.tensor_graphs.search import METHODS, Budget, Step, replay, search
+from environments.tensor_graphs.search.results import Visited
+from tests.environments.tensor_graphs.search.fakes import (
+    TableState,
+    ToyState,
+    branches,
+    chain,
+    fuse,
+    ops_of,
+    same_twice,
+    swap,
+)
+
+#       down       up            down
+#  0 ───────▶ 1          3 ──────────▶ 4
+#  10         9   over  10.2           5
+#  └───────────────────▶ ┘
+HILL = TableState(
+    0,
+    {0: {"down": 1, "over": 3}, 3: {"down": 4}},
+    {0: 10.0, 1: 9.0, 3: 10.2, 4: 5.0},
+)
+RULES = {
+    "neg_neg": same_twice("Neg", 0),
+    "relu_relu": same_twice("Relu", 1),
+    "neg_relu": swap("Neg", "Relu"),
+    "relu_neg": swap("Relu", "Neg"),
+    "fuse": fuse("Tanh", "Relu", "Fast"),
+}
+#  Neg(Relu(Neg(x))): one Neg must pass the Relu, which saves nothing, before both go.
+LAYER = ("Neg", "Relu", "Neg")
+
+
+def test_greedy_stays_on_its_side_of_the_hill():
+    result = search(HILL, "greedy")
+    assert (result.best.graph, result.path) == (1, (Step("down", (0,)),))
+    assert (result.expansions, result.stopped) == (2, "exhausted")
+    assert result.gain == pytest.approx(0.1)
+
+
+def test_taso_goes_over_a_hill_of_alpha():
+    """10.2 < 1.05 × 10 when the arrow over the hill is looked at before the one down."""
+    over_first = dataclasses.replace(HILL, arrows={0: {"over": 3, "down": 1}, 3: {"down": 4}})
+    result = search(over_first, "taso")
+    assert result.path == (Step("over", (0,)), Step("down", (3,)))
+    assert (result.best.cost_ms, result.expansions) == (5.0, 3)
+    # As Algorithm 1 is printed: with a best of 9 known, 10.2 is too much.
+    assert search(HILL, "taso").best.cost_ms == 9.0
+    assert search(over_first, "taso", alpha=1.01).best.cost_ms == 9.0
+
+
+def test_taso_does_not_meet_a_graph_twice():
+    circle = TableState(
+        0, {0: {"a": 1, "b": 2}, 1: {"c": 0}, 2: {"d": 1}}, {0: 1.0, 1: 1.0, 2: 1.0}
+    )
+    result = search(circle, "taso")
+    assert (result.expansions, result.stopped) == (2, "exhausted")
+
+
+def test_taso_ends_after_its_budget_of_graphs():
+    start = ToyState(chain(*LAYER * 3), RULES)
+    few, many = (search(start, "taso", max_dequeued=number) for number in (1, 50))
+    assert few.expansions == len(start.matches) < many.expansions
+
+
+def test_beam_keeps_what_greedy_drops():
+    assert search(HILL, "beam", width=2).best.cost_ms == 5.0
+    assert search(HILL, "beam", width=1).best.cost_ms == 9.0
+
+
+@pytest.mark.parametrize("method", ["taso", "beam", "regions"])
+def test_a_step_that_saves_nothing_is_taken_for_what_it_makes_possible(method):
+    start = ToyState(chain(*LAYER), RULES)
+    assert search(start, "greedy").best.cost_ms == start.cost_ms
+    result = search(start, method)
+    assert ops_of(result.best.graph) == ["Relu"] and result.stopped == "exhausted"
+
+
+def test_regions_takes_two_steps_that_save_nothing():
+    """One Neg has to pass both Relu, or each of them one."""
+    start = ToyState(chain("Neg", "Relu", "Relu", "Neg"), {**RULES, "relu_relu": lambda _: ()})
+    result = search(start, "regions")
+    assert ops_of(result.best.graph) == ["Relu", "Relu"]
+
+
+def test_regions_asks_once_for_all_layers():
+    """TASO meets every subset of the layers' steps; here another layer costs its three steps."""
+    costs = {}
+    for layers in (2, 4, 10):
+        start = ToyState(branches(*[(*LAYER, "Tanh")] * layers), RULES)
+        result = search(start, "regions")
+        assert ops_of(result.best.graph) == ["Fast"] * layers
+        costs[layers] = result.expansions
+    assert costs == {2: 11, 4: 11 + 2 * 3, 10: 11 + 8 * 3}
+    eight = ToyState(branches(*[(*LAYER, "Tanh")] * 8), RULES)
+    assert search(eight, "taso", Budget(expansions=10 * costs[10])).stopped != "exhausted"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_path_can_be_gone_again(method):
+    start = ToyState(chain(*LAYER * 3, "Tanh"), RULES)
+    result = search(start, method, Budget(expansions=300))
+    again = replay(Visited(start), result.path)
+    assert again.state.graph == result.best.graph
+    assert result.expansions <= 300
+    costs = [one.cost_ms for one in result.candidates]
+    assert costs == sorted(set(costs)) and costs[0] == result.best.cost_ms
+
+
+def test_budgets():
+    start = ToyState(chain(*LAYER * 3), RULES)
+    result = search(start, "taso", Budget(expansions=5))
+    assert (result.expansions, result.stopped) == (5, "out of expansions")
+    assert search(start, "taso", Budget(seconds=0)).stopped == "out of time"
+
+
+def test_ctrl_c_returns_the_best_so_far():
+    class Interrupted(ToyState):
+        applied = 0
+
+        def apply(self, match):
+            Interrupted.applied += 1
+            if Interrupted.applied == 30:
+                raise KeyboardInterrupt
+            return super().apply(match)
+
+    result = search(Interrupted(chain(*LAYER * 3, "Tanh"), RULES), "taso")
+    assert result.stopped == "interrupted" and result.best.cost_ms < result.start_cost_ms
+
+
+def test_progress_is_told():
+    told = []
+    start = ToyState(chain(*LAYER), RULES)
+    result = search(start, "taso", on_progress=told.append)
+    assert told[-1].best_cost_ms == result.best.cost_ms
+    assert told[-1].expansions == result.expansions
+
+
+def test_a_search_goes_on_where_another_had_come_to(tmp_path):
+    file = tmp_path / "search.json"
+    start = ToyState(chain(*LAYER * 3, "Tanh"), RULES)
+    half = search(start, "regions", Budget(expansions=20), resume_file=file)
+    assert half.stopped == "out of expansions"
+    again = search(start, "regions", resume_file=file)
+    assert again.best.cost_ms == search(start, "regions").best.cost_ms
+    assert again.path[: len(half.path)] == half.path
+    assert again.expansions > half.expansions and again.expansions_of_best <= again.expansions
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize(
+    "spoil, expected",
+    [
+        (lambda text: "{", "expected a search to resume"),
+        (lambda text: "[]", "expected a search to resume"),
+        (lambda text: json.dumps({**json.loads(text), "start": "00"}), "of another"),
+        (lambda text: text.replace("neg_relu", "other"), "no match of other"),
+    ],
+)
+def test_a_file_that_is_not_of_this_search(tmp_path, spoil, expected):
+    file = tmp_path / "search.json"
+    start = ToyState(chain(*LAYER), RULES)
+    search(start, "regions", resume_file=file)
+    file.write_text(spoil(file.read_text()))
+    with pytest.raises(UserError, match=expected):
+        search(start, "regions", resume_file=file)
+
+
+def test_an_unknown_method_is_named():
+    with pytest.raises(UserError, match="expected one of regions, greedy"):
+        search(HILL, "magic")
+
+
+def test_the_result_is_the_same_in_every_process():
+    program = (
+        "from tests.environments.tensor_graphs.search.test_search import *\n"
+        "start = ToyState(chain(*LAYER * 4, 'Tanh'), RULES)\n"
+        "for method in METHODS:\n"
+        "    result = search(start, method, Budget(expansions=200))\n"
+        "    print(method, result.path, result.expansions, hash(result.best.graph))\n"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(told) == 1

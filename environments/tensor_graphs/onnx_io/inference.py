@@ -1,0 +1,95 @@
+"""Types of values as onnx infers them, without looking at the weights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs.nodes import TensorType
+from environments.tensor_graphs.onnx_io.header import DimensionNames
+from environments.tensor_graphs.onnx_io.tensors import NUMBERS, to_tensor
+from environments.tensor_graphs.onnx_io.wiring import Wiring
+
+_MAX_ELEMENTS = 1024
+"""Integers that types may depend on (the shape given to Reshape) are not many."""
+
+
+def infer_types(
+    model: onnx.ModelProto, wiring: Wiring, names: DimensionNames
+) -> Mapping[str, TensorType | None]:
+    """The types of all values that are known, by name.
+
+    Args:
+      model: the model.
+      wiring: of the model.
+      names: gives sizes their names.
+
+    Raises:
+      UserError: an operator cannot have such inputs, or an output is not of the type that the file
+        tells.
+    """
+    stripped = _skeleton(model, wiring)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(stripped, True, True, True)
+    except Exception as error:
+        if _is_about_the_model(str(error)):
+            reason = re.sub(r"\[\w+\]|Inference error\(s\):", " ", str(error))
+            raise UserError(
+                f"shapes or types do not fit: {' '.join(reason.split())[:300]}; correct the model"
+            ) from None
+        inferred = onnx.shape_inference.infer_shapes(stripped, True, False, True)
+    graph = inferred.graph
+    known = {
+        one.name: names.type_of(one.type)
+        for one in (*graph.value_info, *graph.output, *graph.input)
+    }
+    for name, (array, dtype) in wiring.constants.items():
+        known[name] = TensorType(dtype, array.shape)
+    return known
+
+
+def _is_about_the_model(error: str) -> bool:
+    """Whether a failed inference says that the model is wrong.
+
+    For operators that onnx defines by a function of others it may fail on the function.
+    """
+    blamed = re.findall(r"^.*?\(op_type:\s*(\w+)", error, re.MULTILINE)
+    for name in blamed:
+        if not onnx.defs.has(name):
+            return True
+        schema: Any = onnx.defs.get_schema(name)
+        if not schema.has_function and not schema.has_context_dependent_function:
+            return True
+    return not blamed
+
+
+def _skeleton(model: onnx.ModelProto, wiring: Wiring) -> onnx.ModelProto:
+    """The model without weights: they are inputs of a known type.
+
+    What the file tells about values in between may be out of date; it counts only where nothing
+    else is known, for what operators of other domains give.
+    """
+    skeleton = onnx.ModelProto(ir_version=max(model.ir_version, 4))
+    skeleton.opset_import.extend(model.opset_import)
+    skeleton.functions.extend(model.functions)
+    graph = skeleton.graph
+    graph.name = model.graph.name or "graph"
+    graph.node.extend(wiring.nodes)
+    graph.input.extend(wiring.inputs)
+    graph.output.extend(model.graph.output)
+    foreign = {
+        name for node in wiring.nodes if node.domain not in ("", "ai.onnx") for name in node.output
+    }
+    graph.value_info.extend(one for one in model.graph.value_info if one.name in foreign)
+    for name, (array, dtype) in wiring.constants.items():
+        if dtype in ("int32", "int64") and array.size <= _MAX_ELEMENTS:
+            graph.initializer.append(to_tensor(name, array, dtype))
+        else:
+            graph.input.append(
+                onnx.helper.make_tensor_value_info(name, NUMBERS[dtype], array.shape)
+            )
+    return skeleton

@@ -1,0 +1,85 @@
+"""Names of values and nodes in a model that is being written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import onnx
+
+from environments.tensor_graphs.graph import Graph
+from environments.tensor_graphs.nodes import INPUT, OPAQUE, Ref
+from environments.tensor_graphs.onnx_io import opaque
+from environments.tensor_graphs.onnx_io.header import ModelHeader
+
+
+class Names:
+    """Gives each value a name: the model's own where it has one, else one that is free.
+
+    Attributes:
+      copies: outputs of the model that are another name of a value: (output, value).
+    """
+
+    def __init__(self, graph: Graph, header: ModelHeader, nodes: Sequence[int]) -> None:
+        """Chooses the names that are not free.
+
+        Args:
+          graph: to be written.
+          header: of the graph.
+          nodes: those to be written.
+        """
+        self._graph, self._header = graph, header
+        self._names: dict[Ref, str] = {}
+        self.copies: list[tuple[str, str]] = []
+        for number in graph.inputs:
+            self._names[Ref(number)] = graph.nodes[number].attribute("name")
+        self._taken = {*self._names.values(), *graph.output_names}
+        for number in nodes:
+            if graph.nodes[number].op == OPAQUE:
+                self._taken |= opaque.names_within(graph.nodes[number])
+        self._node_names = {header.nodes[n].name for n in nodes if n in header.nodes}
+        copied: list[tuple[str, Ref]] = []
+        for name, ref in zip(graph.output_names, graph.outputs, strict=True):
+            if ref not in self._names and graph.nodes[ref.node].op != INPUT:
+                self._names[ref] = name
+            elif self._names[ref] != name:
+                copied.append((name, ref))
+        self.copies += [(name, self._names[ref]) for name, ref in copied]
+
+    def of(self, ref: Ref) -> str:
+        """The name of a value."""
+        if ref not in self._names:
+            known = self._header.value_names.get(ref)
+            if known is None or known in self._taken:
+                known = self.free(f"{self._graph.nodes[ref.node].op}_{ref.node}")
+            self._taken.add(known)
+            self._names[ref] = known
+        return self._names[ref]
+
+    def free(self, wanted: str) -> str:
+        """A name that no value has, and from now on has been given away."""
+        name, count = wanted, 1
+        while name in self._taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        self._taken.add(name)
+        return name
+
+    def describe(self, node: onnx.NodeProto, number: int) -> None:
+        """Gives a node to be written the name, documentation and metadata of that number."""
+        about = self._header.nodes.get(number)
+        if about is not None:
+            node.MergeFrom(about)
+            return
+        name = f"{node.op_type}_{number}"
+        while name in self._node_names:
+            name += "_"
+        self._node_names.add(name)
+        node.name = name
+
+    def described(self) -> Iterator[tuple[Ref, str]]:
+        """Values whose types the model's file told, and their names."""
+        ends = {*self._graph.output_names, *(self._names[Ref(n)] for n in self._graph.inputs)}
+        for ref, name in self._names.items():
+            is_told = name in self._header.described and name not in ends
+            if is_told and self._header.value_names.get(ref) == name:
+                yield ref, name

@@ -1,0 +1,97 @@
+"""Nodes that pass through untouched.
+
+Attributes of an Opaque node:
+
+  captured  names under which the node's subgraphs use its last inputs
+  node      the serialised NodeProto without names of values, its own name and documentation
+  operator  "Loop", or "domain:Name"
+  outputs   1 for each output that is asked for, 0 for each that is left out
+  unique    only where two equal nodes may still give different values: a number for each
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import onnx
+
+from environments.tensor_graphs.nodes import Attribute, Attributes, Node, attributes_of
+from environments.tensor_graphs.onnx_io import scopes
+
+_RANDOM = {
+    *("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"),
+    *("RandomUniform", "RandomUniformLike"),
+}
+_TRAINING = {"BatchNormalization", "Dropout"}
+"""In training, Dropout is random; nobody trains twice with one node."""
+
+
+def opaque_attributes(
+    node: onnx.NodeProto,
+    captured: Sequence[str],
+    functions: Collection[tuple[str, str]],
+    number: int,
+) -> Attributes:
+    """The attributes of the Opaque node for a node of a file.
+
+    Args:
+      node: of the file.
+      captured: what its subgraphs use of the graphs around it.
+      functions: domain and name of the operators that the model defines itself.
+      number: that no other node of the model has.
+    """
+    bare = onnx.NodeProto()
+    bare.CopyFrom(node)
+    for field in ("input", "output", "name", "doc_string", "metadata_props"):
+        if field in bare.DESCRIPTOR.fields_by_name:
+            bare.ClearField(field)
+    values: dict[str, Attribute] = {
+        "captured": tuple(captured),
+        "node": bare.SerializeToString(deterministic=True),
+        "operator": f"{node.domain}:{node.op_type}" if node.domain else node.op_type,
+        "outputs": tuple(int(bool(name)) for name in node.output),
+    }
+    if _may_differ(node, functions):
+        values["unique"] = number
+    return attributes_of(values)
+
+
+def restored(node: Node, names: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
+    """The node of a file for an Opaque node.
+
+    Args:
+      node: Opaque.
+      names: of its inputs; "" where one is left out.
+      outputs: names of its outputs, also of those that are not asked for.
+    """
+    result = onnx.NodeProto()
+    result.ParseFromString(node.attribute("node"))
+    captured = node.attribute("captured")
+    num_inputs = len(names) - len(captured)
+    result.input.extend(names[:num_inputs])
+    asked = node.attribute("outputs")
+    result.output.extend(
+        name if is_asked else "" for name, is_asked in zip(outputs, asked, strict=True)
+    )
+    renamed: Mapping[str, str] = {
+        old: new for old, new in zip(captured, names[num_inputs:], strict=True) if old != new
+    }
+    scopes.rename(result, renamed)
+    return result
+
+
+def names_within(node: Node) -> set[str]:
+    """All names of values in the subgraphs of an Opaque node, without what it captures."""
+    restored_node = onnx.NodeProto()
+    restored_node.ParseFromString(node.attribute("node"))
+    return scopes.names_within([restored_node]) - set(node.attribute("captured"))
+
+
+def _may_differ(node: onnx.NodeProto, functions: Collection[tuple[str, str]]) -> bool:
+    """Whether two such nodes may give different values: random ones, and all of foreign domains."""
+    for domain, name in scopes.operators(node):
+        if domain not in ("", "ai.onnx", "ai.onnx.ml") or (domain, name) in functions:
+            return True
+        if name in _RANDOM or name in _TRAINING:
+            return True
+    return False

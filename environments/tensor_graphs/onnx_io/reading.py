@@ -1,0 +1,131 @@
+"""From an ONNX model to a graph."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import onnx
+
+from environments.tensor_graphs.graph import Graph
+from environments.tensor_graphs.nodes import INPUT, OPAQUE, Ref, TensorType
+from environments.tensor_graphs.onnx_io import loading, scopes
+from environments.tensor_graphs.onnx_io.header import DimensionNames, ModelHeader
+from environments.tensor_graphs.onnx_io.inference import infer_types
+from environments.tensor_graphs.onnx_io.opaque import opaque_attributes
+from environments.tensor_graphs.onnx_io.wiring import Wiring
+
+
+def read(source: loading.Source) -> Graph:
+    """Reads a model.
+
+    Operators of `operators.OPERATORS` come into their canonical form; all others become Opaque and
+    pass through. Dropout and Identity are left out, and shapes that the model computes from what is
+    known of them are computed.
+
+    Args:
+      source: a file, its content, or a model. Only from a file are external data found.
+
+    Raises:
+      UserError: it is no ONNX model, damaged, of an opset that is not understood, or it makes no
+        sense.
+    """
+    model, directory = loading.load(source)
+    return _Reader(model, directory).graph()
+
+
+class _Reader:
+    """Reads one model.
+
+    Attributes:
+      edit: the graph that comes into being.
+      values: what has been read, by the file's name.
+      types: of all values, by the file's name, as far as they are known.
+    """
+
+    def __init__(self, model: onnx.ModelProto, directory: pathlib.Path | None) -> None:
+        self._model, self._directory = model, directory
+        self._wiring = Wiring(model, directory)
+        self._names = DimensionNames()
+        self._types = infer_types(model, self._wiring, self._names)
+        self._functions = {(one.domain, one.name) for one in model.functions}
+        self._edit = Graph().edit()
+        self._values: dict[str, Ref] = {}
+        self._value_names: dict[Ref, str] = {}
+        self._nodes: dict[int, onnx.NodeProto] = {}
+
+    def graph(self) -> Graph:
+        """The graph, with a header that says all else."""
+        for given in self._wiring.inputs:
+            tensor_type = self._names.type_of(given.type)
+            ref = self._edit.add(INPUT, [], (("name", given.name),), [tensor_type])
+            self._name(ref, given.name)
+        for name in self._wiring.constants:
+            if self._wiring.num_uses[name]:
+                self._name(self._edit.add_constant(*self._wiring.constants[name]), name)
+        for number, node in enumerate(self._wiring.nodes):
+            self._read_opaque(node, number)
+        outputs = [one.name for one in self._model.graph.output]
+        self._edit.set_outputs([self._values[name] for name in outputs], outputs)
+        graph, _ = self._edit.finish()
+        graph.header = self._header()
+        return graph
+
+    def _read_opaque(self, node: onnx.NodeProto, number: int) -> None:
+        loading.embed_external(node, self._directory)
+        captured = scopes.captured(node)
+        inputs = [self._values[name] if name else None for name in (*node.input, *captured)]
+        attributes = opaque_attributes(node, captured, self._functions, number)
+        types = [self._type_of(name) for name in node.output]
+        first = self._edit.add(OPAQUE, inputs, attributes, types)
+        for output, name in enumerate(node.output):
+            if name:
+                self._name(Ref(first.node, output), name)
+        self._nodes.setdefault(first.node, _about(node))
+
+    def _type_of(self, name: str) -> TensorType | None:
+        return self._types.get(name)
+
+    def _name(self, ref: Ref, name: str) -> None:
+        self._values[name] = ref
+        self._value_names.setdefault(ref, name)
+
+    def _header(self) -> ModelHeader:
+        shell = onnx.ModelProto()
+        graph = self._model.graph
+        for field, value in self._model.ListFields():
+            if field.name != "graph":
+                _copy(shell, field.name, value)
+        for field, value in graph.ListFields():
+            if field.name not in (
+                "node",
+                "initializer",
+                "sparse_initializer",
+                "value_info",
+                "input",
+            ):
+                _copy(shell.graph, field.name, value)
+        shell.graph.input.extend(self._wiring.inputs)
+        return ModelHeader(
+            shell,
+            self._value_names,
+            self._nodes,
+            frozenset(one.name for one in graph.value_info),
+            self._wiring.defaults,
+            self._names.original,
+        )
+
+
+def _copy(target: Any, field: str, value: Any) -> None:
+    if isinstance(value, str | int):
+        setattr(target, field, value)
+    else:
+        getattr(target, field).MergeFrom(value)
+
+
+def _about(node: onnx.NodeProto) -> onnx.NodeProto:
+    """What a node says of itself besides what it computes."""
+    about = onnx.NodeProto(name=node.name, doc_string=node.doc_string)
+    if "metadata_props" in node.DESCRIPTOR.fields_by_name:
+        about.metadata_props.extend(node.metadata_props)
+    return about

@@ -1,0 +1,108 @@
+"""Models into files."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import pathlib
+import secrets
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import numpy as np
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs.graph import Graph
+from environments.tensor_graphs.onnx_io.tensors import NUMBERS, raw_bytes, to_tensor
+from environments.tensor_graphs.onnx_io.writing import Writer
+
+MAX_EMBEDDED_BYTES = 2_000_000_000
+"""Protocol buffers end at 2 GiB; weights of larger models are in a file beside the model."""
+
+_ALIGNMENT = 4096
+_MIN_EXTERNAL_BYTES = 1024
+
+
+def save(
+    graph: Graph, path: str | pathlib.Path, max_embedded_bytes: int = MAX_EMBEDDED_BYTES
+) -> None:
+    """Writes a model into a file, all of it or nothing.
+
+    Args:
+      graph: the model.
+      path: of the file.
+      max_embedded_bytes: if the weights are larger they go into a file beside it, whose name has a
+        digest of its content: no model ever meets the weights of another one.
+
+    Raises:
+      UserError: a node has no form in the model's opset, or the file cannot be written.
+    """
+    path = pathlib.Path(path)
+    writer = Writer(graph)
+    try:
+        if writer.size_bytes <= max_embedded_bytes:
+            model = writer.model(to_tensor)
+        else:
+            model = _with_external_weights(writer, path)
+        with _replacing(path) as file:
+            file.write(model.SerializeToString())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _with_external_weights(writer: Writer, path: pathlib.Path) -> onnx.ModelProto:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.data")
+    try:
+        with temporary.open("xb") as file:
+            weights = _Weights(file)
+            model = writer.model(weights.store)
+        name = f"{path.name}.{weights.digest}.data"
+        for tensor in model.graph.initializer:
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    entry.value = name
+        temporary.replace(path.with_name(name))
+    finally:
+        temporary.unlink(missing_ok=True)
+    return model
+
+
+class _Weights:
+    """Puts tensors one behind the other into a file."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._hash = hashlib.sha256()
+
+    @property
+    def digest(self) -> str:
+        """Of what was put there."""
+        return self._hash.hexdigest()[:16]
+
+    def store(self, name: str, array: np.ndarray, dtype: str) -> onnx.TensorProto:
+        """The tensor that says where the array is."""
+        if dtype == "string" or array.nbytes < _MIN_EXTERNAL_BYTES:
+            return to_tensor(name, array, dtype)
+        raw = raw_bytes(array, dtype)
+        offset = -(-self._file.tell() // _ALIGNMENT) * _ALIGNMENT
+        self._file.seek(offset)
+        self._file.write(raw)
+        self._hash.update(raw)
+        tensor = onnx.TensorProto(name=name, data_type=NUMBERS[dtype], dims=array.shape)
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in (("location", ""), ("offset", offset), ("length", len(raw))):
+            tensor.external_data.add(key=key, value=str(value))
+        return tensor
+
+
+@contextlib.contextmanager
+def _replacing(path: pathlib.Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of another one when it is complete."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

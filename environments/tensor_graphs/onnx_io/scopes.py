@@ -1,0 +1,89 @@
+"""Names in the subgraphs of a node.
+
+A subgraph (a branch of an If, the body of a Loop) may use values of the graphs around it by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import onnx
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs among a node's attributes."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
+    """All dense tensors within a node, those in its subgraphs too."""
+    for attribute in node.attribute:
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
+    for graph in subgraphs(node):
+        yield from graph.initializer
+        for inner in graph.node:
+            yield from tensors(inner)
+
+
+def captured(node: onnx.NodeProto) -> list[str]:
+    """What a node's subgraphs use of the graphs around it, in the order of use."""
+    found: dict[str, None] = {}
+    for graph in subgraphs(node):
+        found.update(dict.fromkeys(_free(graph)))
+    return list(found)
+
+
+def names_within(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    """All names of values that occur in subgraphs."""
+    found: set[str] = set()
+    for node in nodes:
+        for graph in subgraphs(node):
+            found |= _defined(graph)
+            found.update(one.name for one in graph.output)
+            for inner in graph.node:
+                found.update(inner.input)
+            found |= names_within(graph.node)
+    return found
+
+
+def operators(node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
+    """Domain and name of a node's operator and of all operators in its subgraphs."""
+    yield node.domain, node.op_type
+    for graph in subgraphs(node):
+        for inner in graph.node:
+            yield from operators(inner)
+
+
+def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    """Gives what a node's subgraphs use of the graphs around it other names, in place."""
+    if not names:
+        return
+    for graph in subgraphs(node):
+        defined = _defined(graph)
+        visible = {old: new for old, new in names.items() if old not in defined}
+        for inner in graph.node:
+            for number, name in enumerate(inner.input):
+                inner.input[number] = visible.get(name, name)
+            rename(inner, visible)
+        for output in graph.output:
+            output.name = visible.get(output.name, output.name)
+
+
+def _defined(graph: onnx.GraphProto) -> set[str]:
+    defined = {one.name for one in graph.input} | {one.name for one in graph.initializer}
+    defined |= {one.values.name for one in graph.sparse_initializer}
+    for node in graph.node:
+        defined.update(node.output)
+    return defined
+
+
+def _free(graph: onnx.GraphProto) -> Iterator[str]:
+    defined = _defined(graph) | {""}
+    for node in graph.node:
+        yield from (name for name in (*node.input, *captured(node)) if name not in defined)
+    yield from (one.name for one in graph.output if one.name not in defined)

@@ -1,0 +1,234 @@
+"""Arrays and the tensors of ONNX files.
+
+NumPy has no name for some of ONNX's types. Such a tensor is an array of unsigned integers that hold
+the bits of its elements (bfloat16 in uint16, float8e4m3fn and int4 in uint8, one element each), and
+its dtype is ONNX's name in small letters.
+"""
+
+from __future__ import annotations
+
+import math
+import pathlib
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+
+from environments.errors import UserError
+
+_NUMPY_NAMES = {"FLOAT": "float32", "DOUBLE": "float64"}
+DTYPES: Mapping[int, str] = {
+    number: _NUMPY_NAMES.get(name, name.lower())
+    for name, number in onnx.TensorProto.DataType.items()
+    if name != "UNDEFINED"
+}
+"""Names of element types by ONNX's number."""
+
+NUMBERS: Mapping[str, int] = {name: number for number, name in DTYPES.items()}
+"""ONNX's numbers of element types by name."""
+
+_BITS = {"uint4": 4, "int4": 4, "float4e2m1": 4, "uint2": 2, "int2": 2}
+_IN_NUMPY = {
+    *("float16", "float32", "float64", "bool", "complex64", "complex128"),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+}
+_MIN_MAPPED_BYTES = 1 << 16
+
+
+def is_numpy(dtype: str) -> bool:
+    """Whether NumPy computes with this type."""
+    return dtype in _IN_NUMPY
+
+
+def storage(dtype: str) -> np.dtype:
+    """The NumPy type of the array that holds a tensor of this type."""
+    if dtype in _IN_NUMPY:
+        return np.dtype(dtype)
+    if dtype == "string":
+        return np.dtype(object)
+    return np.dtype(np.uint16 if dtype == "bfloat16" else np.uint8)
+
+
+def size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
+    """What a tensor takes in a file."""
+    count = math.prod(shape)
+    return -(-count * _BITS[dtype] // 8) if dtype in _BITS else count * storage(dtype).itemsize
+
+
+def dtype_of(tensor: onnx.TensorProto) -> str:
+    """The name of a tensor's element type.
+
+    Raises:
+      UserError: it has none that the installed onnx knows.
+    """
+    if tensor.data_type not in DTYPES:
+        raise UserError(
+            f"tensor {tensor.name!r}: element type {tensor.data_type} is unknown to onnx "
+            f"{onnx.__version__}; install a newer onnx"
+        )
+    return DTYPES[tensor.data_type]
+
+
+def to_array(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> np.ndarray:
+    """The array that a tensor holds.
+
+    Args:
+      tensor: of any type.
+      directory: that of the model's file, where external data are; None where there is none.
+
+    Raises:
+      UserError: its data are missing, outside of the directory, or not as many as its shape says.
+    """
+    dtype, shape = dtype_of(tensor), tuple(tensor.dims)
+    if any(size < 0 for size in shape):
+        raise UserError(f"tensor {tensor.name!r}: expected sizes of 0 or more, found {list(shape)}")
+    if dtype == "string":
+        flat = np.empty(len(tensor.string_data), object)
+        flat[:] = list(tensor.string_data)
+        return _shaped(tensor, flat, shape)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        raw = external_bytes(tensor, directory, size_bytes(dtype, shape))
+    elif tensor.HasField("raw_data"):
+        raw = np.frombuffer(tensor.raw_data, np.uint8)
+    elif dtype in _IN_NUMPY:
+        return _shaped(tensor, _typed_field(tensor, dtype), shape)
+    else:
+        raw = np.array(tensor.int32_data, np.int64).astype(storage(dtype)).view(np.uint8)
+    if len(raw) != size_bytes(dtype, shape):
+        raise _wrong_size(tensor, f"{size_bytes(dtype, shape)} bytes", f"{len(raw)}")
+    if dtype in _BITS:
+        return _unpacked(raw, _BITS[dtype], math.prod(shape)).reshape(shape)
+    return raw.view(storage(dtype)).reshape(shape)
+
+
+def to_tensor(name: str, array: np.ndarray, dtype: str) -> onnx.TensorProto:
+    """The tensor that holds an array."""
+    tensor = onnx.TensorProto(name=name, data_type=NUMBERS[dtype], dims=array.shape)
+    if dtype == "string":
+        tensor.string_data.extend(
+            item if isinstance(item, bytes) else str(item).encode() for item in array.reshape(-1)
+        )
+    else:
+        tensor.raw_data = raw_bytes(array, dtype)
+    return tensor
+
+
+def raw_bytes(array: np.ndarray, dtype: str) -> bytes:
+    """The bytes of a tensor's elements, as ONNX lays them out."""
+    if dtype in _BITS:
+        return _packed(array.reshape(-1), _BITS[dtype])
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+
+
+def external_path(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> pathlib.Path:
+    """The file in which a tensor's data are.
+
+    Raises:
+      UserError: it is not there, or not in the model's directory.
+    """
+    location = {entry.key: entry.value for entry in tensor.external_data}.get("location", "")
+    about = f"tensor {tensor.name!r}: its data are in the file {location!r}"
+    if directory is None:
+        raise UserError(f"{about}; give the path of the model, which says where that is")
+    root = directory.resolve()
+    path = (root / location).resolve()
+    if not location or not path.is_relative_to(root):
+        raise UserError(f"{about}, which is outside of the model's directory {directory}")
+    if not path.is_file():
+        raise UserError(f"{about}, which is missing in {directory}; put it beside the model")
+    return path
+
+
+def external_bytes(
+    tensor: onnx.TensorProto, directory: pathlib.Path | None, expected: int
+) -> np.ndarray:
+    """The bytes of a tensor that are in another file, which are read only when they are needed.
+
+    Raises:
+      UserError: as `external_path`, or the file is too short.
+    """
+    path = external_path(tensor, directory)
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    try:
+        offset = int(entries.get("offset") or 0)
+        length = int(entries.get("length") or expected)
+    except ValueError:
+        raise UserError(
+            f"tensor {tensor.name!r}: expected numbers for the offset and length of its external "
+            f"data, found {entries}; the model is damaged"
+        ) from None
+    if offset < 0 or length != expected or offset + length > path.stat().st_size:
+        raise _wrong_size(
+            tensor,
+            f"{expected} bytes at {offset} of {path.name}",
+            f"{length} of a file of {path.stat().st_size}",
+        )
+    if length < _MIN_MAPPED_BYTES:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return np.frombuffer(file.read(length), np.uint8)
+    return np.memmap(path, np.uint8, "r", offset, (length,))
+
+
+def densified(tensor: onnx.SparseTensorProto, directory: pathlib.Path | None) -> np.ndarray:
+    """The array that a sparse tensor holds.
+
+    Raises:
+      UserError: an index is outside of it.
+    """
+    values = to_array(tensor.values, directory)
+    indices = to_array(tensor.indices, directory)
+    shape = tuple(tensor.dims)
+    dense = np.zeros(shape, values.dtype)
+    try:
+        if indices.ndim == 1:
+            dense.reshape(-1)[indices] = values
+        else:
+            dense[tuple(indices.T)] = values
+    except (IndexError, ValueError) as error:
+        raise UserError(f"sparse tensor {tensor.values.name!r}: {error}") from None
+    return dense
+
+
+def _typed_field(tensor: onnx.TensorProto, dtype: str) -> np.ndarray:
+    if dtype in ("float32", "complex64"):
+        return np.array(tensor.float_data, np.float32).view(dtype)
+    if dtype in ("float64", "complex128"):
+        return np.array(tensor.double_data, np.float64).view(dtype)
+    if dtype == "int64":
+        return np.array(tensor.int64_data, np.int64)
+    if dtype in ("uint32", "uint64"):
+        return np.array(tensor.uint64_data, np.uint64).astype(dtype)
+    words = np.array(tensor.int32_data, np.int32)
+    # A float16 is there as the number that its bits make.
+    return words.astype(np.uint16).view(np.float16) if dtype == "float16" else words.astype(dtype)
+
+
+def _shaped(tensor: onnx.TensorProto, flat: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    if len(flat) != math.prod(shape):
+        raise _wrong_size(tensor, f"{math.prod(shape)} elements", f"{len(flat)}")
+    return flat.reshape(shape)
+
+
+def _wrong_size(tensor: onnx.TensorProto, expected: str, found: str) -> UserError:
+    return UserError(
+        f"tensor {tensor.name!r} of shape {list(tensor.dims)}: expected {expected}, found {found}; "
+        "the model is damaged"
+    )
+
+
+def _unpacked(raw: np.ndarray, bits: int, count: int) -> np.ndarray:
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return ((raw[:, None] >> shifts) & ((1 << bits) - 1)).reshape(-1)[:count].astype(np.uint8)
+
+
+def _packed(codes: np.ndarray, bits: int) -> bytes:
+    per_byte = 8 // bits
+    padded = np.zeros(-(-len(codes) // per_byte) * per_byte, np.uint8)
+    padded[: len(codes)] = codes
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return (
+        np.bitwise_or.reduce(padded.reshape(-1, per_byte) << shifts, axis=1)
+        .astype(np.uint8)
+        .tobytes()
+    )

@@ -1,0 +1,172 @@
+"""Which value comes from where: names of values, and an order in which nodes can be computed."""
+
+from __future__ import annotations
+
+import heapq
+import pathlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs.onnx_io import scopes
+from environments.tensor_graphs.onnx_io.tensors import densified, dtype_of, storage, to_array
+
+
+class Wiring:
+    """The values and nodes of a model.
+
+    Attributes:
+      constants: array and dtype of what never changes, by name: initialisers, and what nodes of
+        the operator Constant give.
+      inputs: what the model is given.
+      defaults: of inputs that a caller may leave out, by name.
+      nodes: all others, each after those that it depends on.
+      num_uses: how often a value is used, by nodes, in their subgraphs, and as an output.
+    """
+
+    def __init__(self, model: onnx.ModelProto, directory: pathlib.Path | None) -> None:
+        """Finds out about a model.
+
+        Args:
+          model: of an opset that is understood.
+          directory: where external data are.
+
+        Raises:
+          UserError: a value is missing, there twice, or depends on itself.
+        """
+        graph = model.graph
+        self._directory = directory
+        self._functions = {(one.domain, one.name) for one in model.functions}
+        self.constants: dict[str, tuple[np.ndarray, str]] = {}
+        self.defaults: dict[str, onnx.TensorProto] = {}
+        given = {one.name for one in graph.input}
+        # Since format 4, an initialiser of an input's name is what it is if the caller gives none.
+        may_be_given = given if model.ir_version >= 4 else set()
+        for tensor in graph.initializer:
+            array = to_array(tensor, directory)
+            if tensor.name in may_be_given:
+                self.defaults[tensor.name] = tensor
+            else:
+                self._define(tensor.name, array, dtype_of(tensor))
+        for sparse in graph.sparse_initializer:
+            array = densified(sparse, directory)
+            self._define(sparse.values.name, array, dtype_of(sparse.values))
+        self.inputs = [one for one in graph.input if one.name not in self.constants]
+        others = [node for node in graph.node if not self._is_constant(node)]
+        self.nodes = _sorted(others, self.constants.keys() | {one.name for one in self.inputs})
+        self.num_uses = Counter(one.name for one in graph.output)
+        for node in self.nodes:
+            self.num_uses.update([*node.input, *scopes.captured(node)])
+        self._check_outputs(graph)
+
+    def _define(self, name: str, array: np.ndarray, dtype: str) -> None:
+        if name in self.constants:
+            raise UserError(f"two values of the model are called {name!r}; give each its own name")
+        self.constants[name] = (array, dtype)
+
+    def _is_constant(self, node: onnx.NodeProto) -> bool:
+        """Whether it is a Constant; then its value is kept."""
+        is_standard = node.domain in ("", "ai.onnx") and node.op_type == "Constant"
+        if not is_standard or (node.domain, node.op_type) in self._functions:
+            return False
+        found = _value_of(node, self._directory)
+        if found is None or len(node.output) != 1:
+            raise UserError(f"node {node.name!r}: a Constant without a value")
+        self._define(node.output[0], *found)
+        return True
+
+    def _check_outputs(self, graph: onnx.GraphProto) -> None:
+        known = self.constants.keys() | {one.name for one in self.inputs}
+        known |= {name for node in self.nodes for name in node.output}
+        for output in graph.output:
+            if output.name not in known:
+                raise UserError(
+                    f"output {output.name!r} of the model is given by no node; the model is "
+                    "incomplete"
+                )
+        if not graph.output:
+            raise UserError("the model has no outputs")
+
+
+def _value_of(
+    node: onnx.NodeProto, directory: pathlib.Path | None
+) -> tuple[np.ndarray, str] | None:
+    for attribute in node.attribute:
+        match attribute.name:
+            case "value":
+                return to_array(attribute.t, directory), dtype_of(attribute.t)
+            case "sparse_value":
+                sparse = attribute.sparse_tensor
+                return densified(sparse, directory), dtype_of(sparse.values)
+            case "value_float" | "value_floats":
+                value = onnx.helper.get_attribute_value(attribute)
+                return np.array(value, np.float32), "float32"
+            case "value_int" | "value_ints":
+                value = onnx.helper.get_attribute_value(attribute)
+                return np.array(value, np.int64), "int64"
+            case "value_string":
+                return np.array(attribute.s, storage("string")), "string"
+            case "value_strings":
+                return np.array(list(attribute.strings), storage("string")), "string"
+    return None
+
+
+def _sorted(nodes: Sequence[onnx.NodeProto], known: Iterable[str]) -> list[onnx.NodeProto]:
+    """The nodes in the file's order as far as possible, each after those that it depends on."""
+    ready = set(known) | {""}
+    makers = _makers(nodes, ready)
+    needed = [
+        {name for name in (*node.input, *scopes.captured(node)) if name not in ready}
+        for node in nodes
+    ]
+    waiting: dict[int, int] = {}
+    users: dict[int, list[int]] = {}
+    for number, names in enumerate(needed):
+        for name in names:
+            if name not in makers:
+                raise UserError(
+                    f"{described(nodes[number])} uses {name!r}, which no input, initialiser or "
+                    "node gives; the model is incomplete"
+                )
+        used = {makers[name] for name in names}
+        waiting[number] = len(used)
+        for maker in used:
+            users.setdefault(maker, []).append(number)
+    # The first in the file of those that can be computed comes next.
+    heap = [number for number, count in waiting.items() if not count]
+    ordered = []
+    while heap:
+        number = heapq.heappop(heap)
+        ordered.append(nodes[number])
+        for user in users.get(number, ()):
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(heap, user)
+    if len(ordered) < len(nodes):
+        stuck = min(number for number, count in waiting.items() if count)
+        raise UserError(
+            f"the model has a cycle: {described(nodes[stuck])} depends on itself, or on a node "
+            "that does"
+        )
+    return ordered
+
+
+def _makers(nodes: Sequence[onnx.NodeProto], known: Collection[str]) -> dict[str, int]:
+    makers: dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        for name in node.output:
+            if name and (name in makers or name in known):
+                raise UserError(
+                    f"two values of the model are called {name!r}; give each its own name"
+                )
+            makers[name] = number
+    return makers
+
+
+def described(node: onnx.NodeProto) -> str:
+    """How an error message names a node."""
+    name = f" {node.name!r}" if node.name else f" that gives {', '.join(map(repr, node.output))}"
+    return f"the {node.op_type}{name}"

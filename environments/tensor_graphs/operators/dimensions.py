@@ -1,0 +1,236 @@
+"""Arithmetic of sizes, some of which have only names.
+
+A size that is not known is a polynomial in names with integer coefficients, written in one way:
+"128*N", "N+S", "2*N-1". Sizes are equal exactly if their texts are. Rounded quotients are names of
+their own: "((H+1)//2)". A name that does not look like one is put in braces where it stands beside
+others: "2*{past length}".
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from environments.tensor_graphs.nodes import Dimension
+
+Monomial = tuple[str, ...]
+Polynomial = Mapping[Monomial, int]
+
+_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w.]*)|(\{[^{}]*\})|(//|[-+*()]))")
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
+
+
+def product(sizes: Iterable[Dimension]) -> Dimension:
+    """The product of sizes; that of none is 1."""
+    number = 1
+    names: list[str] = []
+    for size in sizes:
+        if isinstance(size, int):
+            number *= size
+        else:
+            names.append(size)
+    if not names or number == 0:
+        return number
+    if number == 1 and len(names) == 1:
+        return names[0]
+    return _product(number, tuple(names))
+
+
+def total(sizes: Iterable[Dimension]) -> Dimension:
+    """The sum of sizes."""
+    number = 0
+    names: list[str] = []
+    for size in sizes:
+        if isinstance(size, int):
+            number += size
+        else:
+            names.append(size)
+    if not names:
+        return number
+    if number == 0 and len(names) == 1:
+        return names[0]
+    return _total(number, tuple(names))
+
+
+def quotient(size: Dimension, divisor: Dimension) -> Dimension:
+    """The size that `divisor` is to be multiplied with to give `size`.
+
+    Raises:
+      ValueError: there is none.
+    """
+    if isinstance(size, int) and isinstance(divisor, int):
+        if divisor == 0 or size % divisor:
+            raise ValueError(f"{size} cannot be divided by {divisor}")
+        return size // divisor
+    return _quotient(size, divisor)
+
+
+def rounded_down(size: Dimension, divisor: int) -> Dimension:
+    """The integer part of a quotient."""
+    if isinstance(size, int):
+        return size // divisor
+    return _rounded_down(size, divisor)
+
+
+def canonical(size: Dimension) -> Dimension:
+    """The one way to write a size."""
+    return size if isinstance(size, int) else _text(_parse(size))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _product(number: int, names: tuple[str, ...]) -> Dimension:
+    result: Polynomial = {(): number}
+    for name in names:
+        result = _times(result, _parse(name))
+    return _text(result)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _total(number: int, names: tuple[str, ...]) -> Dimension:
+    result: Polynomial = {(): number}
+    for name in names:
+        result = _plus(result, _parse(name))
+    return _text(result)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _quotient(size: Dimension, divisor: Dimension) -> Dimension:
+    above, below = _polynomial(size), _polynomial(divisor)
+    if below and above == below:
+        return 1
+    if len(below) != 1:
+        raise ValueError(f"{size} cannot be divided by {divisor}")
+    ((names, number),) = below.items()
+    result: dict[Monomial, int] = {}
+    for monomial, factor in above.items():
+        left = list(monomial)
+        for name in names:
+            if name not in left:
+                raise ValueError(f"{size} cannot be divided by {divisor}")
+            left.remove(name)
+        if factor % number:
+            raise ValueError(f"{size} cannot be divided by {divisor}")
+        result[tuple(left)] = factor // number
+    return _text(result)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _rounded_down(size: str, divisor: int) -> Dimension:
+    whole: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    for monomial, factor in _parse(size).items():
+        whole[monomial], rest[monomial] = divmod(factor, divisor)
+    rest = {monomial: factor for monomial, factor in rest.items() if factor}
+    if set(rest) - {()}:
+        atom = f"(({_text(rest)})//{divisor})"
+        return _text(_plus(whole, {(atom,): 1}))
+    return _text(whole)
+
+
+def _polynomial(size: Dimension) -> Polynomial:
+    if isinstance(size, int):
+        return {(): size} if size else {}
+    return _parse(size)
+
+
+def _times(one: Polynomial, other: Polynomial) -> Polynomial:
+    result: dict[Monomial, int] = {}
+    for first, number in one.items():
+        for second, factor in other.items():
+            monomial = tuple(sorted((*first, *second)))
+            result[monomial] = result.get(monomial, 0) + number * factor
+    return {monomial: number for monomial, number in result.items() if number}
+
+
+def _plus(one: Polynomial, other: Polynomial, sign: int = 1) -> Polynomial:
+    result = dict(one)
+    for monomial, number in other.items():
+        result[monomial] = result.get(monomial, 0) + sign * number
+    return {monomial: number for monomial, number in result.items() if number}
+
+
+def _text(polynomial: Polynomial) -> Dimension:
+    """Larger monomials first; a number where there is no name."""
+    if not polynomial:
+        return 0
+    if set(polynomial) == {()}:
+        return polynomial[()]
+    if list(polynomial.values()) == [1]:
+        (monomial,) = polynomial
+        if len(monomial) == 1 and monomial[0].startswith("{"):
+            return monomial[0][1:-1]
+    text = ""
+    for monomial in sorted(polynomial, key=lambda one: (-len(one), one)):
+        number = polynomial[monomial]
+        factors = [str(abs(number))] if abs(number) != 1 or not monomial else []
+        sign = "-" if number < 0 else "+" if text else ""
+        text += sign + "*".join([*factors, *monomial])
+    return text
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _parse(text: str) -> Polynomial:
+    """Raises nothing: what cannot be read is a name."""
+    try:
+        return _Reader(text).polynomial()
+    except (ValueError, ZeroDivisionError):
+        return {("{" + text.replace("{", "(").replace("}", ")") + "}",): 1}
+
+
+class _Reader:
+    """Reads the text of a polynomial by recursive descent; ValueError where it is none."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = list(_tokens(text))
+
+    def polynomial(self) -> Polynomial:
+        result = self._sum()
+        self._expect("")
+        return result
+
+    def _sum(self) -> Polynomial:
+        sign = -1 if self._accept("-") else 1
+        result = _plus({}, self._term(), sign)
+        while (token := self._accept("+", "-")) is not None:
+            result = _plus(result, self._term(), -1 if token == "-" else 1)
+        return result
+
+    def _term(self) -> Polynomial:
+        result = self._factor()
+        while self._accept("*"):
+            result = _times(result, self._factor())
+        return result
+
+    def _factor(self) -> Polynomial:
+        token = self._tokens.pop(0)
+        if token.isdigit():
+            return {(): int(token)} if int(token) else {}
+        if token.startswith("{") or _NAME.fullmatch(token):
+            return {(token,): 1}
+        if token != "(":
+            raise ValueError(token)
+        result = self._sum()
+        self._expect(")")
+        if self._accept("//"):
+            divisor = int(self._tokens.pop(0))
+            return _polynomial(rounded_down(_text(result), divisor))
+        return result
+
+    def _accept(self, *tokens: str) -> str | None:
+        return self._tokens.pop(0) if self._tokens[0] in tokens else None
+
+    def _expect(self, token: str) -> None:
+        if self._tokens.pop(0) != token:
+            raise ValueError(token)
+
+
+def _tokens(text: str) -> Iterator[str]:
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise ValueError(text)
+        yield match.group(match.lastindex or 0)
+        position = match.end()
+    yield ""

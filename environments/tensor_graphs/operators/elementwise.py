@@ -1,0 +1,271 @@
+"""Operators that take numbers one by one.
+
+Canonical forms: one, two or three inputs; the sums and extremes of more that ONNX allows are
+nested (Add(Add(a, b), c)). Inputs are broadcast as NumPy does. Attributes as below; Clip's bounds
+are attributes, -inf and inf where ONNX leaves them out, and it is of floating-point numbers only.
+Cast's `to` is the name of a type ("float32"), as in TensorType.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from environments.tensor_graphs.operators.operator import (
+    FLOAT_TYPES,
+    REQUIRED,
+    Operator,
+    OperatorError,
+    Shape,
+    Values,
+    float_dtype,
+    flops_per_element,
+    no_flops,
+    same_dtype,
+)
+
+Array = np.ndarray
+Meaning = Callable[..., Any]
+
+
+def broadcast(one: Shape, other: Shape) -> Shape:
+    """The shape of what is computed from two tensors.
+
+    Raises:
+      OperatorError: they do not fit, or it cannot be told.
+    """
+    if one == other:
+        return one
+    if len(one) < len(other):
+        one, other = other, one
+    start = len(one) - len(other)
+    sizes = list(one)
+    for place, size in enumerate(other, start):
+        mine = sizes[place]
+        if mine == size or size == 1:
+            continue
+        if mine == 1 or (isinstance(mine, str) and isinstance(size, int)):
+            sizes[place] = size
+        elif not (isinstance(size, str) and isinstance(mine, int)):
+            raise OperatorError(f"expected shapes that can be broadcast, found {one} and {other}")
+    return tuple(sizes)
+
+
+def _shapes(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape, ...]:
+    shape = shapes[0]
+    for other in shapes[1:]:
+        shape = broadcast(shape, other)
+    return (shape,)
+
+
+def _operator(name: str, inputs: str, meaning: Meaning, flops: int, **options: Any) -> Operator:
+    def evaluate(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
+        return (meaning(algebra, *arrays, **attributes),)
+
+    defaults = {
+        "attributes": {},
+        "dtypes_fn": float_dtype,
+        "flops_fn": flops_per_element(flops),
+    }
+    return Operator(
+        name=name,
+        inputs=tuple(inputs.split()),
+        shapes_fn=_shapes,
+        evaluate_fn=evaluate,
+        elementwise=True,
+        **{**defaults, **options},
+    )
+
+
+def _function(name: str, flops: int) -> Operator:
+    return _operator(name, "x", lambda algebra, x: algebra.apply(name, x), flops)
+
+
+# What they mean. The first argument is the algebra.
+
+
+def _relu(f: Any, x: Array) -> Array:
+    return f.maximum(x, f.number(0, x))
+
+
+def _neg(f: Any, x: Array) -> Array:
+    return f.subtract(f.number(0, x), x)
+
+
+def _abs(f: Any, x: Array) -> Array:
+    return np.where(f.less(x, f.number(0, x)), _neg(f, x), x)
+
+
+def _sign(f: Any, x: Array) -> Array:
+    zero, one = f.number(0, x), f.number(1, x)
+    negative = np.where(f.less(x, zero), f.number(-1, x) if x.dtype.kind != "u" else zero, zero)
+    if isinstance(f.number(-1, x).item(), int) and x.dtype.kind == "u":
+        negative = np.where(f.less(x, zero), _neg(f, one), zero)
+    return np.where(f.less(zero, x), one, negative)
+
+
+def _reciprocal(f: Any, x: Array) -> Array:
+    return f.divide(f.number(1, x) + 0 * x, x)
+
+
+def _leaky_relu(f: Any, x: Array, alpha: float) -> Array:
+    return _prelu(f, x, f.number(alpha, x))
+
+
+def _prelu(f: Any, x: Array, slope: Array) -> Array:
+    return np.where(f.less(x, f.number(0, x)), f.multiply(x, slope), x)
+
+
+def _elu(f: Any, x: Array, alpha: float) -> Array:
+    zero = f.number(0, x)
+    below = f.subtract(f.apply("Exp", f.minimum(x, zero)), f.number(1, x))
+    return np.where(f.less(x, zero), f.multiply(f.number(alpha, x), below), x)
+
+
+def _selu(f: Any, x: Array, alpha: float, gamma: float) -> Array:
+    return f.multiply(f.number(gamma, x), _elu(f, x, alpha))
+
+
+def _softplus(f: Any, x: Array) -> Array:
+    # log(1 + exp x) without overflow; the same function of x in every algebra.
+    if x.dtype.kind == "f":
+        return np.logaddexp(x, f.number(0, x)).astype(x.dtype, copy=False)
+    return f.apply("Log", f.add(f.apply("Exp", x), f.number(1, x)))
+
+
+def _softsign(f: Any, x: Array) -> Array:
+    return f.divide(x, f.add(_abs(f, x), f.number(1, x)))
+
+
+def _mish(f: Any, x: Array) -> Array:
+    return f.multiply(x, f.apply("Tanh", _softplus(f, x)))
+
+
+def _hard_sigmoid(f: Any, x: Array, alpha: float, beta: float) -> Array:
+    return _clip(f, f.add(f.multiply(x, f.number(alpha, x)), f.number(beta, x)), 0.0, 1.0)
+
+
+def _hard_swish(f: Any, x: Array) -> Array:
+    return f.multiply(x, _hard_sigmoid(f, x, alpha=float(np.float32(1 / 6)), beta=0.5))
+
+
+def _clip(f: Any, x: Array, min: float, max: float) -> Array:
+    if min != -np.inf:
+        x = f.maximum(x, f.number(min, x))
+    return f.minimum(x, f.number(max, x)) if max != np.inf else x
+
+
+SQRT_2 = float(np.float32(2**0.5))
+SQRT_2_PI = float(np.float32((2 / np.pi) ** 0.5))
+
+
+def _gelu(f: Any, x: Array, approximate: str) -> Array:
+    """Half of x · (1 + erf(x / √2)), or with tanh(√(2/π) · (x + 0.044715 x³)) for erf."""
+    one = f.number(1, x)
+    if approximate == "none":
+        inner = f.apply("Erf", f.divide(x, f.number(SQRT_2, x)))
+    elif approximate == "tanh":
+        cube = f.multiply(f.multiply(x, x), x)
+        bent = f.add(x, f.multiply(f.number(float(np.float32(0.044715)), x), cube))
+        inner = f.apply("Tanh", f.multiply(f.number(SQRT_2_PI, x), bent))
+    else:
+        raise OperatorError(f"Gelu: expected approximate none or tanh, found {approximate}")
+    return f.multiply(f.multiply(x, f.number(0.5, x)), f.add(one, inner))
+
+
+def _cast(f: Any, x: Array, to: str) -> Array:
+    return f.cast(x, to)
+
+
+def _cast_dtype(dtypes: Sequence[Any], attributes: Values) -> tuple[str]:
+    return (attributes["to"],)
+
+
+def _compared(dtypes: Sequence[Any], attributes: Values) -> tuple[str]:
+    same_dtype(dtypes, attributes)
+    return ("bool",)
+
+
+def _truth(dtypes: Sequence[Any], attributes: Values) -> tuple[str]:
+    if any(dtype != "bool" for dtype in dtypes):
+        raise OperatorError(f"expected truth values, found {dtypes[0]}")
+    return ("bool",)
+
+
+def _where_dtype(dtypes: Sequence[Any], attributes: Values) -> tuple[str, ...]:
+    if dtypes[0] != "bool":
+        raise OperatorError(f"expected truth values to choose by, found {dtypes[0]}")
+    return same_dtype(dtypes[1:], attributes)
+
+
+def _pow_dtype(dtypes: Sequence[Any], attributes: Values) -> tuple[str]:
+    if dtypes[0] not in FLOAT_TYPES:
+        raise OperatorError(f"expected floating-point numbers, found {dtypes[0]}")
+    return (dtypes[0],)
+
+
+def _unary() -> list[Operator]:
+    clip = {"min": -float("inf"), "max": float("inf")}
+    return [
+        *(_function(name, 8) for name in ("Cos", "Erf", "Exp", "Log", "Sigmoid", "Sin", "Tanh")),
+        *(_function(name, 1) for name in ("Ceil", "Floor", "Round", "Sqrt")),
+        _operator("Abs", "x", _abs, 1, dtypes_fn=same_dtype),
+        _operator("Cast", "x", _cast, 0, attributes={"to": REQUIRED}, dtypes_fn=_cast_dtype),
+        _operator("Clip", "x", _clip, 2, attributes=clip),
+        _operator("Elu", "x", _elu, 10, attributes={"alpha": 1.0}),
+        _operator("Gelu", "x", _gelu, 13, attributes={"approximate": "none"}),
+        _operator("HardSigmoid", "x", _hard_sigmoid, 4, attributes={"alpha": 0.2, "beta": 0.5}),
+        _operator("HardSwish", "x", _hard_swish, 5),
+        _operator("LeakyRelu", "x", _leaky_relu, 2, attributes={"alpha": 0.01}),
+        _operator("Mish", "x", _mish, 26),
+        _operator("Neg", "x", _neg, 1, dtypes_fn=same_dtype),
+        _operator("Not", "x", lambda f, x: ~x, 0, dtypes_fn=_truth),
+        _operator("Reciprocal", "x", _reciprocal, 1),
+        _operator("Relu", "x", _relu, 1, dtypes_fn=same_dtype),
+        _operator(
+            "Selu", "x", _selu, 11,
+            attributes={"alpha": 1.6732632423543772, "gamma": 1.0507009873554805},
+        ),
+        _operator("Sign", "x", _sign, 1, dtypes_fn=same_dtype),
+        _operator("Softplus", "x", _softplus, 17),
+        _operator("Softsign", "x", _softsign, 3),
+    ]  # fmt: skip
+
+
+def _binary() -> list[Operator]:
+    exact: dict[str, Any] = {"dtypes_fn": same_dtype}
+    both: dict[str, Any] = {"dtypes_fn": same_dtype, "commutative": True}
+    truth: dict[str, Any] = {"dtypes_fn": _truth, "commutative": True, "flops_fn": no_flops}
+    compared: dict[str, Any] = {"dtypes_fn": _compared}
+    return [
+        _operator("Add", "a b", lambda f, a, b: f.add(a, b), 1, **both),
+        _operator("And", "a b", lambda f, a, b: a & b, 0, **truth),
+        _operator("Div", "a b", lambda f, a, b: f.divide(a, b), 1, **exact),
+        _operator("Equal", "a b", lambda f, a, b: a == b, 1, **{**both, **compared}),
+        _operator("Greater", "a b", lambda f, a, b: f.less(b, a), 1, **compared),
+        _operator("GreaterOrEqual", "a b", _greater_or_equal, 1, **compared),
+        _operator("Less", "a b", lambda f, a, b: f.less(a, b), 1, **compared),
+        _operator("LessOrEqual", "a b", lambda f, a, b: _greater_or_equal(f, b, a), 1, **compared),
+        _operator("Max", "a b", lambda f, a, b: f.maximum(a, b), 1, **both),
+        _operator("Min", "a b", lambda f, a, b: f.minimum(a, b), 1, **both),
+        _operator("Mul", "a b", lambda f, a, b: f.multiply(a, b), 1, **both),
+        _operator("Or", "a b", lambda f, a, b: a | b, 0, **truth),
+        _operator("PRelu", "x slope", _prelu, 2, **exact),
+        _operator("Pow", "a b", lambda f, a, b: f.power(a, b), 8, dtypes_fn=_pow_dtype),
+        _operator("Sub", "a b", lambda f, a, b: f.subtract(a, b), 1, **exact),
+        _operator("Where", "condition x y", _where, 1, dtypes_fn=_where_dtype),
+        _operator("Xor", "a b", lambda f, a, b: a ^ b, 0, **truth),
+    ]
+
+
+def _greater_or_equal(f: Any, a: Array, b: Array) -> Array:
+    return f.less(b, a) | np.equal(a, b)
+
+
+def _where(f: Any, condition: Array, x: Array, y: Array) -> Array:
+    return np.where(condition, x, y)
+
+
+OPERATORS = [*_unary(), *_binary()]

@@ -1,0 +1,317 @@
+"""Operators that move elements and change none.
+
+Canonical forms: constant lists are attributes, axes are counted from the front.
+
+  Reshape(x)          shape: that of the output, as sizes and names, without ONNX's 0 and -1.
+                      Flatten, Squeeze and Unsqueeze are Reshape, too: see `reshaped`.
+  Transpose(x)        perm: written out
+  Concat(*x)          axis
+  Split(x)            axis, split: the sizes written out; as many outputs
+  Slice(x)            starts, ends, axes, steps: axes ascending, without those that are left whole;
+                      0 <= start, step >= 1, and the end is one more than the last place that is
+                      taken (equal to the start if none is). Of an axis of unknown size only the
+                      beginning can be cut off: its end is WHOLE.
+  Pad(x)              mode, pads (as many as twice the rank, none negative), value
+  Expand(x)           shape: that of the output
+  Tile(x)             repeats
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from environments.tensor_graphs.nodes import Dimension
+from environments.tensor_graphs.operators import dimensions
+from environments.tensor_graphs.operators.elementwise import broadcast
+from environments.tensor_graphs.operators.operator import (
+    REQUIRED,
+    Operator,
+    OperatorError,
+    Shape,
+    Values,
+    checked_axis,
+    from_the_front,
+    no_flops,
+    normalize_axis,
+    same_dtype,
+)
+
+Array = np.ndarray
+WHOLE = 2**63 - 1
+"""The end of a slice that goes to the end."""
+
+
+def reshaped(op: str, shape: Shape, attributes: Mapping[str, Any]) -> Shape:
+    """The shape that Flatten, Squeeze and Unsqueeze give: each is a Reshape to it.
+
+    Args:
+      op: one of the three.
+      shape: of the input.
+      attributes: `axis` of Flatten, `axes` of the others; Squeeze without takes out all sizes 1.
+
+    Raises:
+      OperatorError: they do not fit.
+    """
+    rank = len(shape)
+    if op == "Flatten":
+        axis = attributes.get("axis", 1)
+        axis = axis + rank if axis < 0 else axis
+        if not 0 <= axis <= rank:
+            raise OperatorError(f"Flatten: expected an axis in 0 … {rank}, found {axis}")
+        return (dimensions.product(shape[:axis]), dimensions.product(shape[axis:]))
+    axes = attributes.get("axes")
+    if op == "Unsqueeze" and axes is not None:
+        rank += len(axes)
+        ones = {from_the_front(axis, rank) for axis in axes}
+        if len(ones) < len(axes):
+            raise OperatorError(f"Unsqueeze: expected different axes, found {axes}")
+        left = iter(shape)
+        return tuple(1 if axis in ones else next(left) for axis in range(rank))
+    if op != "Squeeze":
+        raise OperatorError(f"{op}: expected axes")
+    if axes is None:
+        axes = [axis for axis, size in enumerate(shape) if size == 1]
+    taken = {from_the_front(axis, rank) for axis in axes}
+    if any(shape[axis] != 1 for axis in taken):
+        raise OperatorError(f"Squeeze: expected sizes 1 at {tuple(axes)}, found {shape}")
+    return tuple(size for axis, size in enumerate(shape) if axis not in taken)
+
+
+def reshape_request(shape: Shape, target: Shape) -> tuple[int, ...] | None:
+    """What ONNX's Reshape is to be told, with 0 for a copied size and -1 for one that is left over.
+
+    Returns:
+      None where that cannot be said: more than one unknown size is new. If only sizes 1 differ,
+      Unsqueeze and Squeeze can say it.
+    """
+    if all(isinstance(size, int) for size in target):
+        return tuple(target)  # type: ignore[arg-type]
+    request: list[int] = []
+    for place, size in enumerate(target):
+        if isinstance(size, int):
+            request.append(size)
+        elif place < len(shape) and shape[place] == size:
+            request.append(0)
+        else:
+            request.append(-1)
+    return tuple(request) if request.count(-1) <= 1 and 0 not in target else None
+
+
+def _reshape_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
+    shape, target = shapes[0], attributes["shape"]
+    if dimensions.product(shape) != dimensions.product(target):
+        raise OperatorError(f"expected as many elements as in {shape}, found {target}")
+    if reshape_request(shape, target) is None and _without_ones(shape) != _without_ones(target):
+        raise OperatorError(f"cannot write Reshape of {shape} to {target}")
+    return (target,)
+
+
+def _without_ones(shape: Shape) -> list[Dimension]:
+    return [size for size in shape if size != 1]
+
+
+def _normalize_reshape(attributes: Values, shapes: Sequence[Shape]) -> None:
+    shape, target = shapes[0], list(attributes["shape"])
+    for place, size in enumerate(target):
+        if size == 0 and place < len(shape):
+            target[place] = shape[place]
+    if -1 in target:
+        place = target.index(-1)
+        others = dimensions.product([*target[:place], *target[place + 1 :]])
+        try:
+            target[place] = dimensions.quotient(dimensions.product(shape), others)
+        except ValueError as error:
+            raise OperatorError(str(error)) from error
+    attributes["shape"] = tuple(target)
+
+
+def _reshape(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
+    return (arrays[0].reshape([s if isinstance(s, int) else -1 for s in attributes["shape"]]),)
+
+
+def _transpose_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
+    shape, perm = shapes[0], attributes["perm"]
+    if sorted(perm) != list(range(len(shape))):
+        raise OperatorError(f"expected a permutation of {len(shape)} axes, found {perm}")
+    return (tuple([shape[axis] for axis in perm]),)
+
+
+def _transpose(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
+    return (arrays[0].transpose(attributes["perm"]),)
+
+
+def _concat_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
+    first = shapes[0]
+    axis = checked_axis(attributes["axis"], len(first))
+    for shape in shapes[1:]:
+        if shape[:axis] != first[:axis] or shape[axis + 1 :] != first[axis + 1 :]:
+            raise OperatorError(f"expected shapes that differ at {axis}, found {first} and {shape}")
+    size = dimensions.total([shape[axis] for shape in shapes])
+    return ((*first[:axis], size, *first[axis + 1 :]),)
+
+
+def _concat(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
+    return (np.concatenate(arrays, axis=attributes["axis"]),)
+
+
+def _split_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape, ...]:
+    shape, sizes = shapes[0], attributes["split"]
+    axis = checked_axis(attributes["axis"], len(shape))
+    if not sizes or dimensions.total(sizes) != shape[axis]:
+        raise OperatorError(f"expected sizes that sum to {shape[axis]}, found {sizes}")
+    return tuple([(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes])
+
+
+def _split(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array, ...]:
+    ends = np.cumsum(attributes["split"])[:-1]
+    return tuple(np.split(arrays[0], ends, axis=attributes["axis"]))
+
+
+def _slice_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
+    sizes = list(shapes[0])
+    starts, ends, axes, steps = (attributes[name] for name in _SLICE)
+    if not len(starts) == len(ends) == len(axes) == len(steps) or list(axes) != sorted(set(axes)):
+        raise OperatorError(f"expected numbers for ascending axes, found {starts} {ends} {axes}")
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        size = sizes[checked_axis(axis, len(sizes))]
+        if isinstance(size, str):
+            if end != WHOLE or step != 1 or start <= 0:
+                raise OperatorError(f"cannot tell what is left of {size} between {start} and {end}")
+            sizes[axis] = dimensions.total([size, -start])
+        elif not 0 <= start <= end <= size or step < 1 or (max(end - 1 - start, 0)) % step:
+            raise OperatorError(f"expected places within {size}, found {start} to {end} by {step}")
+        else:
+            sizes[axis] = -((start - end) // step)
+    return (tuple(sizes),)
+
+
+_SLICE = ("starts", "ends", "axes", "steps")
+
+
+def _normalize_slice(attributes: Values, shapes: Sequence[Shape]) -> None:
+    shape = shapes[0]
+    starts, ends, axes, steps = (attributes[name] for name in _SLICE)
+    axes = range(len(starts)) if axes == () else axes
+    steps = (1,) * len(starts) if steps == () else steps
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise OperatorError(f"expected as many starts as ends, found {starts} and {ends}")
+    cuts = {}
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        axis = from_the_front(axis, len(shape))
+        size = shape[axis]
+        if isinstance(size, str):
+            if (start, step) != (0, 1) or end < WHOLE // 2**32:
+                cuts[axis] = (start, WHOLE if end >= 2**31 - 1 else end, axis, step)
+        elif step < 1:
+            raise OperatorError(f"expected steps of 1 or more, found {step}")
+        elif (start, end, step) != (0, size, 1):
+            places = range(*slice(start, end, step).indices(size))
+            end = places[-1] + 1 if places else places.start
+            if (places.start, end, step) != (0, size, 1):
+                cuts[axis] = (places.start, end, axis, step)
+    cut = [cuts[axis] for axis in sorted(cuts)]
+    attributes.update(zip(_SLICE, zip(*cut, strict=True) if cut else [()] * 4, strict=True))
+
+
+def _slice(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
+    places = [slice(None)] * arrays[0].ndim
+    starts, ends, axes, steps = (attributes[name] for name in _SLICE)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        places[axis] = slice(start, end, step)
+    return (arrays[0][tuple(places)],)
+
+
+def _pad_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
+    shape, pads, mode = shapes[0], attributes["pads"], attributes["mode"]
+    rank = len(shape)
+    if len(pads) != 2 * rank or min(pads, default=0) < 0:
+        raise OperatorError(f"expected {2 * rank} pads, none negative, found {pads}")
+    if mode not in _PAD_MODES or (mode != "constant" and attributes["value"] != 0):
+        raise OperatorError(f"expected a mode among {', '.join(_PAD_MODES)}, found {mode}")
+    sizes = [dimensions.total([shape[i], pads[i] + pads[i + rank]]) for i in range(rank)]
+    return (tuple(sizes),)
+
+
+_PAD_MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "wrap"}
+
+
+def _pad(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
+    x, pads = arrays[0], attributes["pads"]
+    widths = list(zip(pads[: x.ndim], pads[x.ndim :], strict=True))
+    if attributes["mode"] != "constant":
+        return (np.pad(x, widths, mode=_PAD_MODES[attributes["mode"]]),)  # type: ignore[call-overload]
+    return (np.pad(x, widths, constant_values=algebra.number(attributes["value"], x)),)
+
+
+def _expand_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
+    shape, target = shapes[0], attributes["shape"]
+    if broadcast(shape, target) != target:
+        raise OperatorError(f"expected a shape that {shape} can be expanded to, found {target}")
+    start = len(target) - len(shape)
+    for place, size in enumerate(target):
+        if isinstance(size, str) and (place < start or shape[place - start] != size):
+            raise OperatorError(f"cannot expand {shape} to a size that is not known, {size}")
+    return (target,)
+
+
+def _normalize_expand(attributes: Values, shapes: Sequence[Shape]) -> None:
+    attributes["shape"] = broadcast(shapes[0], attributes["shape"])
+
+
+def _expand(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
+    x, target = arrays[0], attributes["shape"]
+    start = len(target) - x.ndim
+    sizes = [s if isinstance(s, int) else x.shape[i - start] for i, s in enumerate(target)]
+    return (np.broadcast_to(x, sizes),)
+
+
+def _tile_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
+    shape, repeats = shapes[0], attributes["repeats"]
+    if len(repeats) != len(shape):
+        raise OperatorError(f"expected {len(shape)} repeats, found {repeats}")
+    return (tuple([dimensions.product(pair) for pair in zip(shape, repeats, strict=True)]),)
+
+
+def _tile(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
+    return (np.tile(arrays[0], attributes["repeats"]),)
+
+
+def _simple(name: str, attributes: Values, shapes: Any, evaluate: Any, **options: Any) -> Operator:
+    return Operator(
+        name=name,
+        attributes=attributes,
+        shapes_fn=shapes,
+        evaluate_fn=evaluate,
+        flops_fn=no_flops,
+        **{"inputs": ("x",), "dtypes_fn": same_dtype, **options},
+    )
+
+
+def _split_outputs(attributes: Values) -> int:
+    return len(attributes["split"])
+
+
+_CUTS = {"starts": REQUIRED, "ends": REQUIRED, "axes": (), "steps": ()}
+_PADS = {"mode": "constant", "pads": REQUIRED, "value": 0.0}
+
+OPERATORS = [
+    _simple(
+        "Reshape", {"shape": REQUIRED}, _reshape_shape, _reshape, normalize_fn=_normalize_reshape
+    ),
+    _simple("Transpose", {"perm": REQUIRED}, _transpose_shape, _transpose),
+    _simple(
+        "Concat", {"axis": REQUIRED}, _concat_shape, _concat,
+        inputs=("*x",), normalize_fn=normalize_axis,
+    ),
+    _simple(
+        "Split", {"axis": 0, "split": REQUIRED}, _split_shape, _split,
+        num_outputs_fn=_split_outputs, normalize_fn=normalize_axis,
+    ),
+    _simple("Slice", _CUTS, _slice_shape, _slice, normalize_fn=_normalize_slice),
+    _simple("Pad", _PADS, _pad_shape, _pad),
+    _simple("Expand", {"shape": REQUIRED}, _expand_shape, _expand, normalize_fn=_normalize_expand),
+    _simple("Tile", {"repeats": REQUIRED}, _tile_shape, _tile),
+]  # fmt: skip

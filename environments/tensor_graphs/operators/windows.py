@@ -1,0 +1,310 @@
+"""Convolutions and pools: functions of windows.
+
+Canonical forms, for k spatial axes: `pads` (2·k numbers, those before the axes first), `strides`,
+`dilations` (k numbers each) are always there, their defaults are those of two axes; `auto_pad` is
+resolved to `pads`. Convolutions have no `kernel_shape`: the weight says it.
+
+  Conv(x, w[, b])            dilations, group, pads, strides
+  ConvTranspose(x, w[, b])   the same and output_padding; `output_shape` is resolved to `pads`
+  MaxPool(x)                 ceil_mode, dilations, kernel_shape, pads, strides; one output
+  AveragePool(x)             the same and count_include_pad
+  GlobalAveragePool(x)
+  GlobalMaxPool(x)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from environments.tensor_graphs.nodes import Dimension, TensorType
+from environments.tensor_graphs.operators import dimensions
+from environments.tensor_graphs.operators.operator import (
+    REQUIRED,
+    Operator,
+    OperatorError,
+    Shape,
+    Values,
+    float_dtype,
+    flops_per_input,
+    num_elements,
+    same_dtype,
+)
+
+Array = np.ndarray
+_WINDOW = {"dilations": (1, 1), "pads": (0, 0, 0, 0), "strides": (1, 1)}
+
+
+def _num_windows(
+    sizes: Shape, kernel: Sequence[Any], attributes: Values, ceil_mode: int = 0
+) -> tuple[Dimension, ...]:
+    """Windows along each of the spatial axes."""
+    num_axes = len(sizes)
+    pads, strides, dilations = (attributes[name] for name in ("pads", "strides", "dilations"))
+    found = (len(kernel), len(pads), len(strides), len(dilations))
+    if found != (num_axes, 2 * num_axes, num_axes, num_axes):
+        names = "kernel, pads, strides, dilations"
+        raise OperatorError(f"expected {names} for {num_axes} spatial axes, found {found} numbers")
+    counts = []
+    for axis, size in enumerate(sizes):
+        before, after, stride = pads[axis], pads[axis + num_axes], strides[axis]
+        free = dimensions.total([size, before + after - dilations[axis] * (kernel[axis] - 1) - 1])
+        if isinstance(free, int) and free < 0:
+            raise OperatorError(f"expected a window that fits into {size}, found {kernel[axis]}")
+        count = dimensions.rounded_down(dimensions.total([free, ceil_mode * (stride - 1)]), stride)
+        # A window must not begin in the padding behind.
+        if ceil_mode and isinstance(count, int) and count * stride >= size + before:
+            count -= 1
+        elif ceil_mode and isinstance(count, str) and stride > 1:
+            raise OperatorError("cannot tell the number of windows with ceil_mode")
+        counts.append(dimensions.total([count, 1]))
+    return tuple(counts)
+
+
+def _windows(x: Array, kernel: Sequence[int], attributes: Values, counts: Sequence[int]) -> Array:
+    """A view of all windows, [N, C, *counts, *kernel]; a size of x may be larger than needed."""
+    strides, dilations = attributes["strides"], attributes["dilations"]
+    reach: Any = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    axes: Any = tuple(range(2, x.ndim))
+    view = np.lib.stride_tricks.sliding_window_view(x, reach, axis=axes)
+    places = [slice(0, (n - 1) * s + 1, s) for n, s in zip(counts, strides, strict=True)]
+    inside = [slice(None, None, d) for d in dilations]
+    return view[(slice(None), slice(None), *places, *inside)]
+
+
+def _padded(x: Array, pads: Sequence[int], extra: Sequence[int] | None = None) -> Array:
+    """With zeros around; those of ceil_mode are `extra`."""
+    num_axes = x.ndim - 2
+    extra = extra or [0] * num_axes
+    widths = [(pads[i], pads[i + num_axes] + extra[i]) for i in range(num_axes)]
+    return np.pad(x, [(0, 0), (0, 0), *widths]) if any(map(any, widths)) else x
+
+
+def _conv_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
+    x, w = shapes[:2]
+    group = attributes["group"]
+    if len(x) < 3 or len(x) != len(w):
+        raise OperatorError(f"expected tensors of one rank, 3 or more, found {x} and {w}")
+    if not all(isinstance(size, int) for size in w):
+        raise OperatorError(f"expected a weight of known shape, found {w}")
+    if x[1] != w[1] * group or w[0] % group:
+        raise OperatorError(f"expected a weight for {group} groups of {x[1]}, found {w}")
+    if len(shapes) == 3 and shapes[2] != (w[0],):
+        raise OperatorError(f"expected a bias of shape {w[:1]}, found {shapes[2]}")
+    return ((x[0], w[0], *_num_windows(x[2:], w[2:], attributes)),)
+
+
+def _conv(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
+    x, w = arrays[:2]
+    group, kernel = attributes["group"], w.shape[2:]
+    counts: Any = _num_windows(x.shape[2:], kernel, attributes)
+    view = _windows(_padded(x, attributes["pads"]), kernel, attributes, counts)
+    num, channels, num_axes = x.shape[0], x.shape[1] // group, len(kernel)
+    view = view.reshape(num, group, channels, *counts, *kernel)
+    # [N, group, *counts, C / group, *kernel] · [group, C / group · kernel, M / group]
+    spatial = range(3, 3 + num_axes)
+    view = view.transpose(0, 1, *spatial, 2, *range(3 + num_axes, 3 + 2 * num_axes))
+    columns = view.reshape(num, group, math.prod(counts), -1)
+    weight = w.reshape(group, w.shape[0] // group, -1).swapaxes(1, 2)
+    y = algebra.matmul(columns, weight).swapaxes(2, 3).reshape(num, w.shape[0], *counts)
+    return (_biased(algebra, y, arrays),)
+
+
+def _biased(algebra: Any, y: Array, arrays: Sequence[Array]) -> Array:
+    if len(arrays) < 3:
+        return y
+    return algebra.add(y, arrays[2].reshape(-1, *[1] * (y.ndim - 2)))
+
+
+def _conv_flops(inputs: Sequence[Any], outputs: Sequence[TensorType], attributes: Values) -> int:
+    weight = inputs[1].shape
+    if weight is None:
+        return 0
+    per_element = 2 * math.prod(size for size in weight[1:] if isinstance(size, int))
+    return num_elements(outputs[0]) * (per_element + (len(inputs) == 3))
+
+
+def _conv_transpose_shape(shapes: Sequence[Any], attributes: Values) -> tuple[Shape]:
+    x, w = shapes[:2]
+    group, num_axes = attributes["group"], len(x) - 2
+    if num_axes < 1 or len(x) != len(w) or x[1] != w[0] or w[0] % group:
+        raise OperatorError(f"expected a weight for {group} groups of {x[1:2]}, found {w}")
+    if not all(isinstance(size, int) for size in w):
+        raise OperatorError(f"expected a weight of known shape, found {w}")
+    if len(shapes) == 3 and shapes[2] != (w[1] * group,):
+        raise OperatorError(f"expected a bias of shape {(w[1] * group,)}, found {shapes[2]}")
+    names = ("strides", "dilations", "output_padding")
+    if any(len(attributes[name]) != num_axes for name in names):
+        raise OperatorError(f"expected {', '.join(names)} for {num_axes} spatial axes")
+    if len(attributes["pads"]) != 2 * num_axes:
+        raise OperatorError(f"expected pads for {num_axes} spatial axes")
+    sizes = []
+    for axis, size in enumerate(x[2:]):
+        stride, dilation = attributes["strides"][axis], attributes["dilations"][axis]
+        pads = attributes["pads"][axis] + attributes["pads"][axis + num_axes]
+        reach = dilation * (w[2 + axis] - 1) + attributes["output_padding"][axis] + 1
+        between = dimensions.product([stride, dimensions.total([size, -1])])
+        sizes.append(dimensions.total([between, reach - pads]))
+    return ((x[0], w[1] * group, *sizes),)
+
+
+def _conv_transpose(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
+    """The convolution of x, with zeros between its elements, with the weight turned around."""
+    x, w = arrays[:2]
+    group, strides, pads = attributes["group"], attributes["strides"], attributes["pads"]
+    num_axes = x.ndim - 2
+    spread = [(size - 1) * s + 1 for size, s in zip(x.shape[2:], strides, strict=True)]
+    apart = np.zeros((*x.shape[:2], *spread), x.dtype)
+    apart[(slice(None), slice(None), *(slice(None, None, s) for s in strides))] = x
+    around = [d * (k - 1) for d, k in zip(attributes["dilations"], w.shape[2:], strict=True)]
+    behind = [a + o for a, o in zip(around, attributes["output_padding"], strict=True)]
+    apart = _padded(apart, [*around, *behind])
+    ends = [size - pads[num_axes + i] for i, size in enumerate(apart.shape[2:])]
+    inside = [slice(pads[i], ends[i]) for i in range(num_axes)]
+    apart = apart[(slice(None), slice(None), *inside)]
+    weight = w.reshape(group, w.shape[0] // group, *w.shape[1:]).swapaxes(1, 2)
+    weight = weight.reshape(group * w.shape[1], w.shape[0] // group, *w.shape[2:])
+    weight = np.flip(weight, tuple(range(2, w.ndim)))
+    plain = {
+        "dilations": attributes["dilations"],
+        "group": group,
+        "pads": (0,) * 2 * num_axes,
+        "strides": (1,) * num_axes,
+    }
+    return _conv(algebra, [apart, weight, *arrays[2:]], plain)
+
+
+def _conv_transpose_flops(
+    inputs: Sequence[Any], outputs: Sequence[TensorType], attributes: Values
+) -> int:
+    weight = inputs[1].shape
+    if weight is None:
+        return 0
+    per_element = 2 * math.prod(size for size in weight[1:] if isinstance(size, int))
+    biased = num_elements(outputs[0]) if len(inputs) == 3 else 0
+    return num_elements(inputs[0]) * per_element + biased
+
+
+def _pool_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
+    x, kernel, pads = shapes[0], attributes["kernel_shape"], attributes["pads"]
+    if len(x) < 3:
+        raise OperatorError(f"expected a tensor of rank 3 or more, found {x}")
+    counts = _num_windows(x[2:], kernel, attributes, attributes["ceil_mode"])
+    if any(pad >= size for pad, size in zip(pads, (*kernel, *kernel), strict=True)):
+        raise OperatorError(f"expected pads smaller than the window {kernel}, found {pads}")
+    return ((*x[:2], *counts),)
+
+
+def _pool_windows(x: Array, inside: Array, attributes: Values) -> tuple[Array, Array, list[int]]:
+    """Windows of a padded tensor and of the truth values beside it; the axes to go over."""
+    kernel, strides, dilations = (
+        attributes[name] for name in ("kernel_shape", "strides", "dilations")
+    )
+    counts: Any = _num_windows(x.shape[2:], kernel, attributes, attributes["ceil_mode"])
+    padded = _padded(x, attributes["pads"])
+    extra = [
+        max(0, (counts[i] - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1 - size)
+        for i, size in enumerate(padded.shape[2:])
+    ]
+    padded = _padded(x, attributes["pads"], extra)
+    if attributes.get("count_include_pad"):
+        inside = np.pad(inside, _widths(attributes["pads"]), constant_values=True)
+        inside = _padded(inside, (0,) * 2 * len(kernel), extra)
+    else:
+        inside = _padded(inside, attributes["pads"], extra)
+    axes = list(range(-len(kernel), 0))
+    return (
+        _windows(padded, kernel, attributes, counts),
+        _windows(inside, kernel, attributes, counts),
+        axes,
+    )
+
+
+def _widths(pads: Sequence[int]) -> list[tuple[int, int]]:
+    half = len(pads) // 2
+    return [(0, 0), (0, 0), *zip(pads[:half], pads[half:], strict=True)]
+
+
+def _max_pool(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
+    inside = np.ones((1, 1, *arrays[0].shape[2:]), bool)
+    values, inside, axes = _pool_windows(arrays[0], inside, attributes)
+    return (algebra.max(values, axes, where=np.broadcast_to(inside, values.shape)),)
+
+
+def _average_pool(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
+    x = arrays[0]
+    inside = np.ones((1, 1, *x.shape[2:]), bool)
+    values, inside, axes = _pool_windows(x, inside, attributes)
+    counts = np.sum(inside, axis=tuple(axes))
+    return (algebra.divide(algebra.sum(values, axes), counts.astype(x.dtype)),)
+
+
+def _pool_flops(inputs: Sequence[Any], outputs: Sequence[TensorType], attributes: Values) -> int:
+    return num_elements(outputs[0]) * math.prod(attributes["kernel_shape"])
+
+
+def _global_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
+    if len(shapes[0]) < 3:
+        raise OperatorError(f"expected a tensor of rank 3 or more, found {shapes[0]}")
+    return ((*shapes[0][:2], *[1] * (len(shapes[0]) - 2)),)
+
+
+def _global_average(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
+    return (algebra.mean(arrays[0], range(2, arrays[0].ndim), keepdims=True),)
+
+
+def _global_max(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
+    return (algebra.max(arrays[0], range(2, arrays[0].ndim), keepdims=True),)
+
+
+def _pool(name: str, evaluate: Any, **attributes: Any) -> Operator:
+    return Operator(
+        name=name,
+        inputs=("x",),
+        attributes={**_WINDOW, "ceil_mode": 0, "kernel_shape": REQUIRED, **attributes},
+        shapes_fn=_pool_shape,
+        dtypes_fn=same_dtype,
+        evaluate_fn=evaluate,
+        flops_fn=_pool_flops,
+    )
+
+
+def _global_pool(name: str, evaluate: Any) -> Operator:
+    return Operator(
+        name=name,
+        inputs=("x",),
+        attributes={},
+        shapes_fn=_global_shape,
+        dtypes_fn=float_dtype,
+        evaluate_fn=evaluate,
+        flops_fn=flops_per_input(1),
+    )
+
+
+OPERATORS = [
+    Operator(
+        name="Conv",
+        inputs=("x", "w", "b?"),
+        attributes={**_WINDOW, "group": 1},
+        shapes_fn=_conv_shape,
+        dtypes_fn=float_dtype,
+        evaluate_fn=_conv,
+        flops_fn=_conv_flops,
+    ),
+    Operator(
+        name="ConvTranspose",
+        inputs=("x", "w", "b?"),
+        attributes={**_WINDOW, "group": 1, "output_padding": (0, 0)},
+        shapes_fn=_conv_transpose_shape,
+        dtypes_fn=float_dtype,
+        evaluate_fn=_conv_transpose,
+        flops_fn=_conv_transpose_flops,
+    ),
+    _pool("MaxPool", _max_pool),
+    _pool("AveragePool", _average_pool, count_include_pad=0),
+    _global_pool("GlobalAveragePool", _global_average),
+    _global_pool("GlobalMaxPool", _global_max),
+]

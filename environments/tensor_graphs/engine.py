@@ -1,0 +1,144 @@
+"""Rules applied one after another: a graph, what applies to it, and its cost.
+
+engine = Engine(rules, objective)
+state = engine.start(graph)
+while state.matches:
+    state = state.apply(state.matches[0])
+print(state.cost_ms)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from environments.tensor_graphs.graph import Graph
+from environments.tensor_graphs.match_index import MatchIndex, Starts
+from environments.tensor_graphs.matching import Match, apply, compile_rules
+from environments.tensor_graphs.nodes import Change
+from environments.tensor_graphs.substitutions import Substitution
+
+# Costs are added and taken away as whole numbers of this: so the way to a graph does not show in
+# the last bits of its cost.
+_UNIT_MS = 2.0**-40
+
+
+class NodeCost(Protocol):
+    """What `Engine` needs of an objective; `objectives.Objective` has it."""
+
+    def node_cost_ms(self, graph: Graph, number: int) -> float:
+        """The cost of one node, which does not depend on constants alone."""
+
+
+class Engine:
+    """Rules and an objective.
+
+    Attributes:
+      rules: the substitutions, as they are numbered in states.
+    """
+
+    def __init__(self, rules: Sequence[Substitution], objective: NodeCost) -> None:
+        """Compiles the rules.
+
+        Args:
+          rules: names differ.
+          objective: asked once for each node.
+
+        Raises:
+          RuleError: a rule uses an operator that there is none of, or two have one name.
+        """
+        self.rules = tuple(rules)
+        self._objective = objective
+        self._compiled = compile_rules(self.rules)
+        self._starts = Starts(self._compiled)
+
+    def start(self, graph: Graph) -> State:
+        """A graph, its matches and its cost."""
+        index = MatchIndex(graph, self._compiled, self._starts)
+        return State(self, index, self.costs(graph, graph.nodes))
+
+    def costs(self, graph: Graph, nodes: Iterable[int]) -> dict[int, int]:
+        """Costs of nodes in units; of those that depend on constants alone, none."""
+        objective = self._objective
+        return {
+            number: round(objective.node_cost_ms(graph, number) / _UNIT_MS)
+            for number in nodes
+            if not graph.is_constant(number)
+        }
+
+
+class State:
+    """A graph, what applies to it, and its cost. It never changes."""
+
+    __slots__ = ("_costs", "_engine", "_index", "_total")
+
+    def __init__(
+        self, engine: Engine, index: MatchIndex, costs: Mapping[int, int], total: int | None = None
+    ) -> None:
+        """Made by `Engine.start` and `apply`.
+
+        Args:
+          engine: the rules.
+          index: the graph and its matches.
+          costs: of nodes, in units.
+          total: their sum, if known.
+        """
+        self._engine, self._index, self._costs = engine, index, costs
+        self._total = sum(costs.values()) if total is None else total
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+        return self._index.graph
+
+    @property
+    def matches(self) -> tuple[Match, ...]:
+        """All matches, by rule and location. Each one applies; nothing else does."""
+        return self._index.matches
+
+    @property
+    def matches_by_rule(self) -> tuple[tuple[Match, ...], ...]:
+        """The matches of each rule, by location."""
+        return self._index.by_rule
+
+    @property
+    def cost_ms(self) -> float:
+        """The sum of the costs of the nodes."""
+        return self._total * _UNIT_MS
+
+    @property
+    def num_matches(self) -> np.ndarray:
+        """Matches of each rule: int32 [num_rules]."""
+        by_rule = self._index.by_rule
+        return np.fromiter(map(len, by_rule), np.int32, len(by_rule))
+
+    @property
+    def xfer_mask(self) -> np.ndarray:
+        """Which rules match somewhere: bool [num_rules]."""
+        return self.num_matches > 0
+
+    def apply(self, match: Match) -> State:
+        """The state after a match was applied; this one stays as it is."""
+        graph, change = apply(self.graph, match)
+        index = self._index.after(graph, change)
+        costs = dict(self._costs)
+        total = self._total
+        for number in change.removed:
+            total -= costs.pop(number, 0)
+        touched = self._touched(graph, change)
+        for number in touched:
+            total -= costs.pop(number, 0)
+        for number, cost in self._engine.costs(graph, touched).items():
+            costs[number] = cost
+            total += cost
+        return State(self._engine, index, costs, total)
+
+    def _touched(self, graph: Graph, change: Change) -> set[int]:
+        """Nodes whose cost may have changed: an input that becomes constant can change it."""
+        touched = {*change.added, *change.rewired}
+        for number in change.rewired:
+            if graph.is_constant(number):
+                touched.update(graph.users(number))
+        return touched

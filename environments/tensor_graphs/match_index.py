@@ -1,0 +1,189 @@
+"""All matches of rules in a graph, kept up to date as the graph changes.
+
+A match depends on the nodes that its rule takes apart and on those that the variables stand for.
+So only matches that replace a node a few edges above one that changed can come or go: the rest is
+taken over. What else a match may depend on, whether nodes would depend on themselves, is asked of
+the few that may make them do so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import operator
+from collections.abc import Collection, Iterable, Mapping
+
+from environments.tensor_graphs.graph import Graph
+from environments.tensor_graphs.matching import Match, Rule, Start, is_acyclic
+from environments.tensor_graphs.nodes import Change
+
+_location = operator.attrgetter("location")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Of:
+    """Matches of one rule.
+
+    Attributes:
+      found: by location, those among them that would have a node depend on itself.
+      valid: the others.
+      replaced: all nodes that they replace.
+      need_check: whether some of them may become valid, or cease to be, by what happens elsewhere.
+    """
+
+    found: tuple[Match, ...] = ()
+    valid: tuple[Match, ...] = ()
+    replaced: frozenset[int] = frozenset()
+    need_check: bool = False
+
+
+_NONE = _Of()
+
+
+class Starts:
+    """Where to begin looking for which rules, by operator.
+
+    Attributes:
+      depth: of the deepest rule.
+    """
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        """Sorts the rules' patterns.
+
+        Args:
+          rules: the rules.
+        """
+        self._plain: dict[str, list[Start]] = {}
+        self._with_child: dict[str, dict[int, dict[str, list[Start]]]] = {}
+        self.depth = 0
+        for start in (start for rule in rules for start in rule.starts):
+            self.depth = max(self.depth, start.rule.depth)
+            pattern = start.pattern
+            if pattern.child is None:
+                self._plain.setdefault(pattern.op, []).append(start)
+            else:
+                position, op = pattern.child
+                by_position = self._with_child.setdefault(pattern.op, {})
+                by_position.setdefault(position, {}).setdefault(op, []).append(start)
+
+    def at(self, graph: Graph, number: int) -> list[Start]:
+        """Those whose operators at the root and below are there."""
+        node = graph.nodes[number]
+        found = self._plain.get(node.op, [])
+        by_position = self._with_child.get(node.op)
+        if by_position is None:
+            return found
+        found = list(found)
+        for position, by_op in by_position.items():
+            if position < len(node.inputs):
+                ref = node.inputs[position]
+                if ref is not None:
+                    found += by_op.get(graph.nodes[ref.node].op, ())
+        return found
+
+
+class MatchIndex:
+    """All matches in a graph. It never changes.
+
+    Attributes:
+      graph: the graph.
+      by_rule: matches of each rule, by location.
+    """
+
+    __slots__ = ("_matches", "_of", "_rules", "_starts", "by_rule", "graph")
+
+    def __init__(self, graph: Graph, rules: tuple[Rule, ...], starts: Starts | None = None) -> None:
+        """Searches the whole graph.
+
+        Args:
+          graph: the graph.
+          rules: compiled, numbered in this order.
+          starts: of these rules, if at hand.
+        """
+        self.graph = graph
+        self._rules = rules
+        self._starts = starts or Starts(rules)
+        self._matches: tuple[Match, ...] | None = None
+        found = self._search(dict.fromkeys(graph.nodes, 0))
+        self._of = tuple(_sorted(graph, found.get(number, ())) for number in range(len(rules)))
+        self.by_rule = tuple(one.valid for one in self._of)
+
+    @property
+    def matches(self) -> tuple[Match, ...]:
+        """All matches, by rule and location."""
+        if self._matches is None:
+            self._matches = tuple(itertools.chain.from_iterable(self.by_rule))
+        return self._matches
+
+    def after(self, graph: Graph, change: Change) -> MatchIndex:
+        """The matches in a graph that was made of this one.
+
+        Args:
+          graph: the other graph.
+          change: what `Edit.finish` told of it.
+        """
+        other = MatchIndex.__new__(MatchIndex)
+        other.graph, other._rules, other._starts = graph, self._rules, self._starts
+        other._matches = None
+        near = _near(graph, (*change.added, *change.rewired), self._starts.depth)
+        found = other._search(near)
+        away: list[set[int]] = []
+        for depth in range(self._starts.depth + 1):
+            away.append({one for one, edges in near.items() if edges <= depth})
+            away[-1].update(change.removed)
+        other._of = tuple(
+            _updated(graph, one, found.get(number, ()), away[rule.depth])
+            for number, (one, rule) in enumerate(zip(self._of, self._rules, strict=True))
+        )
+        other.by_rule = tuple(one.valid for one in other._of)
+        return other
+
+    def _search(self, near: Mapping[int, int]) -> dict[int, list[Match]]:
+        """Matches, by rule, that replace one of these nodes.
+
+        Args:
+          near: for each node, the number of edges to one that changed.
+        """
+        # Different orders find the same where a node has the same input twice: the first one stays.
+        found: dict[int, dict[object, Match]] = {}
+        for number, edges in near.items():
+            for start in self._starts.at(self.graph, number):
+                rule = start.rule
+                if rule.depth < edges:
+                    continue
+                for match in rule.matches_from(self.graph, start, number):
+                    same = found.setdefault(rule.number, {})
+                    key = match.replaced, match.refs, match.values
+                    known = same.setdefault(key, match)
+                    if match.location < known.location:
+                        same[key] = match
+        return {number: list(same.values()) for number, same in found.items()}
+
+
+def _near(graph: Graph, changed: Iterable[int], depth: int) -> dict[int, int]:
+    """Nodes that depend on changed ones, and the number of edges between them, up to a depth."""
+    near = dict.fromkeys(changed, 0)
+    last = list(near)
+    for edges in range(1, depth + 1):
+        last = [user for number in last for user in graph.users(number) if user not in near]
+        near.update(dict.fromkeys(last, edges))
+    return near
+
+
+def _updated(graph: Graph, before: _Of, new: Collection[Match], away: Collection[int]) -> _Of:
+    """A rule's matches without those that replace certain nodes, and with new ones."""
+    if not new and before.replaced.isdisjoint(away):
+        return _sorted(graph, before.found) if before.need_check else before
+    kept = [match for match in before.found if not any(ref.node in away for ref in match.replaced)]
+    return _sorted(graph, [*kept, *new])
+
+
+def _sorted(graph: Graph, matches: Collection[Match]) -> _Of:
+    if not matches:
+        return _NONE
+    found = tuple(sorted(matches, key=_location))
+    replaced = frozenset(ref.node for match in found for ref in match.replaced)
+    if not any(match.needs_check for match in found):
+        return _Of(found, found, replaced)
+    valid = tuple(match for match in found if not match.needs_check or is_acyclic(graph, match))
+    return _Of(found, valid, replaced, need_check=True)

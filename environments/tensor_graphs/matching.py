@@ -1,0 +1,317 @@
+"""Rules, compiled: where they match and what becomes of the graph there.
+
+A match is a promise: `apply` works. The types are the ones that the rule needs, its conditions and
+restrictions hold, the new outputs have the types of the old ones, something changes, and no node
+will depend on itself. Expressions that depend on constants alone are left alone: they cost nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from environments.tensor_graphs.expressions import Apply, Call, Expression, Name, Term, variables
+from environments.tensor_graphs.graph import Graph
+from environments.tensor_graphs.nodes import Change, Ref
+from environments.tensor_graphs.operators.operator import OperatorError
+from environments.tensor_graphs.orders import ascending, orders
+from environments.tensor_graphs.patterns import Found, Pattern
+from environments.tensor_graphs.plans import Plan, Planner
+from environments.tensor_graphs.substitutions import RuleError, Substitution
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Match:
+    """A place where a rule applies.
+
+    Attributes:
+      rule: number of the rule.
+      xfer: name of the rule.
+      location: what tells it from the rule's other matches in the graph: numbers of the nodes that
+        are replaced, then, where inputs are taken in another order than the rule has them, which.
+      replaced: outputs that are replaced.
+      refs: what the variables stand for.
+      values: what the attributes are.
+      nodes: that the source takes apart, each once.
+      plan: what is made.
+      needs_check: whether the rest of the graph decides if a node would depend on itself.
+    """
+
+    rule: int
+    xfer: str
+    location: tuple[int, ...]
+    replaced: tuple[Ref, ...]
+    refs: tuple[Ref, ...]
+    values: tuple[Any, ...]
+    nodes: tuple[int, ...]
+    plan: Plan = dataclasses.field(compare=False, repr=False)
+    needs_check: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """Where the search for a rule begins: a node that may be one of those that it replaces.
+
+    Attributes:
+      rule: the rule.
+      pattern: of the node.
+      order: which one.
+      number: of the expression in the source.
+    """
+
+    rule: Rule
+    pattern: Pattern
+    order: int
+    number: int
+
+
+class Rule:
+    """A compiled substitution.
+
+    Attributes:
+      substitution: what it was made of.
+      number: among the rules that are used together.
+      depth: how many edges away from a node that is replaced a change can matter.
+      starts: of all of its patterns.
+    """
+
+    def __init__(self, substitution: Substitution, number: int = 0) -> None:
+        """Compiles.
+
+        Raises:
+          RuleError: it uses an operator or an attribute that there is none of.
+        """
+        self.substitution, self.number = substitution, number
+        rule = _with_computed_attributes(substitution)
+        self._variables, self._names = rule.variables, rule.names
+        self._planner = Planner(rule)
+        try:
+            self._orders = [
+                [Pattern(root, self._variables, self._names) for root in source]
+                for source in orders(rule)
+            ]
+        except (OperatorError, KeyError) as error:
+            raise RuleError(f"rule {rule.name}: {error}") from None
+        self._ascending = ascending(rule)
+        self._crossings = _crossings(rule)
+        depths = [pattern.depth for patterns in self._orders for pattern in patterns]
+        self.depth = max(*depths, *(_depth(one) for one in rule.target))
+        self.starts = [
+            Start(self, pattern, order, number)
+            for order, patterns in enumerate(self._orders)
+            for number, pattern in enumerate(patterns)
+        ]
+
+    def matches_from(self, graph: Graph, start: Start, node: int) -> Iterator[Match]:
+        """Matches that replace a node as one of the source's expressions."""
+        found = Found([None] * len(self._variables), [None] * len(self._names), [])
+        if graph.is_constant(node) or not start.pattern.match(graph.nodes, node, found):
+            return
+        patterns = self._orders[start.order]
+        for roots, whole in self._rest(graph, patterns, {start.number: node}, found):
+            match = self._finish(graph, start.order, roots, whole)
+            if match is not None:
+                yield match
+
+    def _rest(
+        self, graph: Graph, patterns: list[Pattern], roots: dict[int, int], found: Found
+    ) -> Iterator[tuple[tuple[int, ...], Found]]:
+        """Finds the other expressions of the source, through the users of what they share."""
+        if len(roots) == len(patterns):
+            yield tuple(roots[number] for number in range(len(patterns))), found
+            return
+        number, path, ref = self._next(patterns, roots, found)
+        for node in _above(graph, path, ref, patterns[number].op):
+            if node in roots.values() or graph.is_constant(node):
+                continue
+            more = found.copy()
+            if patterns[number].match(graph.nodes, node, more):
+                yield from self._rest(graph, patterns, {**roots, number: node}, more)
+
+    def _next(
+        self, patterns: list[Pattern], roots: Mapping[int, int], found: Found
+    ) -> tuple[int, tuple[int, ...], Ref]:
+        ways = [
+            (len(path), number, path, found.refs[variable])
+            for number, pattern in enumerate(patterns)
+            if number not in roots
+            for variable, path in pattern.paths.items()
+            if found.refs[variable] is not None
+        ]
+        _, number, path, ref = min(ways)
+        assert ref is not None
+        return number, path, ref
+
+    def _finish(
+        self, graph: Graph, order: int, roots: tuple[int, ...], found: Found
+    ) -> Match | None:
+        if any(roots[i] > roots[j] for i, j in self._ascending):
+            return None
+        nodes = graph.nodes
+        refs: tuple[Ref, ...] = tuple(found.refs)  # type: ignore[arg-type]
+        are_constant = tuple(graph.is_constant(ref.node) for ref in refs)
+        types = tuple(nodes[ref.node].types[ref.output] for ref in refs)
+        values = tuple(found.values)
+        plan = self._planner.plan(types, are_constant, values)
+        if plan is None:
+            return None
+        replaced = tuple(
+            Ref(root, pattern.output)
+            for root, pattern in zip(roots, self._orders[order], strict=True)
+        )
+        for ref, new in zip(replaced, plan.types, strict=True):
+            if nodes[ref.node].types[ref.output] != new:
+                return None
+        if plan.changes_nothing(nodes, refs, replaced):
+            return None
+        needs_check = any(not are_constant[number] for number in self._crossings)
+        return Match(
+            self.number,
+            self.substitution.name,
+            (*roots, order) if order else roots,
+            replaced,
+            refs,
+            values,
+            tuple(dict.fromkeys(found.nodes)),
+            plan,
+            needs_check,
+        )
+
+
+def is_acyclic(graph: Graph, match: Match) -> bool:
+    """Whether no node will depend on itself; of matches that need the check.
+
+    What a target uses must not depend on another node that is replaced, whose own target uses what
+    depends on the first one, and so on around.
+    """
+    roots = [ref.node for ref in match.replaced]
+    uses = _used_variables(match.plan)
+    below = [
+        set().union(*(_roots_below(graph, match.refs[number].node, roots) for number in used))
+        for used in uses
+    ]
+    done: set[int] = set()
+    while len(done) < len(roots):
+        ready = [
+            number
+            for number in range(len(roots))
+            if number not in done and all(roots.index(one) in done for one in below[number])
+        ]
+        if not ready:
+            return False
+        done.update(ready)
+    return True
+
+
+def apply(graph: Graph, match: Match) -> tuple[Graph, Change]:
+    """The graph after the substitution, and what changed."""
+    edit = graph.edit()
+    plan = match.plan
+    made: list[Ref] = list(match.refs)
+    for step in plan.steps:
+        inputs = [
+            None if place is None else _ref(made, place, plan.num_variables)
+            for place in step.inputs
+        ]
+        made.append(edit.add(step.op, inputs, step.attributes, step.types, step.value))
+    replacements = {
+        old: _ref(made, place, plan.num_variables)
+        for old, place in zip(match.replaced, plan.results, strict=True)
+    }
+    edit.replace(replacements, built={ref.node for ref in made[plan.num_variables :]})
+    return edit.finish()
+
+
+def compile_rules(substitutions: Sequence[Substitution]) -> tuple[Rule, ...]:
+    """Compiles rules that are used together.
+
+    Raises:
+      RuleError: two have one name, or one uses an operator that there is none of.
+    """
+    names = [one.name for one in substitutions]
+    for name in names:
+        if names.count(name) > 1:
+            raise RuleError(f"rule {name}: there are {names.count(name)} of this name")
+    return tuple(Rule(one, number) for number, one in enumerate(substitutions))
+
+
+def _ref(made: Sequence[Ref], place: Any, num_variables: int) -> Ref:
+    ref = made[place.number]
+    return ref if place.number < num_variables else Ref(ref.node, place.output)
+
+
+def _above(graph: Graph, path: tuple[int, ...], ref: Ref, op: str) -> Iterator[int]:
+    """Nodes of an operator from which a way of inputs leads to an output of a node."""
+    ends = {ref.node}
+    for _ in path:
+        ends = {user for end in ends for user in graph.users(end)}
+    return (end for end in sorted(ends) if graph.nodes[end].op == op)
+
+
+def _depth(expression: Expression | None) -> int:
+    if not isinstance(expression, Apply):
+        return 0
+    return 1 + max((_depth(one) for one in expression.inputs), default=0)
+
+
+def _crossings(rule: Substitution) -> tuple[int, ...]:
+    """Numbers of variables through which replaced nodes could come to depend on each other.
+
+    One that is used for the target of an expression and is not in another expression of the source
+    may depend on that one.
+    """
+    order = rule.variables
+    found = set()
+    for target in rule.target:
+        for name in variables(target):
+            if not all(name in variables(source) for source in rule.source):
+                found.add(order.index(name))
+    return tuple(sorted(found)) if len(rule.source) > 1 else ()
+
+
+def _used_variables(plan: Plan) -> list[set[int]]:
+    """Of each result, the variables that it is computed of."""
+    used: list[set[int]] = [{number} for number in range(plan.num_variables)]
+    for step in plan.steps:
+        used.append(set().union(*(used[one.number] for one in step.inputs if one is not None)))
+    return [used[place.number] for place in plan.results]
+
+
+def _roots_below(graph: Graph, node: int, roots: Sequence[int]) -> set[int]:
+    """Those that a node depends on, and that no other of them is between."""
+    found: set[int] = set()
+    seen = {node}
+    todo = [node]
+    while todo:
+        number = todo.pop()
+        if number in roots:
+            found.add(number)
+            continue
+        for used in graph.nodes[number].used:
+            if used not in seen:
+                seen.add(used)
+                todo.append(used)
+    return found
+
+
+def _with_computed_attributes(rule: Substitution) -> Substitution:
+    """The same rule, in whose source attributes are bound and then compared."""
+    conditions: list[Term] = []
+
+    def bound(expression: Expression | None) -> Any:
+        if not isinstance(expression, Apply):
+            return expression
+        attributes = []
+        for name, value in expression.attributes:
+            if isinstance(value, Call) and value.function != "list":
+                conditions.append(Call("=", (Name(f"_{len(conditions)}"), value)))
+                value = Name(f"_{len(conditions) - 1}")
+            attributes.append((name, value))
+        inputs = tuple(bound(one) for one in expression.inputs)
+        return Apply(expression.op, inputs, tuple(attributes), expression.output)
+
+    source = tuple(bound(one) for one in rule.source)
+    if not conditions:
+        return rule
+    return dataclasses.replace(rule, source=source, conditions=(*rule.conditions, *conditions))

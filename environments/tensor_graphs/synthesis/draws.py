@@ -1,0 +1,133 @@
+"""Random shapes and attributes with which an operator makes sense.
+
+A proposal fills in what is not known yet of one use of an operator: shapes of inputs, values of
+attributes. It aims, and may miss: whether all of it fits is for `operators.infer` to say. Sizes are
+taken from a small palette, so that they are often equal by chance, and often not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Shape = tuple[int, ...]
+
+MAX_RANK = 5
+_PALETTES = ((2,), (3,), (1, 2), (1, 3), (2, 3), (2, 4), (2, 3, 5), (1, 2, 4), (4, 6), (1,))
+_NUMBERS = (0.5, 2.0, 0.25, -1.0, 4.0, -0.5, 1.0, 8.0, 1.5, 3.0, 0.0)
+
+
+class ImpossibleError(Exception):
+    """What is known already leaves no choice that would fit."""
+
+
+class Draw:
+    """The choices for one instance of a rule.
+
+    Attributes:
+      rng: makes them.
+      is_coherent: whether like uses of like operators get like attributes.
+      vectors: how probable vectors are where matrices are usual.
+    """
+
+    def __init__(self, rng: random.Random, usual_rank: int | None = None) -> None:
+        self.rng = rng
+        # What is rare in one instance is frequent in another: mistakes hide in the corners.
+        self.is_coherent = rng.random() < 0.7
+        self.vectors = rng.choice((0.0, 0.1, 0.6))
+        self._sameness = rng.choice((0.1, 0.5, 0.9))
+        self._palette = rng.choice(_PALETTES)
+        self._remembered: dict[Any, Any] = {}
+        self._usual_rank = rng.choice((1, 2, 2, 3, 3, 4, 4)) if usual_rank is None else usual_rank
+
+    def chance(self, probability: float) -> bool:
+        """True with that probability."""
+        return self.rng.random() < probability
+
+    def size(self) -> int:
+        """A size of a dimension."""
+        return self.rng.choice(self._palette)
+
+    def shape(self, rank: int | None = None, least: int = 0) -> Shape:
+        """Of a rank, or of any from `least` on."""
+        if rank is None:
+            rank = self._usual_rank if self.chance(0.8) else self.rng.randint(0, MAX_RANK)
+            rank = max(least, rank)
+        return tuple(self.size() for _ in range(rank))
+
+    def number(self) -> float:
+        """A number whose products and quotients are exact, mostly."""
+        return self.rng.choice(_NUMBERS)
+
+    def like_before(self, key: Any, choose: Callable[[], Any]) -> Any:
+        """A choice; mostly what was chosen before under that key."""
+        if key in self._remembered and self.is_coherent and self.chance(0.9):
+            return self._remembered[key]
+        self._remembered[key] = choose()
+        return self._remembered[key]
+
+    def partner(self, shape: Shape) -> Shape:
+        """A shape that may be broadcast with another."""
+        if self.chance(self._sameness):
+            return shape
+        if self.chance(0.2):
+            return ()
+        kept = list(shape[self.rng.randint(0, len(shape)) if self.chance(0.5) else 0 :])
+        for place, size in enumerate(kept):
+            if self.chance(0.4):
+                kept[place] = self.size() if size == 1 else 1
+        while len(kept) < MAX_RANK and self.chance(0.15):
+            kept.insert(0, self.size())
+        return tuple(kept)
+
+
+@dataclasses.dataclass
+class Use:
+    """One use of an operator; a proposal completes it.
+
+    Attributes:
+      op: operator.
+      draw: the choices.
+      shapes: of the inputs; None where not known.
+      is_given: whether there is such an input at all.
+      attributes: those that are known.
+      lengths: of attributes of which nothing else is known.
+      num_outputs: how many outputs there are at least.
+    """
+
+    op: str
+    draw: Draw
+    shapes: list[Shape | None]
+    is_given: Sequence[bool]
+    attributes: dict[str, Any]
+    lengths: dict[str, int]
+    num_outputs: int = 1
+
+    def propose(self, place: int, shape: Sequence[int]) -> Shape:
+        """Gives an input a shape unless it has one; returns the one that it has."""
+        if place >= len(self.shapes) or not self.is_given[place]:
+            return tuple(shape)
+        known = self.shapes[place]
+        if known is None:
+            known = self.shapes[place] = tuple(shape)
+        return known
+
+    def choose(self, name: str, choose: Callable[[], Any], alike: bool = True) -> Any:
+        """Gives an attribute a value unless it has one; returns the one that it has."""
+        if name not in self.attributes:
+            key = (self.op, name)
+            self.attributes[name] = self.draw.like_before(key, choose) if alike else choose()
+        return self.attributes[name]
+
+    def of_rank(self, place: int, rank: int | None = None, least: int = 1) -> Shape:
+        """The shape of an input, drawn if it is not known."""
+        return self.propose(place, self.draw.shape(rank, least))
+
+
+def any_axis(draw: Draw, rank: int) -> int:
+    """An axis of a tensor of that rank, counted from the front."""
+    if not rank:
+        raise ImpossibleError
+    return draw.rng.randrange(rank)

@@ -1,0 +1,258 @@
+"""Proposals for the operators that compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from environments.tensor_graphs.synthesis import layout_proposals as layout
+from environments.tensor_graphs.synthesis.draws import (
+    ImpossibleError,
+    Shape,
+    Use,
+    any_axis,
+)
+
+Proposal = Callable[[Use], None]
+
+
+def elementwise(use: Use) -> None:
+    """Any number of inputs that are broadcast."""
+    known = [shape for shape in use.shapes if shape is not None]
+    base = max(known, key=len) if known else use.draw.shape()
+    whole = use.draw.rng.randrange(len(use.shapes)) if not known else -1
+    for place, shape in enumerate(use.shapes):
+        if shape is None and use.is_given[place]:
+            use.shapes[place] = base if place == whole else use.draw.partner(base)
+
+
+def unary(use: Use) -> None:
+    """One input of any shape."""
+    use.propose(0, use.draw.shape())
+
+
+def matmul(use: Use) -> None:
+    """Matrices, stacks of them, now and then a vector."""
+    draw = use.draw
+    left, right = use.shapes
+    # Vectors are legal, and easily forgotten.
+    if left is None and right is None:
+        left = draw.shape(1) if draw.chance(draw.vectors) else draw.shape(least=2)
+    if left is not None and right is None:
+        inner = left[-1] if left else 1
+        if draw.chance(draw.vectors):
+            right = (inner,)
+        else:
+            batch = draw.partner(left[:-2]) if draw.chance(0.5) else ()
+            right = (*batch, inner, draw.size())
+    elif right is not None and left is None:
+        inner = right[-2] if len(right) > 1 else sum(right)
+        batch = draw.partner(right[:-2]) if draw.chance(0.7) else draw.shape(1)
+        left = (inner,) if draw.chance(draw.vectors) else (*batch, draw.size(), inner)
+    use.shapes[:] = [left, right]
+
+
+def gemm(use: Use) -> None:
+    """Matrices, and what can be added."""
+    draw = use.draw
+    trans_a = use.choose("transA", lambda: int(draw.chance(0.3)))
+    trans_b = use.choose("transB", lambda: int(draw.chance(0.4)))
+    for name in ("alpha", "beta"):
+        use.choose(name, lambda: 1.0 if draw.chance(0.5) else draw.number())
+    rows, inner, columns = draw.size(), draw.size(), draw.size()
+    left, right = use.shapes[:2]
+    if left is not None and len(left) == 2:
+        rows, inner = reversed(left) if trans_a else left
+    if right is not None and len(right) == 2:
+        inner, columns = reversed(right) if trans_b else right
+    use.propose(0, (inner, rows) if trans_a else (rows, inner))
+    use.propose(1, (columns, inner) if trans_b else (inner, columns))
+    use.propose(2, draw.rng.choice([(columns,), (1, columns), (rows, columns), (rows, 1), ()]))
+
+
+def _spatial(use: Use, kernel: Sequence[int] | None) -> int:
+    """How many dimensions are spatial."""
+    for shape in use.shapes[:1] if kernel is None else (use.shapes[0], use.shapes[1]):
+        if shape is not None:
+            return len(shape) - 2
+    for name, per_dimension in (("strides", 1), ("kernel_shape", 1), ("dilations", 1), ("pads", 2)):
+        if name in use.attributes:
+            return len(use.attributes[name]) // per_dimension
+        if name in use.lengths:
+            return use.lengths[name] // per_dimension
+    return int(use.draw.like_before("spatial", lambda: use.draw.rng.choice((1, 2, 2, 2, 2, 3))))
+
+
+def _window(use: Use, spatial: int, kernel: Sequence[int]) -> Shape:
+    """Chooses strides, dilations and pads; returns the least size that they allow."""
+    draw, rng = use.draw, use.draw.rng
+    if spatial < 1:
+        raise ImpossibleError
+    strides = [1] * spatial if draw.chance(0.6) else [rng.choice((1, 2, 3)) for _ in kernel]
+    use.choose("strides", lambda: tuple(strides))
+    dilations = [1] * spatial if draw.chance(0.8) else [rng.choice((1, 2)) for _ in kernel]
+    dilations = use.choose("dilations", lambda: tuple(dilations))
+    reach = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=False)]
+    pads = rng.choice(
+        [
+            (0,) * (2 * spatial),
+            tuple(one // 2 for one in reach) * 2,
+            tuple(rng.randint(0, max(0, one - 1)) for one in (*reach, *reach)),
+        ]
+    )
+    pads = use.choose("pads", lambda: pads, alike=draw.chance(0.5))
+    if len(pads) != 2 * spatial or len(reach) != spatial:
+        raise ImpossibleError
+    return tuple(max(1, reach[k] - pads[k] - pads[k + spatial]) for k in range(spatial))
+
+
+def conv(use: Use) -> None:
+    """A weight that fits, groups, strides."""
+    draw, rng = use.draw, use.draw.rng
+    data, weight = use.shapes[:2]
+    spatial = _spatial(use, ())
+    kernel = tuple(weight[2:]) if weight is not None else use.attributes.get("kernel_shape")
+    if kernel is None:
+        kernel = draw.like_before(
+            ("kernel", spatial),
+            lambda: (
+                (1,) * spatial
+                if draw.chance(0.3)
+                else tuple(rng.choice((1, 2, 3, 3)) for _ in range(spatial))
+            ),
+        )
+    least = _window(use, spatial, kernel)
+    if data is not None and weight is not None:
+        groups = data[1] // weight[1] if len(data) > 1 and len(weight) > 1 else 1
+    elif data is not None and len(data) > 1:
+        groups = rng.choice([1, *(k for k in range(1, data[1] + 1) if data[1] % k == 0)])
+    else:
+        groups = rng.choice((1, 1, 2, 3))
+    groups = use.choose("group", lambda: groups, alike=False)
+    per_group = draw.size()
+    if data is not None and len(data) > 1:
+        per_group = max(1, data[1] // groups)
+    elif weight is not None and len(weight) > 1:
+        per_group = weight[1]
+    channels = draw.size() * groups
+    weight = use.propose(1, (channels, per_group, *kernel))
+    sizes = [one + rng.randint(0, 3) for one in least]
+    use.propose(0, (draw.size(), per_group * groups, *sizes))
+    use.propose(2, weight[:1])
+
+
+def pool(use: Use) -> None:
+    """A window that fits."""
+    draw, rng = use.draw, use.draw.rng
+    spatial = _spatial(use, None)
+    kernel = use.choose(
+        "kernel_shape", lambda: tuple(rng.choice((1, 2, 3)) for _ in range(spatial))
+    )
+    if len(kernel) != spatial:
+        raise ImpossibleError
+    least = _window(use, spatial, kernel)
+    use.choose("ceil_mode", lambda: int(draw.chance(0.2)))
+    use.choose("count_include_pad", lambda: int(draw.chance(0.5)))
+    sizes = [one + rng.randint(0, 3) for one in least]
+    use.propose(0, (draw.size(), draw.size(), *sizes))
+
+
+def global_pool(use: Use) -> None:
+    """Some spatial axes."""
+    use.of_rank(0, use.draw.rng.choice((3, 4, 4, 5)))
+
+
+def normalised_channels(use: Use) -> None:
+    """BatchNormalization and InstanceNormalization."""
+    draw = use.draw
+    data = use.shapes[0]
+    if data is None:
+        known = next((shape for shape in use.shapes[1:] if shape is not None), None)
+        channels = known[0] if known else draw.size()
+        data = (draw.size(), channels, *draw.shape(draw.rng.choice((0, 1, 2, 2, 2))))
+    data = use.propose(0, data)
+    for place in range(1, len(use.shapes)):
+        use.propose(place, data[1:2])
+    use.choose("epsilon", lambda: draw.rng.choice(_EPSILONS))
+
+
+def layer_normalization(use: Use) -> None:
+    """Mostly the last axis."""
+    draw = use.draw
+    data = use.of_rank(0, least=1)
+    last = len(data) - 1
+    axis = use.choose("axis", lambda: last if draw.chance(0.7) else any_axis(draw, len(data)))
+    use.choose("epsilon", lambda: draw.rng.choice(_EPSILONS))
+    for place in range(1, len(use.shapes)):
+        use.propose(place, data[axis:])
+
+
+def withany_axis(use: Use) -> None:
+    """Softmax and its like."""
+    data = use.of_rank(0)
+    use.choose("axis", lambda: any_axis(use.draw, len(data)))
+    use.choose("keepdims", lambda: int(use.draw.chance(0.5)))
+
+
+def with_axis(use: Use) -> None:
+    """Softmax and its like."""
+    data = use.of_rank(0)
+    use.choose("axis", lambda: any_axis(use.draw, len(data)))
+    use.choose("keepdims", lambda: int(use.draw.chance(0.5)))
+
+
+def reduce(use: Use) -> None:
+    """Any axes."""
+    rng = use.draw.rng
+    data = use.of_rank(0)
+    if not data:
+        raise ImpossibleError
+    count = use.lengths.get("axes", rng.randint(1, len(data)))
+    if count > len(data):
+        raise ImpossibleError
+    use.choose("axes", lambda: tuple(sorted(rng.sample(range(len(data)), count))))
+    use.choose("keepdims", lambda: int(use.draw.chance(0.5)))
+
+
+def clip(use: Use) -> None:
+    """Any bounds."""
+    use.propose(0, use.draw.shape())
+    low, high = sorted((use.draw.number(), use.draw.number()))
+    use.choose("min", lambda: low)
+    use.choose("max", lambda: high)
+
+
+def cast(use: Use) -> None:
+    """Any type."""
+    use.propose(0, use.draw.shape())
+    types = ("float32", "float64", "int64", "bool")
+    use.choose("to", lambda: use.draw.rng.choice(types))
+
+
+_EPSILONS = (2.0**-17, 2.0**-10, 0.125, 2.0**-20)
+_REDUCTIONS = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSumSquare")
+_POOLS = ("MaxPool", "AveragePool")
+_GLOBAL_POOLS = ("GlobalAveragePool", "GlobalMaxPool")
+PROPOSALS: dict[str, Proposal] = {
+    "MatMul": matmul,
+    "Gemm": gemm,
+    "Conv": conv,
+    "Cast": cast,
+    "BatchNormalization": normalised_channels,
+    "InstanceNormalization": normalised_channels,
+    "LayerNormalization": layer_normalization,
+    "Concat": layout.concat,
+    "Split": layout.split,
+    "Slice": layout.slice_,
+    "Transpose": layout.transpose,
+    "Reshape": layout.reshape,
+    "Pad": layout.pad,
+    "Expand": layout.expand,
+    "Tile": layout.tile,
+    "Gather": layout.gather,
+    "Clip": clip,
+    "ReduceL2": reduce,
+    **dict.fromkeys(("Softmax", "LogSoftmax", "ArgMax", "ArgMin"), with_axis),
+    **dict.fromkeys(_REDUCTIONS, reduce),
+    **dict.fromkeys(_POOLS, pool),
+    **dict.fromkeys(_GLOBAL_POOLS, global_pool),
+}

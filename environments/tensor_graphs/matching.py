@@ -83,7 +83,7 @@ class Rule:
           RuleError: it uses an operator or an attribute that there is none of.
         """
         self.substitution, self.number = substitution, number
-        rule = _with_computed_attributes(substitution)
+        rule = with_computed_attributes(substitution)
         self._variables, self._names = rule.variables, rule.names
         self._planner = Planner(rule)
         try:
@@ -295,7 +295,7 @@ def _roots_below(graph: Graph, node: int, roots: Sequence[int]) -> set[int]:
     return found
 
 
-def _with_computed_attributes(rule: Substitution) -> Substitution:
+def with_computed_attributes(rule: Substitution) -> Substitution:
     """The same rule, in whose source attributes are bound and then compared."""
     conditions: list[Term] = []
 

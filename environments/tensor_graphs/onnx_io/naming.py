@@ -64,13 +64,13 @@ class Names:
         self._taken.add(name)
         return name
 
-    def describe(self, node: onnx.NodeProto, number: int) -> None:
+    def describe(self, node: onnx.NodeProto, number: int | None) -> None:
         """Gives a node to be written the name, documentation and metadata of that number."""
-        about = self._header.nodes.get(number)
+        about = None if number is None else self._header.nodes.get(number)
         if about is not None:
             node.MergeFrom(about)
             return
-        name = f"{node.op_type}_{number}"
+        name = node.output[0]
         while name in self._node_names:
             name += "_"
         self._node_names.add(name)

@@ -13,7 +13,7 @@ from environments.tensor_graphs.onnx_io import opaque
 from environments.tensor_graphs.onnx_io.folding import Folder
 from environments.tensor_graphs.onnx_io.header import ModelHeader, make_header, value_info
 from environments.tensor_graphs.onnx_io.naming import Names
-from environments.tensor_graphs.onnx_io.spelling import spelled
+from environments.tensor_graphs.onnx_io.spelling import Step, spelled
 from environments.tensor_graphs.onnx_io.tensors import size_bytes, to_tensor
 
 Store = Callable[[str, np.ndarray, str], onnx.TensorProto]
@@ -95,18 +95,28 @@ class Writer:
             return
         inputs = [self._names.of(ref) if ref else "" for ref in node.inputs]
         if node.op == OPAQUE:
-            emitted = opaque.restored(node, inputs, outputs)
-        else:
-            types = [self._graph.type_of(ref) if ref else None for ref in node.inputs]
-            spelling = spelled(node, types, self._header.opset)
-            lists = [self._list(array) for array in spelling.lists]
-            emitted = onnx.helper.make_node(node.op, inputs + lists, outputs)
-            for key, attribute in spelling.attributes.items():
-                emitted.attribute.append(onnx.helper.make_attribute(key, attribute))
-        while emitted.input and not emitted.input[-1]:
-            emitted.input.pop()
-        self._names.describe(emitted, number)
-        self._emitted.append(emitted)
+            self._emit(opaque.restored(node, inputs, outputs), number)
+            return
+        types = [self._graph.type_of(ref) if ref else None for ref in node.inputs]
+        *before, last = spelled(node, types, self._header.opset)
+        for step in before:
+            name = self._names.free(f"{step.op}_{number}")
+            self._emit(self._node(step, inputs, [name]), None)
+            inputs = [name]
+        self._emit(self._node(last, inputs, outputs), number)
+
+    def _node(self, step: Step, inputs: list[str], outputs: list[str]) -> onnx.NodeProto:
+        lists = [self._list(array) for array in step.lists]
+        node = onnx.helper.make_node(step.op, inputs + lists, outputs)
+        for name, value in step.attributes.items():
+            node.attribute.append(onnx.helper.make_attribute(name, value))
+        return node
+
+    def _emit(self, node: onnx.NodeProto, number: int | None) -> None:
+        while node.input and not node.input[-1]:
+            node.input.pop()
+        self._names.describe(node, number)
+        self._emitted.append(node)
 
     def _list(self, array: np.ndarray | None) -> str:
         """The name of the initialiser that holds what the graph has as an attribute."""

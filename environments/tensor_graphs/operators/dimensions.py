@@ -117,15 +117,18 @@ def _quotient(size: Dimension, divisor: Dimension) -> Dimension:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _rounded_down(size: str, divisor: int) -> Dimension:
+    return _text(_floor(_parse(size), divisor))
+
+
+def _floor(size: Polynomial, divisor: int) -> Polynomial:
     whole: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
-    for monomial, factor in _parse(size).items():
+    for monomial, factor in size.items():
         whole[monomial], rest[monomial] = divmod(factor, divisor)
     rest = {monomial: factor for monomial, factor in rest.items() if factor}
-    if set(rest) - {()}:
-        atom = f"(({_text(rest)})//{divisor})"
-        return _text(_plus(whole, {(atom,): 1}))
-    return _text(whole)
+    if not set(rest) - {()}:
+        return _plus(whole, {})
+    return _plus(whole, {(f"(({_text(rest)})//{divisor})",): 1})
 
 
 def _polynomial(size: Dimension) -> Polynomial:
@@ -213,8 +216,7 @@ class _Reader:
         result = self._sum()
         self._expect(")")
         if self._accept("//"):
-            divisor = int(self._tokens.pop(0))
-            return _polynomial(rounded_down(_text(result), divisor))
+            result = _floor(result, int(self._tokens.pop(0)))
         return result
 
     def _accept(self, *tokens: str) -> str | None:

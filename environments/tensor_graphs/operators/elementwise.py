@@ -100,14 +100,11 @@ def _abs(f: Any, x: Array) -> Array:
 
 def _sign(f: Any, x: Array) -> Array:
     zero, one = f.number(0, x), f.number(1, x)
-    negative = np.where(f.less(x, zero), f.number(-1, x) if x.dtype.kind != "u" else zero, zero)
-    if isinstance(f.number(-1, x).item(), int) and x.dtype.kind == "u":
-        negative = np.where(f.less(x, zero), _neg(f, one), zero)
-    return np.where(f.less(zero, x), one, negative)
+    return np.where(f.less(zero, x), one, np.where(f.less(x, zero), _neg(f, one), zero))
 
 
 def _reciprocal(f: Any, x: Array) -> Array:
-    return f.divide(f.number(1, x) + 0 * x, x)
+    return f.divide(f.number(1, x), x)
 
 
 def _leaky_relu(f: Any, x: Array, alpha: float) -> Array:

@@ -91,7 +91,7 @@ class Field(Floats):
             whole = _centered(exponent)
             if abs(whole) <= _MAX_EXPONENT:
                 exact = _power(a, abs(int(whole)))
-                exact = exact if whole >= 0 else self.divide(np.uint64(1) + 0 * a, exact)
+                exact = exact if whole >= 0 else self.divide(np.asarray(1, np.uint64), exact)
                 result = np.where(b == exponent, exact, result)
             elif int(exponent) == _number(0.5):
                 result = np.where(b == exponent, self.apply("Sqrt", a), result)

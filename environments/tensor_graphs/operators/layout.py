@@ -102,6 +102,8 @@ def reshape_request(shape: Shape, target: Shape) -> tuple[int, ...] | None:
 
 def _reshape_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
     shape, target = shapes[0], attributes["shape"]
+    if -1 in target:
+        raise OperatorError(f"expected known sizes or names, found {target}")
     if dimensions.product(shape) != dimensions.product(target):
         raise OperatorError(f"expected as many elements as in {shape}, found {target}")
     if reshape_request(shape, target) is None and _without_ones(shape) != _without_ones(target):
@@ -160,7 +162,7 @@ def _concat(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[
 def _split_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape, ...]:
     shape, sizes = shapes[0], attributes["split"]
     axis = checked_axis(attributes["axis"], len(shape))
-    if not sizes or dimensions.total(sizes) != shape[axis]:
+    if not sizes or min(sizes) < 0 or dimensions.total(sizes) != shape[axis]:
         raise OperatorError(f"expected sizes that sum to {shape[axis]}, found {sizes}")
     return tuple([(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes])
 
@@ -181,7 +183,7 @@ def _slice_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
             if end != WHOLE or step != 1 or start <= 0:
                 raise OperatorError(f"cannot tell what is left of {size} between {start} and {end}")
             sizes[axis] = dimensions.total([size, -start])
-        elif not 0 <= start <= end <= size or step < 1 or (max(end - 1 - start, 0)) % step:
+        elif not 0 <= start <= end <= size or (max(end - 1 - start, 0)) % step:
             raise OperatorError(f"expected places within {size}, found {start} to {end} by {step}")
         else:
             sizes[axis] = -((start - end) // step)
@@ -231,23 +233,31 @@ def _pad_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
         raise OperatorError(f"expected {2 * rank} pads, none negative, found {pads}")
     if mode not in _PAD_MODES or (mode != "constant" and attributes["value"] != 0):
         raise OperatorError(f"expected a mode among {', '.join(_PAD_MODES)}, found {mode}")
+    for axis, size in enumerate(shape):
+        largest = size - _TAKEN[mode] if isinstance(size, int) and mode in _TAKEN else 0
+        if mode in _TAKEN and max(pads[axis], pads[axis + rank]) > largest:
+            raise OperatorError(f"expected pads up to {largest} for {size}, found {pads}")
     sizes = [dimensions.total([shape[i], pads[i] + pads[i + rank]]) for i in range(rank)]
     return (tuple(sizes),)
 
 
-_PAD_MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "wrap"}
+_PAD_MODES = ("constant", "edge", "reflect", "wrap")
+_TAKEN = {"reflect": 1, "wrap": 0}
+"""Modes that take their values from inside: how many elements of an axis they do not take."""
 
 
 def _pad(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
     x, pads = arrays[0], attributes["pads"]
     widths = list(zip(pads[: x.ndim], pads[x.ndim :], strict=True))
     if attributes["mode"] != "constant":
-        return (np.pad(x, widths, mode=_PAD_MODES[attributes["mode"]]),)  # type: ignore[call-overload]
+        return (np.pad(x, widths, mode=attributes["mode"]),)
     return (np.pad(x, widths, constant_values=algebra.number(attributes["value"], x)),)
 
 
 def _expand_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
     shape, target = shapes[0], attributes["shape"]
+    if -1 in target:
+        raise OperatorError(f"expected known sizes or names, found {target}")
     if broadcast(shape, target) != target:
         raise OperatorError(f"expected a shape that {shape} can be expanded to, found {target}")
     start = len(target) - len(shape)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from environments.tensor_graphs.nodes import Attribute, Attributes, TensorType
+from environments.tensor_graphs.nodes import Attributes, TensorType, attributes_of
 from environments.tensor_graphs.operators import (
     elementwise,
     indexing,
@@ -30,6 +30,7 @@ from environments.tensor_graphs.operators import (
     windows,
 )
 from environments.tensor_graphs.operators.algebra import FLOATS, Floats
+from environments.tensor_graphs.operators.attributes import canonical, hashable
 from environments.tensor_graphs.operators.operator import (
     REQUIRED,
     Operator,
@@ -45,7 +46,7 @@ OPERATORS: Mapping[str, Operator] = {
     for operator in module.OPERATORS
 }
 
-_MOST_CACHED = 1 << 16
+_MOST_CACHED = 1 << 14
 
 
 def complete(op: str, values: Mapping[str, Any], inputs: Types | None = None) -> Attributes:
@@ -60,7 +61,7 @@ def complete(op: str, values: Mapping[str, Any], inputs: Types | None = None) ->
     Raises:
       OperatorError: an attribute that the operator has not or needs, or one that does not fit.
     """
-    given = tuple(sorted((name, _frozen(value)) for name, value in values.items()))
+    given = tuple(sorted((name, hashable(value)) for name, value in values.items()))
     found = _complete(op, given, None if inputs is None else tuple(inputs))
     if isinstance(found, str):
         raise OperatorError(found)
@@ -124,21 +125,26 @@ def _complete(
     if operator is None:
         return f"expected a known operator, found {op}"
     values = dict(operator.attributes)
-    for name, value in given:
+    for name, _ in given:
         if name not in values:
             return f"{op}: expected attributes {', '.join(values) or 'none'}, found {name}"
-        values[name] = float(np.float32(value)) if isinstance(values[name], float) else value
+    values.update(given)
     missing = [name for name, value in values.items() if value is REQUIRED]
     if missing:
         return f"{op}: expected {', '.join(missing)}"
-    if inputs is not None and operator.normalize_fn is not None:
+    if operator.normalize_fn is not None and inputs is not None:
         if not inputs or any(tensor is None or tensor.shape is None for tensor in inputs):
             return f"{op}: expected inputs of known rank"
-        try:
-            operator.normalize_fn(values, [tensor.shape for tensor in inputs])  # type: ignore[union-attr]
-        except OperatorError as error:
-            return f"{op}: {error}"
-    return tuple(sorted((name, _canonical(value)) for name, value in values.items()))
+        shapes = [tensor.shape for tensor in inputs if tensor is not None]
+    else:
+        shapes = []
+    try:
+        values = {name: canonical(name, value) for name, value in values.items()}
+        if shapes and operator.normalize_fn is not None:
+            operator.normalize_fn(values, shapes)
+    except ValueError as error:
+        return f"{op}: {error}"
+    return attributes_of(values)
 
 
 @functools.lru_cache(maxsize=_MOST_CACHED)
@@ -164,21 +170,6 @@ def _infer(
     except OperatorError as error:
         return f"{op}: {error}"
     return tuple(TensorType(*pair) for pair in zip(dtypes, shapes, strict=True))
-
-
-def _frozen(value: Any) -> Any:
-    """Hashable, without NumPy's types."""
-    if isinstance(value, list | tuple):
-        return tuple(_frozen(item) for item in value)
-    if isinstance(value, np.ndarray | np.generic):
-        return _frozen(value.tolist())
-    return value
-
-
-def _canonical(value: Any) -> Attribute:
-    if isinstance(value, float):
-        return float(np.float32(value))
-    return int(value) if isinstance(value, bool) else value
 
 
 def _size_bytes(dtype: str) -> int:

@@ -48,6 +48,8 @@ def _num_windows(
     if found != (num_axes, 2 * num_axes, num_axes, num_axes):
         names = "kernel, pads, strides, dilations"
         raise OperatorError(f"expected {names} for {num_axes} spatial axes, found {found} numbers")
+    if min(pads) < 0:
+        raise OperatorError(f"expected pads of 0 or more, found {pads}")
     counts = []
     for axis, size in enumerate(sizes):
         before, after, stride = pads[axis], pads[axis + num_axes], strides[axis]
@@ -139,15 +141,19 @@ def _conv_transpose_shape(shapes: Sequence[Any], attributes: Values) -> tuple[Sh
     names = ("strides", "dilations", "output_padding")
     if any(len(attributes[name]) != num_axes for name in names):
         raise OperatorError(f"expected {', '.join(names)} for {num_axes} spatial axes")
-    if len(attributes["pads"]) != 2 * num_axes:
-        raise OperatorError(f"expected pads for {num_axes} spatial axes")
+    if len(attributes["pads"]) != 2 * num_axes or min(attributes["pads"]) < 0:
+        raise OperatorError(f"expected {2 * num_axes} pads of 0 or more")
     sizes = []
     for axis, size in enumerate(x[2:]):
         stride, dilation = attributes["strides"][axis], attributes["dilations"][axis]
+        if not 0 <= attributes["output_padding"][axis] < stride:
+            raise OperatorError("expected output_padding of 0 or more and below the stride")
         pads = attributes["pads"][axis] + attributes["pads"][axis + num_axes]
         reach = dilation * (w[2 + axis] - 1) + attributes["output_padding"][axis] + 1
         between = dimensions.product([stride, dimensions.total([size, -1])])
         sizes.append(dimensions.total([between, reach - pads]))
+        if isinstance(sizes[-1], int) and sizes[-1] < 1:
+            raise OperatorError(f"expected smaller pads, found {attributes['pads']}")
     return ((x[0], w[1] * group, *sizes),)
 
 

@@ -1,0 +1,217 @@
+"""Numbers modulo a prime in the place of real ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from environments.tensor_graphs.operators import table
+from environments.tensor_graphs.operators.algebra import FLOATS
+from environments.tensor_graphs.operators.field import PRIME, Field
+from tests.environments.tensor_graphs.operators.cases import ALL, Case, types_of
+
+FIELD = Field(7)
+RNG = np.random.default_rng(5)
+
+# Whole numbers and halves give whole numbers and fractions with powers of two below them.
+EXACT = (
+    "Abs Add Clip Concat Conv ConvTranspose DepthToSpace Expand "
+    "Gather Gemm Greater GreaterOrEqual GlobalMaxPool LeakyRelu Less LessOrEqual "
+    "MatMul Max MaxPool Min Mul Neg PRelu Pad "
+    "ReduceMax ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Shape "
+    "Sign Slice SpaceToDepth Split Sub Tile Transpose Where "
+    "Equal ArgMax ArgMin"
+)
+
+
+def number(*shape: int) -> np.ndarray:
+    return FIELD.random(RNG, shape)
+
+
+def do(op: str, *arrays: np.ndarray, key: Field = FIELD, **attributes: Any) -> np.ndarray:
+    return table.evaluate(op, arrays, table.complete(op, attributes), key)[0]
+
+
+def as_numbers(arrays: list[np.ndarray]) -> list[np.ndarray]:
+    return [FIELD.embed(one) if one.dtype.kind == "f" else one for one in arrays]
+
+
+@pytest.mark.parametrize("case", ALL, ids=str)
+def test_shapes_are_those_of_floats(case: Case):
+    arrays = case.arrays()
+    attributes = table.complete(case.op, case.attributes, types_of(arrays))
+    types = table.infer(case.op, types_of(arrays), attributes)
+    found = table.evaluate(case.op, as_numbers(arrays), attributes, FIELD)
+    for array, one in zip(found, types, strict=True):
+        assert array.shape == one.shape
+        assert array.dtype == (np.uint64 if one.dtype.startswith("float") else one.dtype)
+        if array.dtype == np.uint64:
+            assert array.max(initial=0) < PRIME
+
+
+@pytest.mark.parametrize("case", [one for one in ALL if one.op in EXACT.split()], ids=str)
+def test_small_numbers_are_the_real_ones(case: Case):
+    """Float64 is exact for them: both algebras must say the same."""
+    rng = np.random.default_rng(3)
+    arrays = [
+        rng.integers(-6, 7, one.shape) / 2.0 if one.dtype.kind == "f" else one
+        for one in case.arrays()
+    ]
+    types = types_of(arrays)
+    given = {
+        name: round(value * 4) / 4 if isinstance(value, float) else value
+        for name, value in ({"alpha": 0.25} if case.op == "LeakyRelu" else case.attributes).items()
+    }
+    attributes = table.complete(case.op, given, types)
+    expected = table.evaluate(case.op, arrays, attributes, FLOATS)
+    found = table.evaluate(case.op, as_numbers(arrays), attributes, FIELD)
+    for mine, other in zip(found, expected, strict=True):
+        other = FIELD.embed(other) if other.dtype.kind == "f" else other
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_fractions():
+    half, third = FIELD.embed(np.array([0.5])), do("Reciprocal", FIELD.embed(np.array([3.0])))
+    assert do("Add", half, half).tolist() == [1]
+    assert do("Mul", third, FIELD.embed(np.array([3.0]))).tolist() == [1]
+    assert FIELD.embed(np.array([-0.75, 2.0**40])).tolist() == [
+        (-3 * pow(4, -1, PRIME)) % PRIME,
+        2**40 % PRIME,
+    ]
+    x = number(4, 9)
+    mean = do("ReduceMean", x, axes=(1,))
+    np.testing.assert_array_equal(
+        do("Mul", mean, FIELD.embed(np.array(9.0))), do("ReduceSum", x, axes=(1,))
+    )
+
+
+def test_products_of_matrices_are_associative():
+    a, b, c = number(3, 40), number(40, 50), number(50, 2)
+    one = do("MatMul", do("MatMul", a, b), c)
+    np.testing.assert_array_equal(one, do("MatMul", a, do("MatMul", b, c)))
+    exact = (a.astype(object) @ b.astype(object)) % PRIME
+    np.testing.assert_array_equal(do("MatMul", a, b), exact.astype(np.uint64))
+
+
+def test_a_normalisation_goes_into_the_weight():
+    """Conv, BatchNormalization is a Conv: exactly, for any function in the place of the root."""
+    x, w, b = number(1, 2, 5, 5), number(3, 2, 3, 3), number(3)
+    scale, bias, mean, var = (number(3) for _ in range(4))
+    y = do("BatchNormalization", do("Conv", x, w, b), scale, bias, mean, var)
+    deviation = do("Sqrt", do("Add", var, FIELD.embed(np.float32(1e-5))))
+    factor = do("Div", scale, deviation)
+    folded = do("Mul", w, factor.reshape(3, 1, 1, 1))
+    offset = do("Add", do("Mul", do("Sub", b, mean), factor), bias)
+    np.testing.assert_array_equal(y, do("Conv", x, folded, offset))
+
+
+def test_pools_of_sums():
+    x, y = number(1, 2, 6, 6), number(1, 2, 6, 6)
+    window: dict[str, Any] = {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}
+    one = do("AveragePool", do("Add", x, y), **window)
+    other = do("Add", do("AveragePool", x, **window), do("AveragePool", y, **window))
+    np.testing.assert_array_equal(one, other)
+    one = do("MaxPool", do("Max", x, y), **window)
+    other = do("Max", do("MaxPool", x, **window), do("MaxPool", y, **window))
+    np.testing.assert_array_equal(one, other)
+    assert not np.array_equal(
+        do("MaxPool", do("Add", x, y), **window),
+        do("Add", do("MaxPool", x, **window), do("MaxPool", y, **window)),
+    )
+
+
+TRUE = {
+    "Relu of Relu": lambda f, x, y: (f("Relu", f("Relu", x)), f("Relu", x)),
+    "Max commutes": lambda f, x, y: (f("Max", x, y), f("Max", y, x)),
+    "absorption": lambda f, x, y: (f("Max", x, f("Min", x, y)), x),
+    "Max of negated": lambda f, x, y: (
+        f("Max", f("Neg", x), f("Neg", y)),
+        f("Neg", f("Min", x, y)),
+    ),
+    "two halves": lambda f, x, y: (f("Sub", f("Relu", x), f("Relu", f("Neg", x))), x),
+    "Max and Min": lambda f, x, y: (f("Add", f("Max", x, y), f("Min", x, y)), f("Add", x, y)),
+    "Clip of Relu": lambda f, x, y: (
+        f("Clip", f("Relu", x), min=0.0, max=6.0),
+        f("Clip", x, min=0.0, max=6.0),
+    ),
+    "Clip of Clip": lambda f, x, y: (
+        f("Clip", f("Clip", x, min=0.0, max=6.0), min=-1.0, max=3.0),
+        f("Clip", x, min=0.0, max=3.0),
+    ),
+    "Abs of Neg": lambda f, x, y: (f("Abs", f("Neg", x)), f("Abs", x)),
+    "HardSwish": lambda f, x, y: (
+        f("HardSwish", x),
+        f("Mul", x, f("HardSigmoid", x, alpha=1 / 6, beta=0.5)),
+    ),
+    "PRelu": lambda f, x, y: (
+        f("LeakyRelu", x, alpha=0.25),
+        f("PRelu", x, FIELD.embed(np.array([0.25]))),
+    ),
+    "whole powers": lambda f, x, y: (
+        f("Pow", x, FIELD.embed(np.array([3.0, -2.0, 0.5, 0.0]))),
+        np.stack([
+            f("Mul", x, f("Mul", x, x))[..., 0],
+            f("Reciprocal", f("Mul", x, x))[..., 1],
+            f("Sqrt", x)[..., 2],
+            np.ones_like(x[..., 3]),
+        ], axis=-1),
+    ),
+    "mish": lambda f, x, y: (f("Mish", x), f("Mul", x, f("Tanh", f("Softplus", x)))),
+    "softmax": lambda f, x, y: (
+        f("Softmax", x, axis=1),
+        f("Div", f("Exp", x), f("ReduceSum", f("Exp", x), axes=(1,))),
+    ),
+    "log softmax": lambda f, x, y: (
+        f("LogSoftmax", x, axis=1),
+        f("Log", f("Softmax", x, axis=1)),
+    ),
+}  # fmt: skip
+FALSE = {
+    "Relu is nothing": lambda f, x, y: (f("Relu", x), x),
+    "Relu of sums": lambda f, x, y: (
+        f("Relu", f("Add", x, y)),
+        f("Add", f("Relu", x), f("Relu", y)),
+    ),
+    "Max is Add": lambda f, x, y: (f("Max", x, y), f("Add", x, y)),
+    "Exp is Sqrt": lambda f, x, y: (f("Exp", x), f("Sqrt", x)),
+    "Exp of sums": lambda f, x, y: (f("Exp", f("Add", x, y)), f("Add", f("Exp", x), f("Exp", y))),
+    "Abs is nothing": lambda f, x, y: (f("Abs", x), x),
+    "Sub commutes": lambda f, x, y: (f("Sub", x, y), f("Sub", y, x)),
+    "Div by nothing": lambda f, x, y: (f("Div", f("Sub", x, x), f("Sub", y, y)), f("Sub", x, x)),
+    "Pow commutes": lambda f, x, y: (f("Pow", x, y), f("Pow", y, x)),
+}
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_what_is_true_of_all_numbers(name):
+    for key in range(3):
+        x, y = number(5, 4), number(5, 4)
+        one, other = TRUE[name](lambda op, *a, k=key, **b: do(op, *a, key=Field(k), **b), x, y)
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", FALSE)
+def test_what_is_not(name):
+    for key in range(3):
+        x, y = number(5, 4), number(5, 4)
+        one, other = FALSE[name](lambda op, *a, k=key, **b: do(op, *a, key=Field(k), **b), x, y)
+        assert not np.array_equal(one, other)
+
+
+def test_the_order_is_total_and_depends_on_the_key():
+    x = number(50)
+    less = FIELD.less(x[:, None], x[None])
+    assert np.array_equal(less, ~less.T ^ np.eye(50, dtype=bool))
+    places = np.argsort(less.sum(axis=0))
+    assert np.array_equal(less[np.ix_(places, places)], np.triu(np.ones((50, 50), bool), 1))
+    assert not np.array_equal(less, Field(8).less(x[:, None], x[None]))
+    assert 10 < FIELD.less(x, np.zeros_like(x)).sum() < 40
+
+
+def test_functions_depend_on_the_key_and_not_on_the_process():
+    x = np.array([1, 2, 3], np.uint64)
+    assert Field(1).apply("Exp", x).tolist() == Field(1).apply("Exp", x).tolist()
+    assert Field(1).apply("Exp", x).tolist() != Field(2).apply("Exp", x).tolist()
+    assert Field(0).apply("Exp", x).tolist() == [198459195, 1657007247, 2120772937]

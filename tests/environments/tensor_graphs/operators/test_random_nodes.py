@@ -1,0 +1,83 @@
+"""Nodes with attributes that nobody would write: refused in one line, or right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from environments.tensor_graphs.operators import table
+from environments.tensor_graphs.operators.operator import OperatorError
+from tests.environments.tensor_graphs.operators import onnx_nodes
+from tests.environments.tensor_graphs.operators.cases import ALL, Case, types_of
+
+
+def changed(rng: np.random.Generator, value: object) -> object:
+    """Another value of the same kind."""
+    if isinstance(value, tuple):
+        return tuple(changed(rng, item) if rng.random() < 0.4 else item for item in value)
+    if isinstance(value, bool | int):
+        return int(rng.integers(-2, 5))
+    return value
+
+
+def mutated(rng: np.random.Generator, case: Case) -> Case:
+    """The case with other sizes here and there, and other attributes."""
+    inputs = []
+    for one in case.inputs:
+        kind, shape = one if one and isinstance(one[0], str) else ("float32", one)
+        shape = tuple(int(rng.integers(1, 6)) if rng.random() < 0.15 else n for n in shape)
+        inputs.append((kind, shape))
+    given = {**table.OPERATORS[case.op].attributes, **case.attributes}
+    attributes = {
+        name: changed(rng, value) if rng.random() < 0.4 else value for name, value in given.items()
+    }
+    return Case(case.op, tuple(inputs), attributes)
+
+
+@pytest.mark.parametrize("op", sorted(table.OPERATORS))
+def test_random_nodes(op):
+    rng = np.random.default_rng(sum(map(ord, op)))
+    cases = [case for case in ALL if case.op == op]
+    for trial in range(60):
+        case = mutated(rng, cases[trial % len(cases)])
+        arrays = case.arrays(trial)
+        types = types_of(arrays)
+        try:
+            attributes = table.complete(op, case.attributes, types)
+            expected = table.infer(op, types, attributes)
+        except OperatorError as error:
+            assert str(error).startswith(f"{op}: ")
+            assert "\n" not in str(error)
+            continue
+        if op == "Gather" and arrays[0].shape[dict(attributes)["axis"]] < 3:
+            continue
+        found = table.evaluate(op, arrays, attributes)
+        assert types_of(list(found)) == expected, case
+
+
+ODD = ["Conv", "ConvTranspose", "MaxPool", "AveragePool", "Slice", "Pad", "Gemm", "Split"]
+
+
+@pytest.mark.parametrize("op", ODD)
+def test_random_nodes_are_onnx(op):
+    rng = np.random.default_rng(11)
+    cases = [case for case in ALL if case.op == op]
+    done = 0
+    for trial in range(400):
+        case = mutated(rng, cases[trial % len(cases)])
+        arrays = case.arrays(trial)
+        types = types_of(arrays)
+        try:
+            attributes = table.complete(op, case.attributes, types)
+            table.infer(op, types, attributes)
+        except OperatorError:
+            continue
+        found = table.evaluate(op, arrays, attributes)
+        for mine, other in zip(
+            found, onnx_nodes.run(op, arrays, attributes, len(found)), strict=True
+        ):
+            np.testing.assert_allclose(mine, other, rtol=2e-5, atol=2e-5, err_msg=str(case))
+        done += 1
+        if done == 15:
+            return
+    assert done > 5

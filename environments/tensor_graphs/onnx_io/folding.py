@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.nodes import CONSTANT, Node
+from environments.tensor_graphs.nodes import CONSTANT, Node, TensorType
 from environments.tensor_graphs.onnx_io.tensors import is_numpy, size_bytes
 from environments.tensor_graphs.operators.table import OPERATORS, evaluate
 
@@ -27,30 +27,40 @@ class Folder:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
+        self._values: dict[int, list[Value] | None] = {}
         self._exact: dict[int, list[np.ndarray]] = {}
         self._foldable: dict[int, bool] = {}
 
     def is_folded(self, number: int) -> bool:
         """Whether a node is written as initialisers, one for each output."""
-        node = self._graph.nodes[number]
-        if node.op == CONSTANT:
-            return True
-        if not self._graph.is_constant(number) or not self._is_foldable(number):
-            return False
-        return not (self._repeats(node) and _num_bytes(node) > MAX_REPEATED_BYTES)
+        if number not in self._values:
+            self._values[number] = self._fold(number)
+        return self._values[number] is not None
 
     def values(self, number: int) -> list[Value]:
         """Array and dtype of each output of a node that is folded."""
-        node = self._graph.nodes[number]
-        found: list[Value] = []
-        with np.errstate(all="ignore"):
-            for array, tensor_type in zip(self._computed(number), node.types, strict=True):
-                assert tensor_type is not None and tensor_type.shape == array.shape
-                if is_numpy(tensor_type.dtype):
-                    array = array.astype(tensor_type.dtype, copy=False)
-                found.append((array, tensor_type.dtype))
-        self._exact.clear()
+        found = self._values[number]
+        assert found is not None
         return found
+
+    def _fold(self, number: int) -> list[Value] | None:
+        node = self._graph.nodes[number]
+        if not self._graph.is_constant(number) or not self._is_foldable(number):
+            return None
+        if self._repeats(node) and _num_bytes(node) > MAX_REPEATED_BYTES:
+            return None
+        try:
+            with np.errstate(all="ignore"):
+                arrays = self._computed(number)
+        except (ArithmeticError, IndexError, ValueError):
+            return None  # Whatever is wrong with it, it was so in the file.
+        finally:
+            self._exact.clear()
+        return [
+            _rounded(array, one)
+            for array, one in zip(arrays, node.types, strict=True)
+            if one is not None
+        ]
 
     def _is_foldable(self, number: int) -> bool:
         """Whether a node can be computed, and all that it depends on."""
@@ -79,14 +89,21 @@ class Folder:
         )
 
 
+def _rounded(array: np.ndarray, told: TensorType) -> Value:
+    if is_numpy(told.dtype):
+        array = array.astype(told.dtype, copy=False)
+    return array, told.dtype
+
+
 def _num_bytes(node: Node) -> int:
     return sum(size_bytes(one.dtype, one.shape) for one in node.types if one)  # type: ignore[misc,arg-type]
 
 
 def _has_value(node: Node) -> bool:
     """Whether NumPy has the types of a node's outputs, and the table its meaning."""
-    is_known = node.op == CONSTANT or (node.op in OPERATORS and None not in node.inputs)
-    return is_known and all(
+    if node.op == CONSTANT:
+        return True
+    return node.op in OPERATORS and all(
         one is not None and one.is_static and is_numpy(one.dtype) for one in node.types
     )
 

@@ -38,7 +38,11 @@ class Site:
 
         Raises:
           OperatorError: there is none.
+          NotCanonicalError: an input has no elements: operators have odd meanings then.
         """
+        for ref in inputs:
+            if 0 in self.shape_of(ref):
+                raise NotCanonicalError
         return building.add(self.edit, op, *inputs, **attributes)
 
     def type_of(self, ref: Ref) -> TensorType:

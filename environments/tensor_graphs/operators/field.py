@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,10 @@ PRIME = 2**31 - 1
 _P = np.uint64(PRIME)
 _HALF = np.uint64(PRIME // 2)
 _SIXTEEN = np.uint64(16)
+_ONE = np.uint64(1)
+_SIX = np.uint64(6)
+_NEAR = 2**18
+_MOST_KNOWN = 1 << 12
 _LOW = np.uint64(0xFFFF)
 _LARGEST = np.int64(2**63 - 1)
 _MAX_EXPONENT = 64
@@ -43,6 +48,7 @@ class Field(Floats):
     def __init__(self, key: int = 0) -> None:
         self.key = key
         self._keys: dict[str, np.uint64] = {}
+        self._known_places: dict[int, np.ndarray] = {}
 
     def random(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         """Independent numbers, each as probable as the others."""
@@ -76,7 +82,7 @@ class Field(Floats):
         """Quotient of two; a hash of the first where the second is zero."""
         if a.dtype != np.uint64:
             return super().divide(a, b)
-        result = a * _power(b, PRIME - 2) % _P
+        result = a * _inverse(b) % _P
         if np.all(b):
             return result
         return np.where(b == 0, self._hash("a / 0", a), result)
@@ -177,31 +183,39 @@ class Field(Floats):
             return super().apply(name, *arguments)
         return self._hash(name, *arguments)
 
-    def _hash(self, name: str, *arguments: np.ndarray) -> np.ndarray:
+    def _key(self, name: str) -> np.uint64:
         if name not in self._keys:
             digest = hashlib.blake2b(f"{self.key} {name}".encode(), digest_size=8).digest()
             self._keys[name] = np.uint64(int.from_bytes(digest, "little"))
-        with np.errstate(over="ignore"):
-            state: np.ndarray = np.asarray(self._keys[name])
-            for argument in arguments:
-                state = _mix(state ^ _mix(argument + np.uint64(1)))
-        return state % _P
+        return self._keys[name]
+
+    def _hash(self, name: str, *arguments: np.ndarray) -> np.ndarray:
+        state: Any = self._key(name)
+        for argument in arguments:
+            # With an axis, or NumPy warns of products that are taken modulo 2⁶⁴.
+            state = _mix(state ^ _mix(np.atleast_1d(argument) + _ONE))
+        shape = np.broadcast_shapes(*[np.shape(argument) for argument in arguments])
+        return (state % _P).reshape(shape)
 
     def _place(self, x: np.ndarray) -> np.ndarray:
         """Where numbers stand in the order, int64; place(-x) = -place(x)."""
-        near = _centered(x * np.uint64(64) % _P)
-        centered = _centered(x)
-        hashed = self._far(np.abs(centered).astype(np.uint64))
-        far = np.where(centered < 0, -hashed, hashed)
-        return np.where(np.abs(near) <= 2**18, near << np.int64(43), far)
+        x = np.asarray(x)
+        if x.ndim:
+            return self._places(x)
+        value = int(x)
+        if value not in self._known_places:
+            if len(self._known_places) >= _MOST_KNOWN:
+                self._known_places.clear()
+            self._known_places[value] = self._places(x.reshape(1)).reshape(())
+        return self._known_places[value]
 
-    def _far(self, x: np.ndarray) -> np.ndarray:
-        name = "the order"
-        self._hash(name, x[:0] if x.ndim else x)
-        with np.errstate(over="ignore"):
-            mixed = _mix(_mix(x + np.uint64(1)) ^ self._keys[name])
-        place = (mixed >> np.uint64(2)).astype(np.int64)
-        return np.where(mixed & np.uint64(1), place, -place)
+    def _places(self, x: np.ndarray) -> np.ndarray:
+        near = _centered((x << _SIX) % _P)
+        centered = _centered(x)
+        mixed = _mix(np.abs(centered).astype(np.uint64) ^ self._key("the order"))
+        far = (mixed >> _ONE).astype(np.int64) - np.int64(2**62)
+        far = np.where(centered < 0, -far, far)
+        return np.where(np.abs(near) <= _NEAR, near << np.int64(43), far)
 
 
 def _number(value: float) -> int:
@@ -214,7 +228,7 @@ def _number(value: float) -> int:
 def _centered(x: np.ndarray) -> np.ndarray:
     """The representative between -p/2 and p/2, int64."""
     signed = x.astype(np.int64)
-    return np.where(x > _HALF, signed - np.int64(PRIME), signed)
+    return signed - np.int64(PRIME) * (x > _HALF)
 
 
 def _power(x: np.ndarray, exponent: int) -> np.ndarray:
@@ -225,6 +239,23 @@ def _power(x: np.ndarray, exponent: int) -> np.ndarray:
         x = x * x % _P
         exponent >>= 1
     return result
+
+
+def _inverse(x: np.ndarray) -> np.ndarray:
+    """The power p - 2 = 4 · (2²⁹ - 1) + 1 by Fermat; 0 of 0."""
+    ones = {1: x}
+    for more in (1, 2, 4, 8):
+        ones[2 * more] = _squared(ones[more], more) * ones[more] % _P
+    power = _squared(ones[16], 8) * ones[8] % _P
+    power = _squared(power, 4) * ones[4] % _P
+    power = _squared(power, 1) * x % _P
+    return _squared(power, 2) * x % _P
+
+
+def _squared(x: np.ndarray, times: int) -> np.ndarray:
+    for _ in range(times):
+        x = x * x % _P
+    return x
 
 
 def _pick(x: np.ndarray, place: np.ndarray, axes: Sequence[int], keepdims: bool) -> np.ndarray:

@@ -14,14 +14,16 @@ resolved to `pads`. Convolutions have no `kernel_shape`: the weight says it.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from environments.tensor_graphs.nodes import Dimension, TensorType
+from environments.tensor_graphs.nodes import Attributes, Dimension, TensorType, attributes_of
 from environments.tensor_graphs.operators import dimensions
+from environments.tensor_graphs.operators.layout import surrounded
 from environments.tensor_graphs.operators.operator import (
     REQUIRED,
     Operator,
@@ -77,12 +79,10 @@ def _windows(x: Array, kernel: Sequence[int], attributes: Values, counts: Sequen
     return view[(slice(None), slice(None), *places, *inside)]
 
 
-def _padded(x: Array, pads: Sequence[int], extra: Sequence[int] | None = None) -> Array:
-    """With zeros around; those of ceil_mode are `extra`."""
-    num_axes = x.ndim - 2
-    extra = extra or [0] * num_axes
-    widths = [(pads[i], pads[i + num_axes] + extra[i]) for i in range(num_axes)]
-    return np.pad(x, [(0, 0), (0, 0), *widths]) if any(map(any, widths)) else x
+def _padded(x: Array, pads: Sequence[int]) -> Array:
+    """With zeros around its spatial axes."""
+    half = len(pads) // 2
+    return surrounded(x, (0, 0, *pads[:half]), (0, 0, *pads[half:]))
 
 
 def _conv_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
@@ -204,48 +204,49 @@ def _pool_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
     return ((*x[:2], *counts),)
 
 
-def _pool_windows(x: Array, inside: Array, attributes: Values) -> tuple[Array, Array, list[int]]:
-    """Windows of a padded tensor and of the truth values beside it; the axes to go over."""
-    kernel, strides, dilations = (
-        attributes[name] for name in ("kernel_shape", "strides", "dilations")
+def _pool_windows(x: Array, attributes: Values) -> tuple[Array, Array]:
+    """Windows of x and, of the shape of one channel, which elements of them count."""
+    kernel = attributes["kernel_shape"]
+    pads, counts, inside = _pool_plan(x.shape[2:], attributes_of(attributes))
+    return _windows(_padded(x, pads), kernel, attributes, counts), inside
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _pool_plan(
+    sizes: tuple[int, ...], values: Attributes
+) -> tuple[tuple[int, ...], tuple[int, ...], Array]:
+    """Pads, with those of ceil_mode; numbers of windows; the elements that count, in windows."""
+    attributes: Values = dict(values)
+    pads, kernel, strides, dilations = (
+        attributes[name] for name in ("pads", "kernel_shape", "strides", "dilations")
     )
-    counts: Any = _num_windows(x.shape[2:], kernel, attributes, attributes["ceil_mode"])
-    padded = _padded(x, attributes["pads"])
+    counts: Any = _num_windows(sizes, kernel, attributes, attributes["ceil_mode"])
+    half = len(kernel)
     extra = [
-        max(0, (counts[i] - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1 - size)
-        for i, size in enumerate(padded.shape[2:])
+        (n - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1 - (sizes[i] + sum(pads[i::half]))
+        for i, n in enumerate(counts)
     ]
-    padded = _padded(x, attributes["pads"], extra)
+    beyond = (*[0] * half, *[max(0, missing) for missing in extra])
+    more = tuple([pad + behind for pad, behind in zip(pads, beyond, strict=True)])
+    inside = np.ones((1, 1, *sizes), bool)
     if attributes.get("count_include_pad"):
-        inside = np.pad(inside, _widths(attributes["pads"]), constant_values=True)
-        inside = _padded(inside, (0,) * 2 * len(kernel), extra)
+        inside = _padded(np.ones_like(_padded(inside, pads)), beyond)
     else:
-        inside = _padded(inside, attributes["pads"], extra)
-    axes = list(range(-len(kernel), 0))
-    return (
-        _windows(padded, kernel, attributes, counts),
-        _windows(inside, kernel, attributes, counts),
-        axes,
-    )
-
-
-def _widths(pads: Sequence[int]) -> list[tuple[int, int]]:
-    half = len(pads) // 2
-    return [(0, 0), (0, 0), *zip(pads[:half], pads[half:], strict=True)]
+        inside = _padded(inside, more)
+    return more, counts, _windows(inside, kernel, attributes, counts)
 
 
 def _max_pool(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-    inside = np.ones((1, 1, *arrays[0].shape[2:]), bool)
-    values, inside, axes = _pool_windows(arrays[0], inside, attributes)
+    values, inside = _pool_windows(arrays[0], attributes)
+    axes = range(arrays[0].ndim, values.ndim)
     return (algebra.max(values, axes, where=np.broadcast_to(inside, values.shape)),)
 
 
 def _average_pool(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-    x = arrays[0]
-    inside = np.ones((1, 1, *x.shape[2:]), bool)
-    values, inside, axes = _pool_windows(x, inside, attributes)
-    counts = np.sum(inside, axis=tuple(axes))
-    return (algebra.divide(algebra.sum(values, axes), counts.astype(x.dtype)),)
+    values, inside = _pool_windows(arrays[0], attributes)
+    axes = range(arrays[0].ndim, values.ndim)
+    counts = np.sum(inside, axis=tuple(axes)).astype(values.dtype)
+    return (algebra.divide(algebra.sum(values, axes), counts),)
 
 
 def _pool_flops(inputs: Sequence[Any], outputs: Sequence[TensorType], attributes: Values) -> int:

@@ -90,7 +90,8 @@ def evaluate(
 ) -> tuple[np.ndarray, ...]:
     """Values of the outputs.
 
-    Nothing is checked: types that `infer` takes are expected.
+    Nothing is checked: types that `infer` takes are expected, and NumPy must have them (of bfloat16
+    there are only the bits).
 
     Args:
       op: one of OPERATORS.

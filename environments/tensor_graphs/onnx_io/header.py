@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 import onnx
 
-from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.nodes import Dimension, Ref, TensorType
 from environments.tensor_graphs.onnx_io.tensors import DTYPES, NUMBERS
 
@@ -51,7 +50,7 @@ def opset_of(model: onnx.ModelProto) -> int:
     return max(versions, default=0)
 
 
-def make_header(graph: Graph, opset: int = DEFAULT_OPSET) -> ModelHeader:
+def make_header(opset: int = DEFAULT_OPSET) -> ModelHeader:
     """A header for a graph that comes from no file."""
     opsets = [onnx.helper.make_opsetid("", opset)]
     shell = onnx.ModelProto(ir_version=onnx.helper.find_min_ir_version_for(opsets))

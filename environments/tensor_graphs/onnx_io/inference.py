@@ -30,10 +30,16 @@ def infer_types(
       names: gives sizes their names.
 
     Raises:
-      UserError: an operator cannot have such inputs, or an output is not of the type that the file
-        tells.
+      UserError: the model is not as ONNX wants it, an operator cannot have such inputs, or an
+        output is not of the type that the file tells.
     """
     stripped = _skeleton(model, wiring)
+    try:
+        onnx.checker.check_model(stripped)
+    except Exception as error:
+        raise UserError(
+            f"the model is not valid: {' '.join(str(error).split())[:300]}; export it again"
+        ) from None
     try:
         inferred = onnx.shape_inference.infer_shapes(stripped, True, True, True)
     except Exception as error:

@@ -39,7 +39,7 @@ class Writer:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._header: ModelHeader = graph.header or make_header(graph)
+        self._header: ModelHeader = graph.header or make_header()
         self._folder = Folder(graph)
         self._nodes = self._needed()
         self._names = Names(graph, self._header, self._nodes)

@@ -1,0 +1,77 @@
+"""One node of a graph as a model, to be measured by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from environments.tensor_graphs.graph import Edit, Graph
+from environments.tensor_graphs.nodes import INPUT, OPAQUE, Ref
+from environments.tensor_graphs.onnx_io.folding import Folder
+from environments.tensor_graphs.onnx_io.header import ModelHeader, make_header
+from environments.tensor_graphs.onnx_io.tensors import storage
+from environments.tensor_graphs.onnx_io.writing import write
+
+_BLOCK = 4093
+"""Large weights repeat so many random numbers; a prime, so that no row equals another."""
+
+
+def one_node_model(graph: Graph, number: int) -> onnx.ModelProto:
+    """The model that computes one node.
+
+    What the node gets from other nodes are inputs, called x0, x1, …; constants are initialisers.
+    Weights have numbers in (0.01, 1) instead of their own: such are good for variances, too.
+    Indices and all else that is not a number with a fraction are as they are in the graph.
+
+    Args:
+      graph: any.
+      number: of a node that is neither an Input nor constant.
+
+    Raises:
+      ValueError: it is; or an input is no tensor, or one of unknown rank.
+      UserError: the node has no form in the opset of the graph.
+    """
+    node = graph.nodes[number]
+    if node.op == INPUT or graph.is_constant(number):
+        raise ValueError(f"node {number}, {node.op}, is not computed when the model runs")
+    edit, folder = Graph().edit(), Folder(graph)
+    inputs: dict[Ref, Ref] = {}
+    for ref in node.inputs:
+        if ref is not None and ref not in inputs:
+            inputs[ref] = _input(graph, folder, ref, edit, len(inputs))
+    given = [None if ref is None else inputs[ref] for ref in node.inputs]
+    added = edit.add(node.op, given, node.attributes, node.types).node
+    asked = list(range(len(node.types)))
+    if node.op == OPAQUE:
+        asked = [k for k in asked if node.attribute("outputs")[k]]
+    edit.set_outputs([Ref(added, k) for k in asked], [f"y{k}" for k in asked])
+    small, _ = edit.finish()
+    small.header = _header(graph)
+    return write(small)
+
+
+def _input(graph: Graph, folder: Folder, ref: Ref, edit: Edit, place: int) -> Ref:
+    tensor_type = graph.type_of(ref)
+    if tensor_type is None or tensor_type.shape is None:
+        raise ValueError(f"input {place} is no tensor of known rank")
+    dtype, shape = tensor_type
+    if not graph.is_constant(ref.node) or not tensor_type.is_static:
+        return edit.add(INPUT, [], (("name", f"x{place}"),), [tensor_type])
+    if storage(dtype).kind == "f":
+        numbers = np.random.default_rng(place).uniform(0.01, 1, _BLOCK)
+        return edit.add_constant(np.resize(numbers.astype(dtype), shape))  # type: ignore[arg-type]
+    if not folder.is_folded(ref.node):
+        return edit.add_constant(np.zeros(shape, storage(dtype)), dtype)  # type: ignore[arg-type]
+    array, dtype = folder.values(ref.node)[ref.output]
+    return edit.add_constant(array, dtype)
+
+
+def _header(graph: Graph) -> ModelHeader:
+    """As that of the graph, without what is about its own inputs, outputs and nodes."""
+    if graph.header is None:
+        return make_header()
+    shell = onnx.ModelProto(ir_version=graph.header.shell.ir_version)
+    shell.opset_import.extend(graph.header.shell.opset_import)
+    shell.functions.extend(graph.header.shell.functions)
+    shell.graph.name = "one_node"
+    return ModelHeader(shell)

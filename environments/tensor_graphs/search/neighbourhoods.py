@@ -11,6 +11,7 @@ from environments.tensor_graphs.nodes import CONSTANT, INPUT, Node, TensorType
 
 _SMALL = 16
 _NOTHING = -7
+_MANY = 3
 
 
 def changed(before: Graph, after: Graph) -> set[int]:
@@ -34,6 +35,23 @@ def nodes_of(match: Any) -> Collection[int]:
     return getattr(match, "nodes", None) or match.location
 
 
+def signature(graph: Graph, number: int) -> int:
+    """What is to be known of a node to tell what a rule saves that takes it apart.
+
+    Operator, types, what of its inputs is constant, and whether it will still be used.
+    """
+    node = graph.nodes[number]
+    above = [
+        _NOTHING
+        if ref is None
+        else hash((_type_colour(graph.type_of(ref)), graph.is_constant(ref.node)))
+        for ref in node.inputs
+    ]
+    is_returned = any(ref.node == number for ref in graph.outputs)
+    num_users = min(len(graph.users(number)), _MANY)
+    return hash((_colour(node), is_returned, num_users, *above))
+
+
 def colours(graph: Graph, radius: int = 3) -> dict[int, int]:
     """Nodes of one colour have neighbourhoods that look alike, as far as `radius` edges reach.
 
@@ -41,7 +59,9 @@ def colours(graph: Graph, radius: int = 3) -> dict[int, int]:
     constants whatever their values: the layers of a model are to be found alike.
     """
     nodes = graph.nodes
-    found = {number: _colour(node) for number, node in nodes.items()}
+    found = {
+        number: hash((_colour(node), graph.is_constant(number))) for number, node in nodes.items()
+    }
     for number in {ref.node for ref in graph.outputs}:
         found[number] = hash((found[number], 1))
     for _ in range(radius):

@@ -4,13 +4,13 @@ Most rules touch a few nodes, and what a rule saves in one place does not depend
 another. TASO's queue holds whole graphs: where two independent steps can be taken it meets both
 orders, and of n of them all 2^n subsets. Here instead
 
-  - what a match saves is asked once for all places that look alike (`neighbourhoods.colours`);
+  - what a match saves is asked once for all places of the same operators and types (`signature`);
   - steps that save something are taken at once, those that save most first;
   - a step that saves nothing is taken only to see what it makes possible: from there a small
     best-first search tries the matches that are new or near, and nothing else, and either returns
     with a cheaper graph or is forgotten;
-  - a way that led to a cheaper graph is tried first wherever it begins alike: a model's second
-    layer costs a few steps where the first one cost a search;
+  - a way that led to a cheaper graph is tried first wherever it begins alike (`colours`): a
+    model's second layer costs a few steps where the first one cost a search;
   - these searches grow, from a few steps to many, as long as the budget lasts.
 """
 
@@ -19,7 +19,13 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
-from environments.tensor_graphs.search.neighbourhoods import around, changed, colours, nodes_of
+from environments.tensor_graphs.search.neighbourhoods import (
+    around,
+    changed,
+    colours,
+    nodes_of,
+    signature,
+)
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import Visited
 
@@ -51,7 +57,7 @@ class _Regions:
 
     Attributes:
       here: the best state.
-      changes_ms: of steps tried, by key: what they change of the cost.
+      changes_ms: of steps tried, by signature: what they change of the cost.
       ways: that led to cheaper graphs, by the key of their first step.
       failed: keys from which a search of the present effort found nothing.
     """
@@ -76,7 +82,7 @@ class _Regions:
     def _descend(self) -> None:
         """Takes steps that save something, those that save most first."""
         while True:
-            keys = self._keys(self.here)
+            keys = self._signatures(self.here)
             best: tuple[float, int] | None = None
             tried: dict[int, Visited] = {}
             for number, (match, key) in enumerate(zip(self.here.state.matches, keys, strict=True)):
@@ -102,7 +108,8 @@ class _Regions:
         keys = self._keys(self.here)
         matches = self.here.state.matches
         # What costs least is tried first: a step that costs nothing may well prepare another.
-        order = sorted(range(len(matches)), key=lambda one: (self._change_ms(keys[one]), one))
+        changes_ms = [self.changes_ms.get(one, 0.0) for one in self._signatures(self.here)]
+        order = sorted(range(len(matches)), key=lambda one: (changes_ms[one], one))
         for number in order:
             key = keys[number]
             if key in self.failed:
@@ -115,9 +122,6 @@ class _Regions:
             self.here = found
             return True
         return False
-
-    def _change_ms(self, key: Key) -> float:
-        return self.changes_ms.get(key, 0.0)
 
     def _explore(self, match: Any, effort: int) -> Visited | None:
         """A best-first search that begins with a match and stays around it."""
@@ -189,7 +193,21 @@ class _Regions:
         if tuple(way) not in known:
             known.insert(0, tuple(way))
 
+    def _signatures(self, visited: Visited) -> list[Key]:
+        """For each match: what it changes of the cost depends on this."""
+        graph: Any = visited.state.graph
+        known: dict[int, int] = {}
+        found = []
+        for match in visited.state.matches:
+            numbers = nodes_of(match)
+            for number in numbers:
+                if number not in known:
+                    known[number] = signature(graph, number)
+            found.append((match.xfer, *(known[number] for number in numbers)))
+        return found
+
     def _keys(self, visited: Visited) -> list[Key]:
+        """For each match: what can be done from there on depends on this."""
         graph: Any = visited.state.graph
         colour = colours(graph, self.radius)
         return [

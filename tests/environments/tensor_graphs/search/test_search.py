@@ -152,7 +152,7 @@ def test_progress_is_told():
 def test_a_search_goes_on_where_another_had_come_to(tmp_path):
     file = tmp_path / "search.json"
     start = ToyState(chain(*LAYER * 3, "Tanh"), RULES)
-    half = search(start, "regions", Budget(expansions=20), resume_file=file)
+    half = search(start, "regions", Budget(expansions=8), resume_file=file)
     assert half.stopped == "out of expansions"
     again = search(start, "regions", resume_file=file)
     assert again.best.cost_ms == search(start, "regions").best.cost_ms

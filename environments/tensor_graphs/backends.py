@@ -39,6 +39,10 @@ class Program(Protocol):
         """The outputs by name."""
         ...
 
+    def bind(self, inputs: Arrays) -> Callable[[], None]:
+        """Runs it on these inputs again and again; nothing is copied in or out."""
+        ...
+
 
 class Backend(Protocol):
     """Runs models. A measurement holds for one name and version."""
@@ -56,6 +60,11 @@ class Backend(Protocol):
     @property
     def clock(self) -> Callable[[], float]:
         """Seconds."""
+        ...
+
+    @property
+    def fuses(self) -> bool:
+        """Whether it makes one kernel of several operators."""
         ...
 
     def open(self, model: Model) -> Program:
@@ -96,6 +105,11 @@ class OnnxRuntime:
 
         return onnxruntime.__version__
 
+    @property
+    def fuses(self) -> bool:
+        """Unless it is told to leave the model as it is."""
+        return self.level != "disable"
+
     def open(self, model: Model) -> Program:
         """Prepares a model."""
         return self.open_optimised(model)
@@ -119,15 +133,17 @@ class OnnxRuntime:
             )
         source = str(model) if isinstance(model, pathlib.Path) else model.SerializeToString()
         try:
-            return _Session(onnxruntime.InferenceSession(source, options, providers))
+            session = onnxruntime.InferenceSession(source, options, providers)
         except Exception as error:
             # onnxruntime's exceptions have no base class but this one.
             raise UserError(f"onnxruntime cannot load {_named(model)}: {_line(error)}") from error
+        return _Session(session, "cuda" if self.cuda else "cpu")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Session:
     session: Any
+    device: str
 
     def run(self, inputs: Arrays) -> dict[str, Any]:
         try:
@@ -137,6 +153,26 @@ class _Session:
         names = [output.name for output in self.session.get_outputs()]
         return dict(zip(names, values, strict=True))
 
+    def bind(self, inputs: Arrays) -> Callable[[], None]:
+        import onnxruntime
+
+        # What sizes the outputs have, is known after a run.
+        outputs = self.run(inputs)
+        binding = self.session.io_binding()
+        values = {
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(array, self.device)
+            for name, array in inputs.items()
+        }
+        for name, value in values.items():
+            binding.bind_ortvalue_input(name, value)
+        for name, array in outputs.items():
+            if isinstance(array, np.ndarray) and array.dtype.kind in "fiub":
+                value = onnxruntime.OrtValue.ortvalue_from_numpy(array, self.device)
+                binding.bind_ortvalue_output(name, value)
+            else:
+                binding.bind_output(name)
+        return lambda: self.session.run_with_iobinding(binding)
+
 
 @dataclasses.dataclass(frozen=True)
 class OpenVino:
@@ -144,6 +180,7 @@ class OpenVino:
 
     name: str = "openvino"
     clock: Callable[[], float] = time.process_time
+    fuses: bool = True
 
     @property
     def version(self) -> str:
@@ -175,6 +212,11 @@ class _Compiled:
         except RuntimeError as error:
             raise UserError(f"OpenVINO cannot run the model: {_line(error)}") from error
         return {output.get_any_name(): values[output] for output in self.compiled.outputs}
+
+    def bind(self, inputs: Arrays) -> Callable[[], None]:
+        request = self.compiled.create_infer_request()
+        request.infer(dict(inputs))
+        return lambda: request.infer(None)
 
 
 def backend(name: str = "onnxruntime") -> Backend:

@@ -1,6 +1,9 @@
-"""One node of a graph as a model, to be measured by itself."""
+"""A few nodes of a graph as a model, to be measured by themselves."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
@@ -17,37 +20,64 @@ _BLOCK = 4093
 
 
 def one_node_model(graph: Graph, number: int) -> onnx.ModelProto:
-    """The model that computes one node.
+    """The model that computes one node; see `part_model`."""
+    return part_model(graph, [number])
 
-    What the node gets from other nodes are inputs, called x0, x1, …; constants are initialisers.
+
+def part_model(graph: Graph, numbers: Sequence[int], copies: int = 1) -> onnx.ModelProto:
+    """The model that computes some nodes; its outputs are those that others use, or nobody.
+
+    What the nodes get from other nodes are inputs, called x0, x1, …; constants are initialisers.
     Weights have numbers in (0.01, 1) instead of their own: such are good for variances, too.
-    Indices and all else that is not a number with a fraction are as they are in the graph.
+    Single numbers, indices and all else that is not a number with a fraction are as they are in the
+    graph.
 
     Args:
       graph: any.
-      number: of a node that is neither an Input nor constant.
+      numbers: of nodes that are neither Inputs nor constant, each after its inputs.
+      copies: that the model has of all of it, inputs and weights too.
 
     Raises:
-      ValueError: it is; or an input is no tensor, or one of unknown rank.
-      UserError: the node has no form in the opset of the graph.
+      ValueError: a node is; or an input is no tensor, or one of unknown rank.
+      UserError: a node has no form in the opset of the graph.
     """
-    node = graph.nodes[number]
-    if node.op == INPUT or graph.is_constant(number):
-        raise ValueError(f"node {number}, {node.op}, is not computed when the model runs")
+    for number in numbers:
+        if graph.nodes[number].op == INPUT or graph.is_constant(number):
+            op = graph.nodes[number].op
+            raise ValueError(f"node {number}, {op}, is not computed when the model runs")
     edit, folder = Graph().edit(), Folder(graph)
-    inputs: dict[Ref, Ref] = {}
-    for ref in node.inputs:
-        if ref is not None and ref not in inputs:
-            inputs[ref] = _input(graph, folder, ref, edit, len(inputs))
-    given = [None if ref is None else inputs[ref] for ref in node.inputs]
-    added = edit.add(node.op, given, node.attributes, node.types).node
-    asked = list(range(len(node.types)))
-    if node.op == OPAQUE:
-        asked = [k for k in asked if node.attribute("outputs")[k]]
-    edit.set_outputs([Ref(added, k) for k in asked], [f"y{k}" for k in asked])
+    outputs: list[Ref] = []
+    place = 0
+    for _ in range(copies):
+        inputs: dict[Ref, Ref] = {}
+        for number in numbers:
+            node = graph.nodes[number]
+            for ref in node.inputs:
+                if ref is not None and ref not in inputs:
+                    inputs[ref] = _input(graph, folder, ref, edit, place)
+                    place += 1
+            given = [None if ref is None else inputs[ref] for ref in node.inputs]
+            added = edit.add(node.op, given, node.attributes, node.types).node
+            inputs.update((Ref(number, k), Ref(added, k)) for k in range(len(node.types)))
+        outputs += [inputs[ref] for ref in _asked(graph, numbers)]
+    edit.set_outputs(outputs, [f"y{k}" for k in range(len(outputs))])
     small, _ = edit.finish()
     small.header = _header(graph)
     return write(small)
+
+
+def _asked(graph: Graph, numbers: Sequence[int]) -> list[Ref]:
+    """What others use of nodes, or nobody at all."""
+    within = {ref for number in numbers for ref in graph.nodes[number].inputs if ref is not None}
+    found = []
+    for number in numbers:
+        node = graph.nodes[number]
+        names = node.attribute("outputs") if node.op == OPAQUE else (True,) * len(node.types)
+        leaves = any(user not in numbers for user in graph.users(number))
+        for k, name in enumerate(names):
+            if name and (leaves or Ref(number, k) not in within):
+                found.append(Ref(number, k))
+    return found
 
 
 def _input(graph: Graph, folder: Folder, ref: Ref, edit: Edit, place: int) -> Ref:
@@ -57,7 +87,7 @@ def _input(graph: Graph, folder: Folder, ref: Ref, edit: Edit, place: int) -> Re
     dtype, shape = tensor_type
     if not graph.is_constant(ref.node) or not tensor_type.is_static:
         return edit.add(INPUT, [], (("name", f"x{place}"),), [tensor_type])
-    if storage(dtype).kind == "f":
+    if storage(dtype).kind == "f" and math.prod(shape) != 1:  # type: ignore[arg-type]
         numbers = np.random.default_rng(place).uniform(0.01, 1, _BLOCK)
         return edit.add_constant(np.resize(numbers.astype(dtype), shape))  # type: ignore[arg-type]
     if not folder.is_folded(ref.node):

@@ -1,0 +1,250 @@
+"""What operators cost on this machine: measured, and remembered on disk.
+
+An operator is measured as a model of its own, in several copies one after another: what it costs to
+call a model at all is shared by them, and each has its own weights and inputs, so that these are as
+far away as in a large model. Operators that the backend may fuse are measured together (see
+`grouping`); their cost is the last one's, the others cost nothing. Sizes that are known only when
+the model runs are those that the user names, or 1.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import math
+import operator
+import re
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs.analytic import VIEWS, AnalyticObjective
+from environments.tensor_graphs.backends import Backend
+from environments.tensor_graphs.cost_table import CostTable
+from environments.tensor_graphs.graph import Graph
+from environments.tensor_graphs.grouping import Groups, changed
+from environments.tensor_graphs.inputs import random_inputs
+from environments.tensor_graphs.nodes import CONSTANT, INPUT, Change, Dimension, Node, Ref
+from environments.tensor_graphs.onnx_io import part_model
+from environments.tensor_graphs.operators.table import bytes_moved
+
+Sizes = Mapping[str, int]
+
+_MOST_COPIES = 8
+# Copies together are larger than the caches, unless they would be many.
+_SPREAD_BYTES = 48 << 20
+_NUM_SAMPLES = 7
+_SAMPLE_S = 0.002
+_LONG_S = 0.05
+_NAME = re.compile(r"\{([^{}]*)\}|[A-Za-z_][\w.]*")
+
+
+class MeasuredObjective:
+    """Costs of operators on this machine.
+
+    Attributes:
+      name: of the backend.
+      table: what is known.
+      num_measured: operators or groups that this objective had to measure itself.
+    """
+
+    def __init__(
+        self, backend: Backend, table: CostTable, sizes: Sizes | None = None, fused: bool = True
+    ) -> None:
+        """Measures nothing yet.
+
+        Args:
+          backend: runs the operators.
+          table: of that backend.
+          sizes: of dimensions that models leave open, by name; 1 for others.
+          fused: whether operators that the backend may fuse are measured together. Without it a
+            node's cost depends on nothing but the node and the types of its inputs.
+        """
+        self.name = backend.name
+        self.table = table
+        self.num_measured = 0
+        self._backend = backend
+        self._sizes = dict(sizes or {})
+        self._fused = fused and backend.fuses
+        self._fallback = AnalyticObjective()
+        self._groups: Groups | None = None
+        self._known: dict[tuple, float] = {}
+
+    @property
+    def alone(self) -> MeasuredObjective:
+        """The same without groups: costs that depend on nothing but the node itself."""
+        return MeasuredObjective(self._backend, self.table, self._sizes, fused=False)
+
+    def node_cost_ms(self, graph: Graph, number: int) -> float:
+        """The cost of a node, or of its group if it is the last one there; 0 if it is not."""
+        node = graph.nodes[number]
+        if node.op in (INPUT, CONSTANT) or graph.is_constant(number):
+            return 0.0
+        if not self._fused:
+            return self._cost_ms(graph, (number,))
+        groups = self._groups_of(graph)
+        if groups.leader(number) != number:
+            return 0.0
+        return self._cost_ms(graph, groups.members(number))
+
+    def affected(self, before: Graph, after: Graph, change: Change) -> set[int]:
+        """Nodes of the new graph that may cost something else than before, or are new."""
+        if not self._fused:
+            users = (user for number in change.rewired for user in after.users(number))
+            return {*change.added, *change.rewired, *users}
+        return changed(self._groups_of(before), self._groups_of(after), change)
+
+    def _groups_of(self, graph: Graph) -> Groups:
+        if self._groups is None or self._groups.graph is not graph:
+            self._groups = Groups(graph)
+        return self._groups
+
+    def _cost_ms(self, graph: Graph, members: tuple[int, ...]) -> float:
+        if len(members) == 1 and graph.nodes[members[0]].op in VIEWS:
+            return self._fallback.start_ms
+        key = _key(graph, members)
+        cost_ms = self._known.get(key)
+        if cost_ms is None:
+            cost_ms = self._known[key] = self._look_up(graph, members, key)
+        return cost_ms
+
+    def _look_up(self, graph: Graph, members: tuple[int, ...], key: tuple) -> float:
+        bound = repr((key, _opset(graph), sorted(self._sizes.items()) if _is_open(key) else ()))
+        digest = hashlib.sha256(bound.encode()).hexdigest()[:32]
+        cost_ms = self.table.get(digest)
+        if cost_ms is None:
+            measured_ms = self._measure(graph, members)
+            cost_ms = self.table.put(digest, measured_ms, _description(graph, members))
+        return cost_ms
+
+    def _measure(self, graph: Graph, members: tuple[int, ...]) -> float:
+        """The measured cost, or an estimate where it cannot be run."""
+        self.num_measured += 1
+        copies = _num_copies(graph, members)
+        try:
+            model = part_model(graph, members, copies)
+            inputs = random_inputs(_with_sizes(model, self._sizes))
+            run = self._backend.open(model).bind(inputs)
+            return 1e3 * time_of(run, self._backend.clock) / copies
+        except (UserError, ValueError):
+            return sum(self._fallback.node_cost_ms(graph, member) for member in members)
+
+
+def time_of(run: Callable[[], None], clock: Callable[[], float]) -> float:
+    """Seconds that a run takes: the median of several samples."""
+
+    def sample(num_runs: int) -> float:
+        begin = clock()
+        for _ in range(num_runs):
+            run()
+        return (clock() - begin) / num_runs
+
+    once_s = min(sample(1) for _ in range(2))
+    num_runs = max(1, math.ceil(_SAMPLE_S / max(once_s, 1e-7)))
+    num_samples = _NUM_SAMPLES if once_s < _LONG_S else _NUM_SAMPLES // 2
+    return statistics.median(sample(num_runs) for _ in range(num_samples))
+
+
+def _num_copies(graph: Graph, members: Sequence[int]) -> int:
+    """One, if that is large enough not to stay in a cache; more of what is small."""
+    size_bytes = sum(
+        bytes_moved([None if ref is None else graph.type_of(ref) for ref in node.inputs],
+                    node.types)
+        for node in (graph.nodes[number] for number in members)
+    )  # fmt: skip
+    return max(1, min(_MOST_COPIES, _SPREAD_BYTES // max(1, size_bytes)))
+
+
+def _key(graph: Graph, members: Sequence[int]) -> tuple:
+    """What the cost of nodes depends on: operators, types, and how they hang together."""
+    names: dict[Ref, tuple] = {}
+    found = []
+    for place, number in enumerate(members):
+        node = graph.nodes[number]
+        inputs: list[tuple | None] = []
+        for ref in node.inputs:
+            if ref is None:
+                inputs.append(None)
+                continue
+            name = names.get(ref)
+            if name is None:
+                name = names[ref] = _outer(graph, ref, len(names))
+            inputs.append(name)
+        # Types of outputs follow from the inputs' and the attributes, but for Opaque.
+        types = node.types if len(node.types) > 1 or node.op == "Opaque" else ()
+        found.append((node.op, node.attributes, tuple(inputs), types))
+        if len(members) > 1:
+            names.update((Ref(number, k), (place, k)) for k in range(len(node.types)))
+    return tuple(found)
+
+
+def _outer(graph: Graph, ref: Ref, place: int) -> tuple:
+    tensor = graph.type_of(ref)
+    if not graph.is_constant(ref.node):
+        return place, tensor
+    node = graph.nodes[ref.node]
+    # The value of a single number may decide what the backend makes of it.
+    is_number = node.value is not None and node.value.size == 1
+    return place, tensor, node.attributes if is_number else "constant"
+
+
+def _is_open(key: tuple) -> bool:
+    """Whether a size is not known: then it matters which are assumed."""
+    return any(
+        isinstance(size, str)
+        for _, _, inputs, _ in key
+        for one in inputs
+        if one is not None and len(one) > 1 and isinstance(one[1], tuple) and one[1][1] is not None
+        for size in one[1][1]
+    )
+
+
+def _opset(graph: Graph) -> int:
+    return getattr(graph.header, "opset", 0)
+
+
+def _description(graph: Graph, members: Sequence[int]) -> str:
+    def of(node: Node) -> str:
+        types = [None if ref is None else graph.type_of(ref) for ref in node.inputs]
+        shapes = ("?" if one is None else f"{list(one.shape or ())}" for one in types)
+        return f"{node.op}({', '.join(shapes)})"
+
+    return "; ".join(of(graph.nodes[number]) for number in members)
+
+
+def _with_sizes(model: onnx.ModelProto, sizes: Sizes) -> onnx.ModelProto:
+    """The model, with sizes of its inputs that are known."""
+    for value in model.graph.input:
+        for size in value.type.tensor_type.shape.dim:
+            if not size.HasField("dim_value"):
+                size.dim_value = value_of(size.dim_param or 1, sizes)
+    return model
+
+
+_ARITHMETIC: Mapping[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+def value_of(size: Dimension, sizes: Sizes) -> int:
+    """A size, where names stand for those that are given, or for 1: "128*N" is 256 for N = 2."""
+    if isinstance(size, int):
+        return size
+    if size in sizes:
+        return sizes[size]
+    text = _NAME.sub(lambda found: str(sizes.get(found[1] or found[0], 1)), size)
+
+    def value(node: ast.expr) -> int:
+        if isinstance(node, ast.BinOp):
+            return _ARITHMETIC[type(node.op)](value(node.left), value(node.right))
+        return -value(node.operand) if isinstance(node, ast.UnaryOp) else ast.literal_eval(node)
+
+    try:
+        return max(1, value(ast.parse(text.strip(), mode="eval").body))
+    except (SyntaxError, ValueError, KeyError, ArithmeticError):
+        return 1

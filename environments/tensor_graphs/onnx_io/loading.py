@@ -46,20 +46,23 @@ def load(source: Source) -> tuple[onnx.ModelProto, pathlib.Path | None]:
             f"{name}: expected a model for inference, found one with training information; export "
             "it for inference"
         )
+    _embed_in_nodes(model, directory)
     if opset_of(model) < OLDEST_OPSET:
         model = _converted(model, directory, name)
     return model, directory
 
 
-def embed_external(node: onnx.NodeProto, directory: pathlib.Path | None) -> None:
-    """Brings the tensors in a node's attributes and subgraphs into the node.
+def _embed_in_nodes(model: onnx.ModelProto, directory: pathlib.Path | None) -> None:
+    """Brings the tensors in attributes and subgraphs of nodes into the nodes, in place.
 
     Raises:
       UserError: a file is missing or outside of the model's directory.
     """
-    for tensor in scopes.tensors(node):
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            _embed(tensor, directory)
+    for nodes in (model.graph.node, *(function.node for function in model.functions)):
+        for node in nodes:
+            for tensor in scopes.tensors(node):
+                if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                    _embed(tensor, directory)
 
 
 def _embed(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> None:

@@ -52,7 +52,7 @@ class _Reader:
     """
 
     def __init__(self, model: onnx.ModelProto, directory: pathlib.Path | None) -> None:
-        self._model, self._directory = model, directory
+        self._model = model
         self._wiring = Wiring(model, directory)
         self._names = DimensionNames()
         self._types = infer_types(model, self._wiring, self._names)
@@ -81,7 +81,6 @@ class _Reader:
         return graph
 
     def _read_node(self, node: onnx.NodeProto, number: int) -> None:
-        loading.embed_external(node, self._directory)
         if node.domain not in ("", "ai.onnx") or (node.domain, node.op_type) in self._functions:
             self._read_opaque(node, number)
             return
@@ -212,7 +211,8 @@ def _copy(target: Any, field: str, value: Any) -> None:
 
 def _about(node: onnx.NodeProto) -> onnx.NodeProto:
     """What a node says of itself besides what it computes."""
-    about = onnx.NodeProto(name=node.name, doc_string=node.doc_string)
-    if "metadata_props" in node.DESCRIPTOR.fields_by_name:
-        about.metadata_props.extend(node.metadata_props)
+    about = onnx.NodeProto()
+    for field, value in node.ListFields():
+        if field.name in ("name", "doc_string", "metadata_props"):
+            _copy(about, field.name, value)
     return about

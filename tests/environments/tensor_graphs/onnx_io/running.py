@@ -1,0 +1,105 @@
+"""Runs models, to see whether two of them compute the same."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import numpy_helper
+
+NODE_TESTS = pathlib.Path(onnx.__file__).parent / "backend/test/data/node"
+LIGHT_MODELS = pathlib.Path(onnx.__file__).parent / "backend/test/data/light"
+RANDOM = ("test_bernoulli", "test_randomuniform", "test_training_dropout")
+"""Node tests whose results nobody can know."""
+
+
+def parsed(text: str, **changes: Any) -> onnx.ModelProto:
+    """A model in ONNX's own notation, of opset 17 if it says none."""
+    if not text.lstrip().startswith("<"):
+        text = f'<ir_version: 8, opset_import: ["" : {changes.pop("opset", 17)}]> {text}'
+    model = onnx.parser.parse_model(text)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def run(model: onnx.ModelProto | pathlib.Path, inputs: Mapping[str, Any]) -> list[Any]:
+    """The outputs of a model as it is, without any optimisation."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    given = str(model) if isinstance(model, pathlib.Path) else model.SerializeToString()
+    session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+    return session.run(None, dict(inputs))
+
+
+def random_inputs(model: onnx.ModelProto, unknown: int = 2, seed: int = 0) -> dict[str, Any]:
+    """Inputs of the right types; sizes that are not known are `unknown`."""
+    rng = np.random.default_rng(seed)
+    given = {one.name for one in model.graph.initializer}
+    inputs = {}
+    for info in model.graph.input:
+        tensor = info.type.tensor_type
+        if info.name not in given:
+            shape = [
+                size.dim_value if size.HasField("dim_value") else unknown
+                for size in tensor.shape.dim
+            ]
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+            inputs[info.name] = np.asarray(rng.normal(size=shape) * 3).astype(dtype)
+    return inputs
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether outputs are the same bit for bit, but for the bits of NaN."""
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    if one is None or other is None:
+        return one is other
+    one, other = np.asarray(one), np.asarray(other)
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
+
+
+def node_tests() -> Iterator[tuple[str, onnx.ModelProto, dict[str, Any]]]:
+    """ONNX's tests of single nodes: name, model, inputs."""
+    for directory in sorted(NODE_TESTS.iterdir()):
+        if directory.name.startswith(RANDOM):
+            continue
+        model = onnx.load(directory / "model.onnx")
+        try:
+            inputs = {
+                info.name: _value(directory / f"test_data_set_0/input_{place}.pb", info)
+                for place, info in enumerate(model.graph.input)
+            }
+        except (OSError, ValueError, TypeError, KeyError):
+            continue  # Of types that NumPy cannot hold in every version of onnx.
+        yield directory.name, model, inputs
+
+
+def _value(path: pathlib.Path, info: onnx.ValueInfoProto) -> Any:
+    content = path.read_bytes()
+    match info.type.WhichOneof("value"):
+        case "tensor_type":
+            return numpy_helper.to_array(onnx.TensorProto.FromString(content))
+        case "sequence_type":
+            return numpy_helper.to_list(onnx.SequenceProto.FromString(content))
+    return numpy_helper.to_optional(onnx.OptionalProto.FromString(content))
+
+
+def with_constants(model: onnx.ModelProto, values: Mapping[str, Any]) -> onnx.ModelProto:
+    """The model with some of its inputs known."""
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(model)
+    fixed.ir_version = max(model.ir_version, 4)
+    left = [info for info in model.graph.input if info.name not in values]
+    del fixed.graph.input[:]
+    fixed.graph.input.extend(left)
+    for name, value in values.items():
+        fixed.graph.initializer.append(numpy_helper.from_array(value, name))
+    return fixed

@@ -1,0 +1,129 @@
+"""Files that are no models, or wrong ones: one line each that says what is wrong."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+from environments.errors import UserError
+from environments.tensor_graphs.onnx_io import read
+from tests.environments.tensor_graphs.onnx_io.running import parsed
+
+CHAIN = "g (float[2,3] x) => (float[2,3] y) { a = Relu(x) b = Tanh(a) y = Abs(b) }"
+
+
+def refusal(source) -> str:
+    """The line that says why a model is refused."""
+    with pytest.raises(UserError) as caught:
+        read(source)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def broken(**changes) -> onnx.ModelProto:
+    """The chain with other inputs of nodes."""
+    model = parsed(CHAIN)
+    for node in model.graph.node:
+        if node.op_type in changes:
+            node.input[0] = changes[node.op_type]
+    return model
+
+
+def test_no_file(tmp_path):
+    assert refusal(tmp_path / "none.onnx").startswith("no file ")
+    assert "found a directory" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello, this is not a model\n", b"\x00" * 64, b"PK\x03\x04" + b"a" * 99]
+)
+def test_not_a_model(tmp_path, content):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    assert "not an ONNX model" in refusal(path)
+    assert "not an ONNX model" in refusal(content)
+
+
+def test_truncated_at_any_place():
+    content = parsed(CHAIN).SerializeToString()
+    for length in range(len(content)):
+        refusal(content[:length])
+
+
+def test_too_new_and_too_old():
+    model = parsed(CHAIN)
+    model.opset_import[0].version = 99
+    assert "opset 99 and format 8 are newer than the installed onnx" in refusal(model)
+    model.opset_import[0].version = 3
+    assert "opset 3 is older than the oldest that is understood, 7" in refusal(model)
+    model = parsed(CHAIN)
+    model.ir_version = 1000
+    assert "newer than the installed onnx" in refusal(model)
+
+
+def test_cycles():
+    assert "has a cycle: the Relu" in refusal(broken(Relu="b"))
+    assert "depends on itself" in refusal(broken(Tanh="b"))
+
+
+def test_missing_values():
+    message = refusal(broken(Tanh="weight"))
+    assert "the Tanh that gives 'b' uses 'weight', which no input, initialiser or node" in message
+    model = parsed(CHAIN)
+    model.graph.output[0].name = "z"
+    assert "output 'z' of the model is given by no node" in refusal(model)
+    del model.graph.output[:]
+    assert "no outputs" in refusal(model)
+
+
+def test_two_values_of_one_name():
+    model = parsed(CHAIN)
+    model.graph.node[1].output[0] = "a"
+    model.graph.node[2].input[0] = "a"
+    assert "two values of the model are called 'a'" in refusal(model)
+    model = parsed(CHAIN)
+    for _ in range(2):
+        model.graph.initializer.add(name="w", data_type=1, dims=[0])
+    assert "two values of the model are called 'w'" in refusal(model)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "g (float[2,3] x, float[4,5] w) => (float[2,5] y) { y = MatMul(x, w) }",
+        "g (float[2,3] x, float[4] w) => (float[2,3] y) { y = Add(x, w) }",
+        "g (float[2,3] x) => (float[7,3] y) { y = Relu(x) }",
+        "g (float[2,3] x) => (int64[2,3] y) { y = Relu(x) }",
+        "g (float[2,3] x, int64[2,3] w) => (float[2,3] y) { y = Add(x, w) }",
+        "g (float[2,3] x) => (float[2,3] y) <int64[1] s = {7}> { y = Reshape(x, s) }",
+    ],
+)
+def test_shapes_and_types_that_do_not_fit(text):
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    assert "shapes or types do not fit: " in refusal(model)
+
+
+def test_weights_that_are_not_as_many_as_they_should_be():
+    model = parsed(CHAIN)
+    model.graph.initializer.add(name="w", data_type=1, dims=[2, 3], raw_data=b"1234")
+    assert "tensor 'w' of shape [2, 3]: expected 24 bytes, found 4" in refusal(model)
+    model.graph.initializer[0].ClearField("raw_data")
+    model.graph.initializer[0].float_data.append(1.0)
+    assert "expected 6 elements, found 1" in refusal(model)
+    model.graph.initializer[0].dims[0] = -2
+    assert "expected sizes of 0 or more" in refusal(model)
+    model.graph.initializer[0].data_type = 99
+    assert "element type 99 is unknown" in refusal(model)
+
+
+def test_operators_that_do_not_exist():
+    model = parsed(CHAIN)
+    model.graph.node[1].op_type = "Tangent"
+    assert "the model is not valid: No Op registered for Tangent" in refusal(model)
+
+
+def test_models_for_training_are_refused():
+    model = parsed(CHAIN)
+    model.training_info.add()
+    assert "for inference" in refusal(model)

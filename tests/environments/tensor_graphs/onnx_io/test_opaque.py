@@ -1,0 +1,126 @@
+"""What passes through untouched."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from environments.tensor_graphs.nodes import Ref
+from environments.tensor_graphs.onnx_io import read, write
+from environments.tensor_graphs.operators import building
+from tests.environments.tensor_graphs.onnx_io.running import equal, parsed, random_inputs, run
+
+BRANCHES = """
+g (bool yes, float[2] x) => (float[2] y) {
+    a = Relu(x)
+    c = Identity(a)
+    y = If (yes) <
+        then_branch = t () => (float[2] u) { u = Add(a, c) },
+        else_branch = e () => (float[2] v) { b = Neg(c) v = Mul(b, x) }
+    >
+}
+"""
+
+
+@pytest.mark.parametrize("yes", [False, True])
+def test_subgraphs_use_values_around_them(yes):
+    model = parsed(BRANCHES)
+    graph = read(model)
+    node = next(node for node in graph.nodes.values() if node.op == "Opaque")
+    assert node.attribute("operator") == "If"
+    assert node.attribute("captured") == ("a", "c", "x")
+    assert len(node.inputs) == 4
+    inputs = {"yes": np.array(yes), "x": np.array([1, -2], np.float32)}
+    written = write(graph)
+    onnx.checker.check_model(written, full_check=True)
+    assert equal(run(model, inputs), run(written, inputs))
+
+
+def test_what_a_subgraph_uses_can_be_replaced():
+    """Names in the subgraph follow; those that it has itself are not taken by others."""
+    graph = read(parsed(BRANCHES))
+    (x,) = (Ref(n) for n in graph.inputs if graph.nodes[n].attribute("name") == "x")
+    relu = next(n for n in graph.nodes if graph.nodes[n].op == "Relu")
+    edit = graph.edit()
+    (clip,) = building.add(edit, "Clip", x, min=0.0)
+    edit.replace({Ref(relu): clip})
+    graph, _ = edit.finish()
+    written = write(graph)
+    onnx.checker.check_model(written, full_check=True)
+    for yes in (False, True):
+        inputs = {"yes": np.array(yes), "x": np.array([1, -2], np.float32)}
+        assert equal(run(parsed(BRANCHES), inputs), run(written, inputs))
+
+
+def test_loops_pass_through():
+    model = parsed(
+        """g (int64 n, float[2] x) => (float[2] y) {
+            go = Constant <value = bool {1}> ()
+            w = Tanh(x)
+            y = Loop(n, go, x) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t)
+                { d = Identity(c) t = Add(s, w) }>
+        }"""
+    )
+    inputs = {"n": np.array(3), "x": np.array([1, -2], np.float32)}
+    assert equal(run(model, inputs), run(write(read(model)), inputs))
+
+
+def test_functions_of_the_model_pass_through():
+    text = """<ir_version: 8, opset_import: ["" : 17, "mine" : 1]>
+        g (float[2] x) => (float[2] y) { a = mine.Twice(x) y = Relu(a) }
+        <domain: "mine", opset_import: ["" : 17]> Twice (x) => (y) { y = Add(x, x) }"""
+    model = parsed(text)
+    written = write(read(model))
+    assert [one.name for one in written.functions] == ["Twice"]
+    inputs = random_inputs(model)
+    assert equal(run(model, inputs), run(written, inputs))
+
+
+def test_sequences_pass_through():
+    model = parsed(
+        """g (float[2] x, float[2] z) => (float[4] y) {
+            s = SequenceConstruct(x, z)
+            y = ConcatFromSequence <axis = 0> (s)
+        }"""
+    )
+    inputs = random_inputs(model)
+    assert equal(run(model, inputs), run(write(read(model)), inputs))
+
+
+def test_types_that_numpy_has_not_pass_through():
+    model = parsed(
+        """g (float[3] x, bfloat16[3] w) => (float[3] y) {
+            a = Cast <to = 16> (x)
+            b = Cast <to = 1> (w)
+            c = Cast <to = 1> (a)
+            y = Mul(b, c)
+        }"""
+    )
+    del model.graph.input[1]
+    model.graph.initializer.append(helper.make_tensor("w", 16, [3], [1.0, 2.0, -0.5]))
+    inputs = random_inputs(model)
+    assert equal(run(model, inputs), run(write(read(model)), inputs))
+
+
+def test_outputs_that_are_left_out_stay_so():
+    """LSTM gives three; only the last one is asked for."""
+    weights = {
+        "w": np.ones((1, 16, 3), np.float32),
+        "r": np.ones((1, 16, 4), np.float32),
+    }
+    node = helper.make_node("LSTM", ["x", "w", "r"], ["", "", "c"], hidden_size=4)
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", 1, [2, 1, 3])],
+        [helper.make_tensor_value_info("c", 1, [1, 1, 4])],
+        [onnx.numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    opset = [helper.make_opsetid("", 14)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    written = write(read(model))
+    assert list(written.graph.node[0].output) == ["", "", "c"]
+    inputs = random_inputs(model)
+    assert equal(run(model, inputs), run(written, inputs))

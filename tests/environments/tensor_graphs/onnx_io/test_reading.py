@@ -1,0 +1,238 @@
+"""What becomes of a model's nodes when it is read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from environments.tensor_graphs.graph import Graph
+from environments.tensor_graphs.nodes import Node
+from environments.tensor_graphs.onnx_io import read, write
+from tests.environments.tensor_graphs.onnx_io.running import equal, parsed, random_inputs, run
+
+
+def ops(graph: Graph) -> list[str]:
+    """What is computed when the model runs, in order."""
+    return [
+        graph.nodes[n].op
+        for n in graph.order()
+        if graph.nodes[n].op != "Input" and not graph.is_constant(n)
+    ]
+
+
+def only(graph: Graph, op: str) -> Node:
+    """The one node of an operator."""
+    (found,) = [node for node in graph.nodes.values() if node.op == op]
+    return found
+
+
+def check_round_trip(text: str, opset: int = 17, unknown: int = 2) -> Graph:
+    """Reads a model; it must compute the same when it was written again."""
+    model = parsed(text, opset=opset)
+    graph = read(model)
+    inputs = random_inputs(model, unknown)
+    assert equal(run(model, inputs), run(write(graph), inputs))
+    return graph
+
+
+def test_defaults_are_filled_in():
+    graph = check_round_trip(
+        """g (float[1,2,8,8] x, float[3,2,3,3] w) => (float[1,3,6,6] y) { y = Conv(x, w) }"""
+    )
+    assert dict(only(graph, "Conv").attributes) == {
+        "dilations": (1, 1), "group": 1, "pads": (0, 0, 0, 0), "strides": (1, 1),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("way", "size", "pads"),
+    [
+        ("SAME_UPPER", 8, (0, 0, 1, 1)),
+        ("SAME_LOWER", 8, (1, 1, 0, 0)),
+        ("SAME_UPPER", 7, (1, 1, 1, 1)),
+        ("VALID", 8, (0, 0, 0, 0)),
+    ],
+)
+def test_automatic_padding_is_written_out(way, size, pads):
+    graph = check_round_trip(
+        f"""g (float[1,2,{size},{size}] x, float[3,2,3,3] w) => (float[1,3,a,b] y)
+        {{ y = Conv <auto_pad = "{way}", strides = [2, 2]> (x, w) }}"""
+    )
+    assert only(graph, "Conv").attribute("pads") == pads
+
+
+@pytest.mark.parametrize("opset", [13, 17, 18, 21])
+def test_axes_are_attributes_in_every_opset(opset):
+    node = (
+        "y = ReduceMean <axes = [-1], keepdims = 0> (x)"
+        if opset < 18
+        else "a = Constant <value_ints = [-1]> () y = ReduceMean <keepdims = 0> (x, a)"
+    )
+    graph = check_round_trip(f"g (float[2,3] x) => (float[2] y) {{ {node} }}", opset)
+    assert only(graph, "ReduceMean").attributes == (("axes", (1,)), ("keepdims", 0))
+
+
+def test_shapes_computed_from_known_sizes_are_computed():
+    graph = check_round_trip(
+        """g (float[2,6] x) => (float[a,b,c] y) <int64[1] zero = {0}, int64[1] three = {3}> {
+            s = Shape(x)
+            n = Gather(s, zero)
+            m = Mul(three, three)
+            k = Div(m, three)
+            r = Constant <value_ints = [-1]> ()
+            t = Concat <axis = 0> (n, k, r)
+            y = Reshape(x, t)
+        }"""
+    )
+    assert ops(graph) == ["Reshape"]
+    assert only(graph, "Reshape").attribute("shape") == (2, 3, 2)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_shapes_with_unknown_sizes_are_computed_in_names(size):
+    """As PyTorch writes x.view(batch, length, 2, 4).transpose(1, 2)."""
+    graph = check_round_trip(
+        """g (float[batch,length,8] x) => (float[batch,2,length,4] y)
+        <int64 zero = {0}, int64 one = {1}, int64[1] two = {2}, int64[1] four = {4},
+         int64[1] first = {0}> {
+            s = Shape(x)
+            n = Gather(s, zero)
+            s1 = Shape(x)
+            m = Gather(s1, one)
+            n1 = Unsqueeze(n, first)
+            m1 = Unsqueeze(m, first)
+            shape = Concat <axis = 0> (n1, m1, two, four)
+            v = Reshape(x, shape)
+            y = Transpose <perm = [0, 2, 1, 3]> (v)
+        }""",
+        unknown=size,
+    )
+    assert ops(graph) == ["Reshape", "Transpose"]
+    assert only(graph, "Reshape").attribute("shape") == ("batch", "length", 2, 4)
+
+
+def test_shapes_of_expand_as_pytorch_computes_them():
+    """x.expand(-1, 4): Where(shape == -1, 1, shape) in integers."""
+    graph = check_round_trip(
+        """g (float[n,1] x) => (float[n,4] y)
+        <int64[1] minus = {-1}, int64[1] four = {4}, int64[2] given = {-1, 4}> {
+            s = Shape <start = 0, end = 1> (x)
+            wanted = Concat <axis = 0> (s, four)
+            isit = Equal(given, minus)
+            shape = Where(isit, wanted, given)
+            y = Expand(x, shape)
+        }"""
+    )
+    assert ops(graph) == ["Expand"]
+
+
+def test_names_of_sizes_that_look_like_computed_ones_are_only_names():
+    """Somebody called a size 2*n; nothing says that it is twice another one."""
+    model = parsed("g (float[n] x, float[m] z) => (float[n] y, float[m] t) {y=Relu(x) t=Relu(z)}")
+    model.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "2*n"
+    model.graph.output[1].type.tensor_type.shape.dim[0].dim_param = "2*n"
+    graph = read(model)
+    sizes = {graph.nodes[n].types[0].shape for n in graph.inputs}
+    assert sizes == {("n",), ("size_0",)}
+    assert write(graph).graph.output[1].type.tensor_type.shape.dim[0].dim_param == "2*n"
+
+
+def test_what_does_nothing_is_left_out():
+    graph = check_round_trip(
+        """g (float[2,3] x) => (float[2,3] y) {
+            a = Identity(x)
+            b = Dropout(a)
+            c = Cast <to = 1> (b)
+            d = Relu(c)
+            y = Identity(d)
+        }"""
+    )
+    assert ops(graph) == ["Relu"]
+
+
+def test_dropout_in_training_stays():
+    graph = read(
+        parsed(
+            """g (float[2,3] x) => (float[2,3] y) <float half = {0.5}, bool yes = {1}>
+            { y = Dropout(x, half, yes) }"""
+        )
+    )
+    assert ops(graph) == ["Opaque"]
+
+
+def test_equal_nodes_are_one_but_random_ones_are_not():
+    graph = read(
+        parsed(
+            """g (float[2] x) => (float[2] y) {
+                a = Relu(x) b = Relu(x) c = Celu(x) d = Celu(x)
+                e = RandomNormalLike(x) f = RandomNormalLike(x)
+                y = Sum(a, b, c, d, e, f)
+            }"""
+        )
+    )
+    assert sorted(ops(graph)) == ["Add"] * 5 + ["Opaque"] * 3 + ["Relu"]
+
+
+def test_equal_nodes_of_foreign_domains_are_two():
+    graph = read(
+        parsed(
+            """<ir_version: 8, opset_import: ["" : 17, "mine" : 1]>
+            g (float[2] x) => (float[2] a, float[2] b) { a = mine.Draw(x) b = mine.Draw(x) }"""
+        )
+    )
+    assert ops(graph) == ["Opaque", "Opaque"]
+
+
+def test_sums_of_many_are_nested():
+    graph = check_round_trip(
+        "g (float[2] x, float[2] y, float[2] z) => (float[2] s) {s=Sum(x,y,z)}"
+    )
+    assert ops(graph) == ["Add", "Add"]
+
+
+def test_lists_that_are_not_known_leave_a_node_as_it_is():
+    model = parsed("g (float[2,3] x, int64[2] s) => (float[a,b] y) { y = Reshape(x, s) }")
+    graph = read(model)
+    assert only(graph, "Opaque").attribute("operator") == "Reshape"
+    inputs = {"x": np.ones((2, 3), np.float32), "s": np.array([3, 2])}
+    assert run(write(graph), inputs)[0].shape == (3, 2)
+
+
+def test_outputs_that_are_used_keep_a_node_as_it_is():
+    text = "g (float[1,1,4,4] x) => (float[1,1,2,2] y{more}) {{ y, i = MaxPool {args} (x) }}"
+    args = "<kernel_shape = [2, 2], strides = [2, 2]>"
+    assert ops(check_round_trip(text.format(more="", args=args))) == ["MaxPool"]
+    more = ", int64[1,1,2,2] i"
+    assert ops(check_round_trip(text.format(more=more, args=args))) == ["Opaque"]
+
+
+def test_tensors_without_elements_stay_as_they_are():
+    graph = check_round_trip(
+        "g (float[0,3] x) => (float[1,3] y) { y = ReduceSum <axes = [0]> (x) }", 11
+    )
+    assert ops(graph) == ["Opaque"]
+
+
+def test_initialisers_are_inputs_only_in_old_formats():
+    """Before format 4 each initialiser had to be among the inputs."""
+    text = "g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { y = Mul(x, w) }"
+    old = parsed(f'<ir_version: 3, opset_import: ["" : 13]> {text}')
+    assert len(read(old).inputs) == 1
+    new = parsed(f'<ir_version: 8, opset_import: ["" : 13]> {text}')
+    graph = read(new)
+    assert len(graph.inputs) == 2
+    written = write(graph)
+    inputs = {"x": np.ones(2, np.float32)}
+    assert run(written, inputs)[0].tolist() == [1, 2]
+    assert run(written, inputs | {"w": np.full(2, 5, np.float32)})[0].tolist() == [5, 5]
+
+
+def test_an_older_opset_is_converted():
+    text = "g (float[2,3,4] x) => (float[2,3,4] y) { y = Softmax(x) }"
+    assert check_round_trip(text, opset=11).header.opset == 13
+
+
+def test_nodes_may_be_in_any_order():
+    model = parsed("g (float[2] x) => (float[2] y) { a = Relu(x) y = Tanh(a) }")
+    model.graph.node.reverse()
+    assert ops(read(model)) == ["Relu", "Tanh"]

@@ -1,0 +1,170 @@
+"""What a model computes is what it computes after it was read and written."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from environments.errors import UserError
+from environments.tensor_graphs import models
+from environments.tensor_graphs.onnx_io import read, write
+from tests.environments.tensor_graphs.onnx_io.running import (
+    LIGHT_MODELS,
+    equal,
+    node_tests,
+    random_inputs,
+    run,
+    with_constants,
+)
+
+NOT_UNDERSTOOD = {"test_not_2d", "test_not_3d", "test_not_4d", "test_scan_sum"}
+"""Of opset 1, and a Scan of opset 8: they are refused."""
+
+# What the reference makes of numbers that do not fit is its own affair.
+pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+
+STRIDE = 4
+SMALL_MODELS = ("bert-tiny", "squeezenet-1.1")
+LARGE_LIGHT_MODELS = ("alexnet", "densenet121", "inception_v2", "vgg19", "zfnet512")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(
+            path,
+            marks=pytest.mark.slow if path.stem.endswith(LARGE_LIGHT_MODELS) else (),
+            id=path.stem,
+        )
+        for path in sorted(LIGHT_MODELS.glob("*.onnx"))
+    ],
+)
+def test_light_models_of_the_wheel(path):
+    model = onnx.load(path)
+    written = write(read(path))
+    onnx.checker.check_model(written, full_check=True)
+    inputs = random_inputs(model)
+    assert equal(run(model, inputs), run(written, inputs))
+
+
+@pytest.mark.parametrize("name", SMALL_MODELS)
+@pytest.mark.parametrize("batch", [1, "N"])
+@pytest.mark.parametrize("opset", [14, 17, 22])
+def test_our_models(name, batch, opset):
+    model = models.make(name, batch=batch, opset=opset)
+    graph = read(model)
+    assert "Opaque" not in {node.op for node in graph.nodes.values()}
+    written = write(graph)
+    onnx.checker.check_model(written, full_check=True)
+    inputs = _inputs_of(model)
+    assert equal(run(model, inputs), run(written, inputs))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({*models.NAMES} - {*SMALL_MODELS}))
+@pytest.mark.parametrize("batch", [1, "N"])
+def test_our_larger_models(name, batch):
+    test_our_models(name, batch, opset=17)
+
+
+def test_node_tests_of_onnx():
+    """At least 300 of them; all with -m slow."""
+    outcomes = _round_trips(list(node_tests())[::STRIDE])
+    assert outcomes["equal"] >= 300
+    assert set(outcomes) <= {"equal", "cannot run", "refused"}
+
+
+def test_node_tests_with_known_lists():
+    """Axes, shapes and bounds that do not change become attributes, and inputs again."""
+    cases = [(name, *_fixed(model, inputs, _is_list)) for name, model, inputs in node_tests()]
+    outcomes = _round_trips([case for case in cases if case[1].graph.initializer][::STRIDE])
+    assert outcomes["equal"] >= 100
+    assert set(outcomes) <= {"equal", "cannot run"}
+
+
+@pytest.mark.slow
+def test_all_node_tests_of_onnx():
+    outcomes = _round_trips(list(node_tests()))
+    assert outcomes["equal"] >= 1200
+    assert set(outcomes) <= {"equal", "cannot run", "refused"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("all_inputs", [False, True])
+def test_all_node_tests_with_known_inputs(all_inputs):
+    """Where all inputs are known, all is computed when the model is written, in float64."""
+    known = (lambda place, value: True) if all_inputs else _is_list
+    cases = [(name, *_fixed(model, inputs, known)) for name, model, inputs in node_tests()]
+    tolerance = 2e-5 if all_inputs else 0.0
+    outcomes = _round_trips([case for case in cases if case[1].graph.initializer], tolerance)
+    assert outcomes["equal"] >= 500
+    assert set(outcomes) <= {"equal", "cannot run", "refused"}
+
+
+def _inputs_of(model: onnx.ModelProto) -> dict[str, Any]:
+    inputs = random_inputs(model)
+    return {name: value % 2 if value.dtype == np.int64 else value for name, value in inputs.items()}
+
+
+def _is_list(place: int, value: np.ndarray) -> bool:
+    return place > 0 and (value.dtype.kind in "ib" or value.size == 1)
+
+
+def _is_plain(value: np.ndarray) -> bool:
+    return value.dtype.isbuiltin == 1 and value.dtype.kind in "iubf"
+
+
+def _fixed(model: onnx.ModelProto, inputs: dict[str, Any], known: Any) -> tuple[Any, Any]:
+    values = {
+        name: value
+        for place, (name, value) in enumerate(inputs.items())
+        if isinstance(value, np.ndarray) and _is_plain(value) and known(place, value)
+    }
+    left = {name: value for name, value in inputs.items() if name not in values}
+    return with_constants(model, values), left
+
+
+def _round_trips(
+    cases: list[tuple[str, onnx.ModelProto, dict[str, Any]]], tolerance: float = 0.0
+) -> collections.Counter[str]:
+    outcomes: collections.Counter[str] = collections.Counter()
+    for name, model, inputs in cases:
+        outcome = _round_trip(model, inputs, tolerance)
+        if outcome == "refused" and name not in NOT_UNDERSTOOD:
+            outcome = f"refused: {name}"
+        outcomes[f"{outcome}: {name}" if outcome == "differ" else outcome] += 1
+    return outcomes
+
+
+def _round_trip(model: onnx.ModelProto, inputs: dict[str, Any], tolerance: float) -> str:
+    try:
+        written = write(read(model))
+    except UserError:
+        return "refused"
+    onnx.checker.check_model(written)
+    for runner in (run, lambda *given: ReferenceEvaluator(given[0]).run(None, given[1])):
+        try:
+            expected = runner(model, inputs)
+        except Exception:
+            continue
+        found = runner(written, inputs)
+        is_equal = equal(expected, found) or (tolerance and _close(expected, found, tolerance))
+        return "equal" if is_equal else "differ"
+    return "cannot run"
+
+
+def _close(expected: list[Any], found: list[Any], tolerance: float) -> bool:
+    for one, other in zip(expected, found, strict=True):
+        one, other = np.asarray(one), np.asarray(other)
+        if one.dtype != other.dtype or one.shape != other.shape or one.dtype.kind not in "f":
+            return False
+        if one.dtype == np.float16:
+            tolerance = max(tolerance, 1e-3)
+        if not np.allclose(one, other, tolerance, tolerance, equal_nan=True):
+            return False
+    return True

@@ -63,6 +63,8 @@ def equal(one: Any, other: Any) -> bool:
     one, other = np.asarray(one), np.asarray(other)
     if (one.dtype, one.shape) != (other.dtype, other.shape):
         return False
+    if one.dtype.kind != "O" and one.tobytes() == other.tobytes():
+        return True
     return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
 
 

@@ -153,18 +153,17 @@ def _round_trip(model: onnx.ModelProto, inputs: dict[str, Any], tolerance: float
         except Exception:
             continue
         found = runner(written, inputs)
-        is_equal = equal(expected, found) or (tolerance and _close(expected, found, tolerance))
+        is_equal = equal(expected, found) or _close(expected, found, tolerance)
         return "equal" if is_equal else "differ"
     return "cannot run"
 
 
 def _close(expected: list[Any], found: list[Any], tolerance: float) -> bool:
     for one, other in zip(expected, found, strict=True):
-        one, other = np.asarray(one), np.asarray(other)
-        if one.dtype != other.dtype or one.shape != other.shape or one.dtype.kind not in "f":
+        if not isinstance(one, np.ndarray) or one.dtype.kind != "f" or one.shape != other.shape:
             return False
-        if one.dtype == np.float16:
-            tolerance = max(tolerance, 1e-3)
-        if not np.allclose(one, other, tolerance, tolerance, equal_nan=True):
+        # onnxruntime computes float16 in float32 and rounds it at casts, of which some do nothing.
+        allowed = max(tolerance, 1e-3) if one.dtype == np.float16 else tolerance
+        if one.dtype != other.dtype or not np.allclose(one, other, allowed, allowed, True):
             return False
     return True

@@ -46,6 +46,7 @@ _JOINS = frozenset(
     }
 )
 _BEFORE_PRODUCTS = frozenset({"Gemm", "MatMul", "Reshape", "Split", "Transpose"})
+_BEFORE_CONSTANTS = frozenset({"Erf", "Mul", "ReduceMean", "Tanh"})
 _MOST_USERS = 3
 _MOST_STEPS = 12
 
@@ -123,8 +124,8 @@ class Groups:
             )
         if node.op == "MatMul":
             return self._has_constant(user) or user.op == "BatchNormalization"
-        if user.op == "Add" and node.op == "Mul":
-            # The last step of a normalisation; a residual sum begins another group.
+        if user.op == "Add" and node.op in _BEFORE_CONSTANTS:
+            # A step of a normalisation or of Gelu; a sum of two results begins another group.
             return self._has_constant(user)
         return True
 

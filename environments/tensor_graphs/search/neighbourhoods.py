@@ -21,12 +21,17 @@ def changed(before: Graph, after: Graph) -> set[int]:
 
 
 def around(graph: Graph, numbers: Collection[int]) -> set[int]:
-    """These nodes, those that they use and those that use them, constants left out."""
+    """These nodes, those that they use and that use them, and what else uses what they use.
+
+    What is done to one user of a tensor may pay only if it is done to the others, too.
+    """
     found = set(numbers)
     for number in numbers:
         if number in graph.nodes:
-            found.update(used for used in graph.nodes[number].used if not graph.is_constant(used))
-            found.update(graph.users(number))
+            used = [one for one in graph.nodes[number].used if not graph.is_constant(one)]
+            found.update(used, graph.users(number))
+            for one in used:
+                found.update(graph.users(one))
     return found
 
 

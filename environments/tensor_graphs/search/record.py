@@ -59,7 +59,8 @@ class Record:
         self._budget = budget
         self._on_progress = on_progress
         self._file = file
-        self._began_s = self._told_s = self._saved_s = time.monotonic()
+        self._began_s = self._told_s = time.monotonic()
+        self._saved_s = 0.0
         self._expansions_of_best = 0
         self._candidates: list[tuple[float, int, Visited]] = []
         if file is not None and file.exists():

@@ -29,7 +29,7 @@ from environments.tensor_graphs.search.neighbourhoods import (
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import Visited
 
-EFFORTS = (8, 64, 512)
+EFFORTS = (4, 32, 256)
 
 Key = tuple[Any, ...]
 """A rule and how the place looks."""
@@ -134,10 +134,7 @@ class _Regions:
         tried = 1
         while queue:
             _, _, here = heapq.heappop(queue)
-            region = self._region(origin, here)
-            for near in here.state.matches:
-                if region.isdisjoint(nodes_of(near)):
-                    continue
+            for near in self._near(origin, here):
                 if tried >= effort:
                     return best
                 tried += 1
@@ -150,6 +147,20 @@ class _Regions:
                 if found.cost_ms <= limit_ms:
                     heapq.heappush(queue, (found.cost_ms, tried, found))
         return best
+
+    def _near(self, origin: Visited, here: Visited) -> list[Any]:
+        """Matches in the region: those of the last rule first, then those that cost least."""
+        region = self._region(origin, here)
+        last = here.step.xfer if here.step else ""
+        found = [
+            ((match.xfer != last, self.changes_ms.get(signature, 0.0), number), match)
+            for number, (match, signature) in enumerate(
+                zip(here.state.matches, self._signatures(here), strict=True)
+            )
+            if not region.isdisjoint(nodes_of(match))
+        ]
+        found.sort(key=lambda one: one[0])
+        return [match for _, match in found]
 
     def _region(self, origin: Visited, here: Visited) -> set[int]:
         """What the steps from `origin` to `here` have changed, and what is next to that."""

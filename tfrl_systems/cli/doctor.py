@@ -11,8 +11,9 @@ from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show, show_json
 
 _DESCRIPTION = """\
-Tries what the other verbs need: versions, the embedded compiler, each clang on PATH, the cache, the
-temporary directory. Ends with status 0 if everything works that needs nothing else installed.
+Tries what the other verbs need: versions, the embedded compiler, each clang on PATH, ONNX, the
+cache, the temporary directory. Ends with status 0 if everything works that needs nothing else
+installed.
 
   tfrl doctor
   tfrl doctor --json > report.json    to attach to a bug report

@@ -29,10 +29,17 @@ _PACKAGES = (
     "llvmlite",
     "ziglang",
     "pyelftools",
+    "onnx",
+    "onnxruntime",
+    "graph-nets",
+    "dm-sonnet",
+    "egglog",
     "rich",
 )
 _CLANGS = ("clang", *(f"clang-{version}" for version in range(17, 24)))
 _PROBE_TIMEOUT_S = 60.0
+_PROBE_MODEL = """<ir_version: 8, opset_import: ["" : 17]>
+probe (float[2] x) => (float[2] y) { y = Relu(x) }"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +80,7 @@ def examine(cache: pathlib.Path) -> Findings:
         _learning(),
         _embedded_llvm(),
         _embedded_clang(),
+        _onnx(),
         _cache(cache),
         _temporary_directory(),
         *_clangs(),
@@ -140,6 +148,26 @@ def _embedded_clang() -> Check:
     except UserError as error:
         remedy = "pip install ziglang, or give tfrl corpus build a clang by --compiler"
         return Check(name, False, False, str(error), remedy)
+
+
+def _onnx() -> Check:
+    name = "ONNX"
+    try:
+        import onnx
+        import onnxruntime
+
+        from environments.tensor_graphs.onnx_io import read, write
+
+        written = write(read(onnx.parser.parse_model(_PROBE_MODEL)))
+        providers = onnxruntime.get_available_providers()
+        session = onnxruntime.InferenceSession(written.SerializeToString(), providers=providers)
+        (result,) = session.run(None, {"x": [-1.0, 2.0]})
+    except Exception as error:  # onnxruntime's own are of no common class
+        remedy = "install them again: pip install --force-reinstall onnx onnxruntime"
+        return Check(name, False, True, " ".join(str(error).split()), remedy)
+    newest = onnx.defs.onnx_opset_version()
+    found = f"models of opset 13 to {newest} are read, written and run by {', '.join(providers)}"
+    return Check(name, result.tolist() == [0.0, 2.0], True, found)
 
 
 def _clangs() -> list[Check]:

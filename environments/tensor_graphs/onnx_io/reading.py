@@ -152,7 +152,8 @@ class _Reader:
 
     def _read_opaque(self, node: onnx.NodeProto, number: int) -> None:
         captured = scopes.captured(node)
-        inputs = [self._values[name] if name else None for name in (*node.input, *captured)]
+        names = (*_trimmed(node.input), *captured)
+        inputs = [self._values[name] if name else None for name in names]
         attributes = opaque_attributes(node, captured, self._functions, number)
         types = [self._type_of(name) for name in node.output]
         first = self._edit.add(OPAQUE, inputs, attributes, types)

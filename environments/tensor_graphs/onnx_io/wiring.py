@@ -12,7 +12,13 @@ import onnx
 
 from environments.errors import UserError
 from environments.tensor_graphs.onnx_io import scopes
-from environments.tensor_graphs.onnx_io.tensors import densified, dtype_of, storage, to_array
+from environments.tensor_graphs.onnx_io.tensors import (
+    densified,
+    dtype_of,
+    storage,
+    to_array,
+    to_tensor,
+)
 
 
 class Wiring:
@@ -48,7 +54,7 @@ class Wiring:
         for tensor in graph.initializer:
             array = to_array(tensor, directory)
             if tensor.name in may_be_given:
-                self.defaults[tensor.name] = tensor
+                self.defaults[tensor.name] = to_tensor(tensor.name, array, dtype_of(tensor))
             else:
                 self._define(tensor.name, array, dtype_of(tensor))
         for sparse in graph.sparse_initializer:

@@ -14,6 +14,7 @@ def test_this_machine_works(tfrl, tmp_path):
     assert ran.json["versions"].keys() >= {"python", "tensorflow", "tf-agents", "llvmlite"}
     checks = {check["name"]: check for check in ran.json["checks"]}
     assert "decisions" in checks["embedded LLVM"]["found"]
+    assert "are read, written and run" in checks["ONNX"]["found"]
     assert all(check["works"] for check in checks.values() if check["needed"])
 
 

@@ -61,6 +61,8 @@ def test_our_models(name, batch, opset):
     assert "Opaque" not in {node.op for node in graph.nodes.values()}
     written = write(graph)
     onnx.checker.check_model(written, full_check=True)
+    again = read(written)  # All that is constant has been computed now.
+    assert read(write(again)) == again
     inputs = _inputs_of(model)
     assert equal(run(model, inputs), run(written, inputs))
 
@@ -147,6 +149,9 @@ def _round_trip(model: onnx.ModelProto, inputs: dict[str, Any], tolerance: float
     except UserError:
         return "refused"
     onnx.checker.check_model(written)
+    again = read(written)
+    if read(write(again)) != again:
+        return "not the same when it is read again"
     for runner in (run, lambda *given: ReferenceEvaluator(given[0]).run(None, given[1])):
         try:
             expected = runner(model, inputs)

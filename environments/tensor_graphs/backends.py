@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import math
 import pathlib
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -67,6 +69,16 @@ class Backend(Protocol):
         """Whether it makes one kernel of several operators."""
         ...
 
+    def signature(self, model: Model) -> str:
+        """What it makes of a small model; "" if it does not tell.
+
+        Models of one signature take the same time.
+
+        Raises:
+          UserError: the library refuses the model.
+        """
+        ...
+
     def open(self, model: Model) -> Program:
         """Prepares a model.
 
@@ -109,6 +121,15 @@ class OnnxRuntime:
     def fuses(self) -> bool:
         """Unless it is told to leave the model as it is."""
         return self.level != "disable"
+
+    def signature(self, model: Model) -> str:
+        """The operators that onnxruntime's optimisation ends with, and how they hang together."""
+        if not self.fuses:
+            return ""
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory) / "optimised.onnx"
+            self.open_optimised(model, path)
+            return structure_of(onnx.load(path))
 
     def open(self, model: Model) -> Program:
         """Prepares a model."""
@@ -182,6 +203,10 @@ class OpenVino:
     clock: Callable[[], float] = time.process_time
     fuses: bool = True
 
+    def signature(self, model: Model) -> str:
+        """OpenVINO does not tell."""
+        return ""
+
     @property
     def version(self) -> str:
         """Of OpenVINO."""
@@ -234,6 +259,25 @@ def backend(name: str = "onnxruntime") -> Backend:
         names = ", ".join([*known, "openvino"])
         raise UserError(f"no backend {name!r}; there are {names}")
     return known[name]
+
+
+def structure_of(model: onnx.ModelProto) -> str:
+    """A model without names and weights: equal texts mean equal work."""
+    names: dict[str, str] = {}
+    for weight in model.graph.initializer:
+        number = weight.raw_data if math.prod(weight.dims) == 1 else b""
+        names[weight.name] = f"{weight.data_type}{list(weight.dims)}{number!r}"
+    lines = []
+    for place, value in enumerate(model.graph.input):
+        names[value.name] = f"x{place}"
+        lines.append(f"{value.type.SerializeToString()!r}")
+    for node in model.graph.node:
+        attributes = sorted(one.SerializeToString() for one in node.attribute)
+        used = [names.get(name, "") for name in node.input]
+        lines.append(f"{node.domain}.{node.op_type}{used}{attributes}")
+        for name in node.output:
+            names[name] = f"v{len(names)}"
+    return "\n".join(lines)
 
 
 def _runtimes(cuda: bool) -> list[OnnxRuntime]:

@@ -3,8 +3,10 @@
 An operator is measured as a model of its own, in several copies one after another: what it costs to
 call a model at all is shared by them, and each has its own weights and inputs, so that these are as
 far away as in a large model. Operators that the backend may fuse are measured together (see
-`grouping`); their cost is the last one's, the others cost nothing. Sizes that are known only when
-the model runs are those that the user names, or 1.
+`grouping`); their cost is the last one's, the others cost nothing. What the backend makes the same
+of, such as a convolution with a batch normalisation and one with a bias, is measured once: rules
+that only do what the backend does anyway then gain nothing, not even by chance. Sizes that are
+known only when the model runs are those that the user names, or 1.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import onnx
 
 from environments.errors import UserError
@@ -131,25 +134,41 @@ class MeasuredObjective:
 
     def _look_up(self, graph: Graph, members: tuple[int, ...], key: tuple) -> float:
         sizes = sorted(self._sizes.items()) if _is_open(key) else ()
-        bound = repr((key, _opset(graph), sizes))
-        digest = hashlib.sha256(bound.encode()).hexdigest()[:32]
-        cost_ms = self.table.get(digest)
+        text = repr((key, _opset(graph), sizes))
+        cost_ms = self.table.get(_digest(text))
         if cost_ms is None:
-            measured_ms = self._measure(graph, members)
-            cost_ms = self.table.put(digest, measured_ms, _description(graph, members))
+            measured_ms = self._measure(graph, members, sizes)
+            cost_ms = self.table.put(_digest(text), measured_ms, _description(graph, members))
         return cost_ms
 
-    def _measure(self, graph: Graph, members: tuple[int, ...]) -> float:
-        """The measured cost, or an estimate where it cannot be run."""
-        self.num_measured += 1
-        copies = _num_copies(graph, members)
+    def _measure(self, graph: Graph, members: tuple[int, ...], sizes: Sequence) -> float:
+        """The measured cost, or an estimate where it cannot be run.
+
+        What the backend makes the same of has the same cost, and is measured once.
+        """
         try:
-            model = part_model(graph, members, copies)
-            inputs = random_inputs(_with_sizes(model, self._sizes))
-            run = self._backend.open(model).bind(inputs)
-            return 1e3 * time_of(run, self._backend.clock) / copies
+            alike = self._backend.signature(part_model(graph, members))
+            if not alike:
+                return self._run(graph, members)
+            digest = _digest(repr((alike, sizes)))
+            known = self.table.get(digest)
+            if known is None:
+                known = self._run(graph, members)
+                known = self.table.put(digest, known, _description(graph, members))
+            return known
         except (UserError, ValueError):
             return sum(self._fallback.node_cost_ms(graph, member) for member in members)
+
+    def _run(self, graph: Graph, members: tuple[int, ...]) -> float:
+        copies = _num_copies(graph, members)
+        model = part_model(graph, members, copies)
+        run = self._backend.open(model).bind(_inputs(model, self._sizes))
+        self.num_measured += 1
+        return 1e3 * time_of(run, self._backend.clock) / copies
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def time_of(run: Callable[[], None], clock: Callable[[], float]) -> float:
@@ -259,13 +278,14 @@ def _description(graph: Graph, members: Sequence[int]) -> str:
     return "; ".join(of(graph.nodes[number]) for number in members)
 
 
-def _with_sizes(model: onnx.ModelProto, sizes: Sizes) -> onnx.ModelProto:
-    """The model, with sizes of its inputs that are known."""
-    for value in model.graph.input:
-        for size in value.type.tensor_type.shape.dim:
-            if not size.HasField("dim_value"):
-                size.dim_value = value_of(size.dim_param or 1, sizes)
-    return model
+def _inputs(model: onnx.ModelProto, sizes: Sizes) -> dict[str, np.ndarray]:
+    """Inputs of these sizes."""
+    names = {
+        size.dim_param: value_of(size.dim_param, sizes)
+        for value in model.graph.input
+        for size in value.type.tensor_type.shape.dim
+    }
+    return random_inputs(model, sizes=names)
 
 
 _ARITHMETIC: Mapping[type, Callable[[int, int], int]] = {

@@ -72,11 +72,13 @@ class CountedBackend(OnnxRuntime):
     num_opened = 0
     refuses = False
 
-    def open(self, model: onnx.ModelProto | pathlib.Path) -> Program:
+    def open_optimised(
+        self, model: onnx.ModelProto | pathlib.Path, write_to: pathlib.Path | None = None
+    ) -> Program:
         if CountedBackend.refuses:
             raise UserError("no")
         CountedBackend.num_opened += 1
-        return super().open(model)
+        return super().open_optimised(model, write_to)
 
 
 @pytest.fixture
@@ -170,12 +172,13 @@ def test_measured_once(backend: CountedBackend, tmp_path: pathlib.Path) -> None:
     cost_ms = graph_cost(objective, graph)
     # Sigmoid, and Add with LayerNormalization.
     assert 0 < cost_ms < 10
-    assert objective.num_measured == CountedBackend.num_opened == 2
+    assert objective.num_measured == 2
+    opened = CountedBackend.num_opened
     assert graph_cost(objective, graph) == cost_ms
     assert graph_cost(MeasuredObjective(backend, CostTable(path)), graph) == cost_ms
-    assert CountedBackend.num_opened == 2
+    assert CountedBackend.num_opened == opened
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line["what"] for line in lines] == [
+    assert list(dict.fromkeys(line["what"] for line in lines)) == [
         "Sigmoid([1, 8, 16])",
         "Add([1, 8, 16], [1, 8, 16]); LayerNormalization([1, 8, 16], [16], [16])",
     ]
@@ -190,7 +193,22 @@ def test_order_of_a_sum_does_not_matter(backend: CountedBackend) -> None:
         for names in (["m", "b"], ["b", "m"])
     ]
     assert costs[0] == costs[1]
-    assert CountedBackend.num_opened == 1
+    assert objective.num_measured == 1
+
+
+def test_what_the_backend_makes_the_same_of_costs_the_same(backend: CountedBackend) -> None:
+    objective = MeasuredObjective(backend, CostTable())
+    image, ones = ("x", TensorProto.FLOAT, [1, 16, 8, 8]), np.ones(16, np.float32)
+    weights: dict[str, Any] = {"w": np.ones([16, 16, 3, 3], np.float32), "b": ones}
+    norm = helper.make_node("BatchNormalization", ["c", "b", "b", "b", "b"], ["n"])
+    relu = helper.make_node("Relu", ["n"], ["y"])
+    first = helper.make_node("Conv", ["x", "w"], ["c"]), norm, relu
+    other = helper.make_node("Conv", ["x", "w", "b"], ["n"]), relu
+    costs = [
+        graph_cost(objective, graph_of(*nodes, x=image, **weights)) for nodes in (first, other)
+    ]
+    assert costs[0] == costs[1]
+    assert objective.num_measured == 1
 
 
 def test_alone(backend: CountedBackend) -> None:
@@ -233,7 +251,7 @@ def test_opaque_nodes(backend: CountedBackend) -> None:
     graph = graph_of(helper.make_node("Det", ["x"], ["y"]), x=("x", TensorProto.FLOAT, [4, 16, 16]))
     objective = MeasuredObjective(backend, CostTable())
     assert graph_cost(objective, graph) > 0
-    assert CountedBackend.num_opened == 1
+    assert objective.num_measured == 1
 
 
 def test_table(tmp_path: pathlib.Path) -> None:

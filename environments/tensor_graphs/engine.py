@@ -99,7 +99,7 @@ class State:
         return self._index.matches
 
     @property
-    def matches_by_rule(self) -> tuple[tuple[Match, ...], ...]:
+    def matches_by_rule(self) -> Sequence[tuple[Match, ...]]:
         """The matches of each rule, by location."""
         return self._index.by_rule
 

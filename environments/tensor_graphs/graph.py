@@ -227,8 +227,11 @@ class Edit:
             # Not removed yet: what is still to be put in place may be computed with it.
             self._unused.append(old.node)
 
-    def finish(self) -> tuple[Graph, Change]:
+    def finish(self, is_acyclic: bool = False) -> tuple[Graph, Change]:
         """The new graph, without what no output depends on, and what changed.
+
+        Args:
+          is_acyclic: whether it is known that no node depends on itself: then nobody looks.
 
         Raises:
           CycleError: a node depends on itself.
@@ -240,7 +243,7 @@ class Edit:
         graph.output_names = self._output_names
         graph._constants = frozenset(self._constants)
         graph._next = self._next
-        if self._may_have_cycles:
+        if self._may_have_cycles and not is_acyclic:
             graph.order()
         change = Change(
             tuple(sorted(self._added - self._removed)),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import operator
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.matching import Match, Rule, Start, is_acyclic
@@ -90,7 +90,7 @@ class MatchIndex:
       by_rule: matches of each rule, by location.
     """
 
-    __slots__ = ("_matches", "_of", "_rules", "_starts", "by_rule", "graph")
+    __slots__ = ("_matches", "_of", "_present", "_rules", "_starts", "by_rule", "graph")
 
     def __init__(self, graph: Graph, rules: tuple[Rule, ...], starts: Starts | None = None) -> None:
         """Searches the whole graph.
@@ -105,8 +105,9 @@ class MatchIndex:
         self._starts = starts or Starts(rules)
         self._matches: tuple[Match, ...] | None = None
         found = self._search(dict.fromkeys(graph.nodes, 0))
-        self._of = tuple(_sorted(graph, found.get(number, ())) for number in range(len(rules)))
-        self.by_rule = tuple(one.valid for one in self._of)
+        self._of = [_sorted(graph, found.get(number, ())) for number in range(len(rules))]
+        self._present = tuple(found)
+        self.by_rule: Sequence[tuple[Match, ...]] = [one.valid for one in self._of]
 
     @property
     def matches(self) -> tuple[Match, ...]:
@@ -125,17 +126,20 @@ class MatchIndex:
         other = MatchIndex.__new__(MatchIndex)
         other.graph, other._rules, other._starts = graph, self._rules, self._starts
         other._matches = None
-        near = _near(graph, (*change.added, *change.rewired), self._starts.depth)
+        changed = {*change.added, *change.rewired, *_perhaps_unused(self.graph, graph, change)}
+        near = _near(graph, changed, self._starts.depth)
         found = other._search(near)
         away: list[set[int]] = []
         for depth in range(self._starts.depth + 1):
             away.append({one for one, edges in near.items() if edges <= depth})
             away[-1].update(change.removed)
-        other._of = tuple(
-            _updated(graph, one, found.get(number, ()), away[rule.depth])
-            for number, (one, rule) in enumerate(zip(self._of, self._rules, strict=True))
-        )
-        other.by_rule = tuple(one.valid for one in other._of)
+        of, by_rule = list(self._of), list(self.by_rule)
+        for number in {*self._present, *found}:
+            rule = self._rules[number]
+            of[number] = _updated(graph, of[number], found.get(number, ()), away[rule.depth])
+            by_rule[number] = of[number].valid
+        other._of, other.by_rule = of, by_rule
+        other._present = tuple(number for number in {*self._present, *found} if of[number].found)
         return other
 
     def _search(self, near: Mapping[int, int]) -> dict[int, list[Match]]:
@@ -168,6 +172,23 @@ def _near(graph: Graph, changed: Iterable[int], depth: int) -> dict[int, int]:
         last = [user for number in last for user in graph.users(number) if user not in near]
         near.update(dict.fromkeys(last, edges))
     return near
+
+
+def _perhaps_unused(before: Graph, after: Graph, change: Change) -> Iterator[int]:
+    """Nodes of several outputs of which others than before may be used."""
+    used = [
+        *(
+            ref
+            for number in (*change.rewired, *change.removed)
+            for ref in before.nodes[number].inputs
+        ),
+        *(ref for number in (*change.rewired, *change.added) for ref in after.nodes[number].inputs),
+        *(before.outputs + after.outputs if before.outputs != after.outputs else ()),
+    ]
+    for ref in used:
+        node = None if ref is None else after.nodes.get(ref.node)
+        if ref is not None and node is not None and len(node.types) > 1:
+            yield ref.node
 
 
 def _updated(graph: Graph, before: _Of, new: Collection[Match], away: Collection[int]) -> _Of:

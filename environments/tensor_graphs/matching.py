@@ -8,7 +8,7 @@ will depend on itself. Expressions that depend on constants alone are left alone
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from environments.tensor_graphs.expressions import Apply, Call, Expression, Name, Term, variables
@@ -50,20 +50,39 @@ class Match:
 
 
 @dataclasses.dataclass(frozen=True)
+class Join:
+    """How another expression of a source is found.
+
+    Attributes:
+      pattern: of the expression.
+      variable: number of a variable that is bound when it is looked for.
+      path: positions of inputs from the expression's root to the variable.
+    """
+
+    pattern: Pattern
+    variable: int
+    path: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Start:
     """Where the search for a rule begins: a node that may be one of those that it replaces.
 
     Attributes:
       rule: the rule.
-      pattern: of the node.
-      order: which one.
-      number: of the expression in the source.
+      order: number of the order in which inputs are taken.
+      patterns: of the source in this order.
+      pattern: the one of the node.
+      joins: for the others, one after the other.
+      places: for each pattern, when it is found.
     """
 
     rule: Rule
-    pattern: Pattern
     order: int
-    number: int
+    patterns: tuple[Pattern, ...]
+    pattern: Pattern
+    joins: tuple[Join, ...]
+    places: tuple[int, ...]
 
 
 class Rule:
@@ -87,20 +106,20 @@ class Rule:
         self._variables, self._names = rule.variables, rule.names
         self._planner = Planner(rule)
         try:
-            self._orders = [
-                [Pattern(root, self._variables, self._names) for root in source]
+            found = [
+                tuple(Pattern(root, self._variables, self._names) for root in source)
                 for source in orders(rule)
             ]
         except (OperatorError, KeyError) as error:
             raise RuleError(f"rule {rule.name}: {error}") from None
         self._ascending = ascending(rule)
         self._crossings = _crossings(rule)
-        depths = [pattern.depth for patterns in self._orders for pattern in patterns]
+        depths = [pattern.depth for patterns in found for pattern in patterns]
         self.depth = max(*depths, *(_depth(one) for one in rule.target))
         self.starts = [
-            Start(self, pattern, order, number)
-            for order, patterns in enumerate(self._orders)
-            for number, pattern in enumerate(patterns)
+            _start(self, order, patterns, number)
+            for order, patterns in enumerate(found)
+            for number in range(len(patterns))
         ]
 
     def matches_from(self, graph: Graph, start: Start, node: int) -> Iterator[Match]:
@@ -108,72 +127,47 @@ class Rule:
         found = Found([None] * len(self._variables), [None] * len(self._names), [])
         if graph.is_constant(node) or not start.pattern.match(graph.nodes, node, found):
             return
-        patterns = self._orders[start.order]
-        for roots, whole in self._rest(graph, patterns, {start.number: node}, found):
-            match = self._finish(graph, start.order, roots, whole)
+        wholes: list[tuple[tuple[int, ...], Found]] = [((node,), found)]
+        for join in start.joins:
+            wholes = [more for whole in wholes for more in _joined(graph, join, *whole)]
+        for roots, whole in wholes:
+            match = self._finish(graph, start, roots, whole)
             if match is not None:
                 yield match
 
-    def _rest(
-        self, graph: Graph, patterns: list[Pattern], roots: dict[int, int], found: Found
-    ) -> Iterator[tuple[tuple[int, ...], Found]]:
-        """Finds the other expressions of the source, through the users of what they share."""
-        if len(roots) == len(patterns):
-            yield tuple(roots[number] for number in range(len(patterns))), found
-            return
-        number, path, ref = self._next(patterns, roots, found)
-        for node in _above(graph, path, ref, patterns[number].op):
-            if node in roots.values() or graph.is_constant(node):
-                continue
-            more = found.copy()
-            if patterns[number].match(graph.nodes, node, more):
-                yield from self._rest(graph, patterns, {**roots, number: node}, more)
-
-    def _next(
-        self, patterns: list[Pattern], roots: Mapping[int, int], found: Found
-    ) -> tuple[int, tuple[int, ...], Ref]:
-        ways = [
-            (len(path), number, path, found.refs[variable])
-            for number, pattern in enumerate(patterns)
-            if number not in roots
-            for variable, path in pattern.paths.items()
-            if found.refs[variable] is not None
-        ]
-        _, number, path, ref = min(ways)
-        assert ref is not None
-        return number, path, ref
-
     def _finish(
-        self, graph: Graph, order: int, roots: tuple[int, ...], found: Found
+        self, graph: Graph, start: Start, roots: tuple[int, ...], found: Found
     ) -> Match | None:
-        if any(roots[i] > roots[j] for i, j in self._ascending):
+        if start.joins:
+            roots = tuple(roots[place] for place in start.places)
+        if self._ascending and any(roots[i] > roots[j] for i, j in self._ascending):
             return None
         nodes = graph.nodes
         refs: tuple[Ref, ...] = tuple(found.refs)  # type: ignore[arg-type]
         are_constant = tuple(graph.is_constant(ref.node) for ref in refs)
         types = tuple(nodes[ref.node].types[ref.output] for ref in refs)
         values = tuple(found.values)
-        plan = self._planner.plan(types, are_constant, values)
+        opset = getattr(graph.header, "opset", 0)
+        plan = self._planner.plan(types, are_constant, values, opset)
         if plan is None:
             return None
         replaced = tuple(
-            Ref(root, pattern.output)
-            for root, pattern in zip(roots, self._orders[order], strict=True)
+            Ref(root, pattern.output) for root, pattern in zip(roots, start.patterns, strict=True)
         )
         for ref, new in zip(replaced, plan.types, strict=True):
             if nodes[ref.node].types[ref.output] != new:
                 return None
-        if plan.changes_nothing(nodes, refs, replaced):
+        if plan.changes_nothing(nodes, refs, replaced) or not _is_any_used(graph, replaced):
             return None
         needs_check = any(not are_constant[number] for number in self._crossings)
         return Match(
             self.number,
             self.substitution.name,
-            (*roots, order) if order else roots,
+            (*roots, start.order) if start.order else roots,
             replaced,
             refs,
             values,
-            tuple(dict.fromkeys(found.nodes)),
+            tuple(sorted(set(found.nodes))),
             plan,
             needs_check,
         )
@@ -220,7 +214,7 @@ def apply(graph: Graph, match: Match) -> tuple[Graph, Change]:
         for old, place in zip(match.replaced, plan.results, strict=True)
     }
     edit.replace(replacements, built={ref.node for ref in made[plan.num_variables :]})
-    return edit.finish()
+    return edit.finish(is_acyclic=True)
 
 
 def compile_rules(substitutions: Sequence[Substitution]) -> tuple[Rule, ...]:
@@ -239,6 +233,49 @@ def compile_rules(substitutions: Sequence[Substitution]) -> tuple[Rule, ...]:
 def _ref(made: Sequence[Ref], place: Any, num_variables: int) -> Ref:
     ref = made[place.number]
     return ref if place.number < num_variables else Ref(ref.node, place.output)
+
+
+def _is_any_used(graph: Graph, refs: Sequence[Ref]) -> bool:
+    """Whether anybody uses one of these outputs; a node whose only output is not used is gone."""
+    return any(
+        len(graph.nodes[ref.node].types) == 1
+        or ref in graph.outputs
+        or any(ref in graph.nodes[user].inputs for user in graph.users(ref.node))
+        for ref in refs
+    )
+
+
+def _start(rule: Rule, order: int, patterns: tuple[Pattern, ...], number: int) -> Start:
+    """Begins with one pattern; the next one is the one that is nearest to a bound variable."""
+    sequence, joins = [number], []
+    bound = set(patterns[number].paths)
+    while len(sequence) < len(patterns):
+        _, number, variable, path = min(
+            (len(path), place, variable, path)
+            for place, pattern in enumerate(patterns)
+            if place not in sequence
+            for variable, path in pattern.paths.items()
+            if variable in bound
+        )
+        sequence.append(number)
+        joins.append(Join(patterns[number], variable, path))
+        bound |= set(patterns[number].paths)
+    places = tuple(sequence.index(place) for place in range(len(patterns)))
+    return Start(rule, order, patterns, patterns[sequence[0]], tuple(joins), places)
+
+
+def _joined(
+    graph: Graph, join: Join, roots: tuple[int, ...], found: Found
+) -> Iterator[tuple[tuple[int, ...], Found]]:
+    """What was found, with another expression of the source."""
+    ref = found.refs[join.variable]
+    assert ref is not None
+    for node in _above(graph, join.path, ref, join.pattern.op):
+        if node in roots or graph.is_constant(node):
+            continue
+        more = found.copy()
+        if join.pattern.match(graph.nodes, node, more):
+            yield (*roots, node), more
 
 
 def _above(graph: Graph, path: tuple[int, ...], ref: Ref, op: str) -> Iterator[int]:

@@ -50,6 +50,7 @@ from environments.tensor_graphs.symbols import (
     call,
     concat,
     no,
+    numbers,
     op,
     permute,
     product,
@@ -59,8 +60,8 @@ from environments.tensor_graphs.symbols import (
 
 __all__ = [
     "Attribute", "Constant", "ConstantScalar", "Quantity", "Scalar", "Tensor", "all_of", "any_of",
-    "array", "broadcast", "call", "concat", "make_rule", "no", "only_where", "op", "permute",
-    "product", "repeat", "rule", "rules_in", "total",
+    "array", "broadcast", "call", "concat", "make_rule", "no", "numbers", "only_where", "op",
+    "permute", "product", "repeat", "rule", "rules_in", "total",
 ]  # fmt: skip
 
 
@@ -77,19 +78,19 @@ def only_where(condition: Quantity) -> Restriction:
 
 
 # Annotations of parameters.
-class Constant:
+class Constant(Tensor):
     """A tensor that depends on constants alone: a restriction."""
 
 
-class Scalar:
+class Scalar(Tensor):
     """A tensor with one element."""
 
 
-class ConstantScalar:
+class ConstantScalar(Tensor):
     """A tensor with one element that depends on constants alone."""
 
 
-class Attribute:
+class Attribute(Quantity):
     """An attribute of an operator in the source."""
 
 

@@ -73,7 +73,7 @@ class Pattern:
         self._variables = {name: number for number, name in enumerate(variables)}
         self._names = {name: number for number, name in enumerate(names)}
         self._steps: list[tuple[Any, ...]] = []
-        self._check = _AttributeCheck(root, self._names)
+        self._checks: list[tuple[int, _AttributeCheck]] = []
         self._num_inputs = len(root.inputs)
         self._compile(root)
         self.child = next(
@@ -86,12 +86,14 @@ class Pattern:
         num_nodes = 1
         leaves: list[tuple[Any, ...]] = []
         for applied, register, path in todo:
+            check = _AttributeCheck(applied, self._names)
+            if not check.is_idle:
+                self._checks.append((register, check))
             for index, given in enumerate(applied.inputs):
                 way = (*path, index)
                 self.depth = max(self.depth, len(way))
                 if isinstance(given, Apply):
-                    check = _AttributeCheck(given, self._names)
-                    step = (given.op, given.output, len(given.inputs), check)
+                    step = (given.op, given.output, len(given.inputs))
                     self._steps.append((_APPLY, register, index, step))
                     todo.append((given, num_nodes, way))
                     num_nodes += 1
@@ -130,7 +132,7 @@ class Pattern:
         for kind, register, index, what in self._steps:
             ref = taken[register].inputs[index]
             if kind == _APPLY:
-                op, output, num_inputs, _ = what
+                op, output, num_inputs = what
                 if ref is None or ref.output != output:
                     return False
                 node = nodes[ref.node]
@@ -147,20 +149,15 @@ class Pattern:
                     return False
             elif ref is None or not _is_array(nodes[ref.node], what, found.values):
                 return False
-        return self._bind_attributes(nodes, taken, found)
-
-    def _bind_attributes(self, nodes: Mapping[int, Node], taken: list[Node], found: Found) -> bool:
-        if not self._check.bind(nodes, taken[0], found.values):
-            return False
-        checks = (what[3] for kind, _, _, what in self._steps if kind == _APPLY)
-        return all(
-            check.bind(nodes, node, found.values)
-            for check, node in zip(checks, taken[1:], strict=True)
-        )
+        return all(check.bind(nodes, taken[place], found.values) for place, check in self._checks)
 
 
 class _AttributeCheck:
-    """Binds the attributes of a node, and compares those that are given or left out."""
+    """Binds the attributes of a node, and compares those that are given or left out.
+
+    Attributes:
+      is_idle: whether the operator has no attributes.
+    """
 
     def __init__(self, applied: Apply, names: Mapping[str, int]) -> None:
         operator = OPERATORS.get(applied.op)
@@ -184,6 +181,7 @@ class _AttributeCheck:
                 self._binds.append((position, names[value.name]))
             else:
                 self._lists.append((position, _list_items(value, names)))
+        self.is_idle = not operator.attributes
         named = {name for name, _ in applied.attributes}
         self._is_plain = not self._fixed and named == set(operator.attributes)
         self._known: dict[Any, bool] = {}
@@ -203,8 +201,6 @@ class _AttributeCheck:
 
     def _has_defaults(self, nodes: Mapping[int, Node], node: Node) -> bool:
         """Whether the attributes are those that one gets by naming only what the pattern names."""
-        if not node.attributes:
-            return True
         types = tuple(
             None if one is None else nodes[one.node].types[one.output] for one in node.inputs
         )

@@ -123,6 +123,7 @@ class Planner:
         types: tuple[TensorType | None, ...],
         are_constant: tuple[bool, ...],
         values: tuple[Attribute, ...],
+        opset: int = 0,
     ) -> Plan | None:
         """What to make; None if the rule does not hold there, or is not to be tried.
 
@@ -130,8 +131,9 @@ class Planner:
           types: of the variables.
           are_constant: whether they depend on constants alone.
           values: of the rule's attributes.
+          opset: of the model.
         """
-        key = types, are_constant, values
+        key = types, are_constant, values, opset
         try:
             return self._known[key]
         except KeyError:
@@ -145,10 +147,11 @@ class Planner:
         types: tuple[TensorType | None, ...],
         are_constant: tuple[bool, ...],
         values: tuple[Attribute, ...],
+        opset: int,
     ) -> Plan | None:
         known = {n: one for n, one in zip(self._variables, types, strict=True) if one is not None}
         constants = {n for n, one in zip(self._variables, are_constant, strict=True) if one}
-        bindings = Bindings(known, dict(zip(self._names, values, strict=True)), constants)
+        bindings = Bindings(known, dict(zip(self._names, values, strict=True)), constants, opset)
         if not all(holds(one, bindings) for one in self._rule.conditions):
             return None
         if not all(holds(one, bindings) for one in self._rule.restrictions):

@@ -244,6 +244,11 @@ def repeat(value: object, times: object) -> Quantity:
     return call("repeat", value, times)
 
 
+def numbers(start: object, stop: object) -> Quantity:
+    """The list of the numbers from one on to before another."""
+    return call("range", start, stop)
+
+
 def total(values: object) -> Quantity:
     """The sum of a list."""
     return call("sum", values)

@@ -1,0 +1,99 @@
+"""Random graphs on which many rules match, and what they compute."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from environments.tensor_graphs.graph import Edit, Graph
+from environments.tensor_graphs.nodes import CONSTANT, INPUT, Ref, TensorType
+from environments.tensor_graphs.operators import building, table
+from environments.tensor_graphs.operators.operator import OperatorError
+
+_MATRICES = ("Add", "Mul", "MatMul", "Relu", "Tanh", "Transpose", "Reshape", "Concat", "Split",
+             "Gemm", "Softmax", "Constant")  # fmt: skip
+_IMAGES = ("Add", "Conv", "Conv", "Relu", "BatchNormalization", "Concat", "MaxPool", "AveragePool",
+           "Constant", "GlobalAveragePool")  # fmt: skip
+
+
+def random_graph(seed: int, num_nodes: int = 14) -> Graph:
+    """Matrices of 4 × 4 (and what layout operators make of them), or images of 2 × 4 × 5 × 5."""
+    rng = random.Random(seed)
+    numbers = np.random.default_rng(seed)
+    is_image = rng.random() < 0.3
+    edit = Graph().edit()
+    shape = (2, 4, 5, 5) if is_image else (4, 4)
+    refs = [edit.add(INPUT, [], (("name", name),), [TensorType("float32", shape)]) for name in "xy"]
+    refs.append(_constant(edit, numbers, shape))
+    while len(edit._nodes) < num_nodes:
+        op = rng.choice(_IMAGES if is_image else _MATRICES)
+        if op == "Constant":
+            refs.append(_constant(edit, numbers, rng.choice([shape, (), shape[-1:], (4, 1, 1)])))
+            continue
+        try:
+            refs += _add(edit, op, rng, numbers, refs)
+        except OperatorError:
+            continue
+    used = {ref.node for node in edit._nodes.values() for ref in node.inputs if ref is not None}
+    outputs = [ref for ref in refs if ref.node not in used and edit.node(ref.node).op != CONSTANT]
+    edit.set_outputs(outputs, [f"output_{number}" for number in range(len(outputs))])
+    return edit.finish()[0]
+
+
+def _constant(edit: Edit, numbers: np.random.Generator, shape: tuple[int, ...]) -> Ref:
+    return edit.add_constant(numbers.standard_normal(shape).astype(np.float32))
+
+
+def _add(
+    edit: Edit, op: str, rng: random.Random, numbers: np.random.Generator, refs: list[Ref]
+) -> tuple[Ref, ...]:
+    x, y = rng.choice(refs), rng.choice(refs)
+    given = edit.type_of(x)
+    assert given is not None and given.shape is not None
+    rank = len(given.shape)
+    if op in ("Add", "Mul", "MatMul"):
+        return building.add(edit, op, x, y)
+    if op == "Gemm":
+        return building.add(edit, op, x, y, rng.choice(refs))
+    if op == "Transpose":
+        return building.add(edit, op, x, perm=tuple(reversed(range(rank))))
+    if op == "Reshape":
+        return building.add(edit, op, x, shape=rng.choice([(4, 4), (2, 8), (2, 2, 4), (1, 4, 4)]))
+    if op == "Concat":
+        return building.add(edit, op, x, y, axis=rng.randrange(rank) if rank else 0)
+    if op == "Split":
+        axis = rng.randrange(rank) if rank else 0
+        size = given.shape[axis] if rank else 0
+        return building.add(edit, op, x, axis=axis, split=(size // 2, size - size // 2))
+    if op == "Conv":
+        kernel = rng.choice([1, 3])
+        weight = _constant(edit, numbers, (4, given.shape[1] if rank > 1 else 1, kernel, kernel))
+        return building.add(edit, op, x, weight, pads=(kernel // 2,) * 4)
+    if op == "BatchNormalization":
+        four = [edit.add_constant(numbers.uniform(0.5, 2, 4).astype(np.float32)) for _ in range(4)]
+        return building.add(edit, op, x, *four)
+    if op in ("MaxPool", "AveragePool"):
+        return building.add(edit, op, x, kernel_shape=(3, 3), pads=(1, 1, 1, 1))
+    if op == "Softmax":
+        return building.add(edit, op, x, axis=-1)
+    return building.add(edit, op, x)
+
+
+def values_of(graph: Graph, seed: int = 0) -> list[np.ndarray]:
+    """What a graph computes of random inputs, in double precision."""
+    numbers = np.random.default_rng(seed)
+    known: dict[int, tuple[np.ndarray, ...]] = {}
+    for number in graph.order():
+        node = graph.nodes[number]
+        if node.op == INPUT:
+            (kind,) = node.types
+            assert kind is not None and kind.shape is not None
+            known[number] = (numbers.standard_normal(kind.shape),)  # type: ignore[arg-type]
+        elif node.op == CONSTANT:
+            assert node.value is not None
+            known[number] = (node.value.astype(np.float64),)
+        else:
+            given = [known[ref.node][ref.output] for ref in node.inputs if ref is not None]
+            known[number] = table.evaluate(node.op, given, node.attributes)
+    return [known[ref.node][ref.output] for ref in graph.outputs]

@@ -34,12 +34,7 @@ def infer_types(
         output is not of the type that the file tells.
     """
     stripped = _skeleton(model, wiring)
-    try:
-        onnx.checker.check_model(stripped)
-    except Exception as error:
-        raise UserError(
-            f"the model is not valid: {' '.join(str(error).split())[:300]}; export it again"
-        ) from None
+    _check(stripped)
     try:
         inferred = onnx.shape_inference.infer_shapes(stripped, True, True, True)
     except Exception as error:
@@ -57,6 +52,24 @@ def infer_types(
     for name, (array, dtype) in wiring.constants.items():
         known[name] = TensorType(dtype, array.shape)
     return known
+
+
+def check(model: onnx.ModelProto, wiring: Wiring) -> None:
+    """Checks all of a model but its weights.
+
+    Raises:
+      UserError: it is not as ONNX wants it.
+    """
+    _check(_skeleton(model, wiring))
+
+
+def _check(stripped: onnx.ModelProto) -> None:
+    try:
+        onnx.checker.check_model(stripped)
+    except Exception as error:
+        raise UserError(
+            f"the model is not valid: {' '.join(str(error).split())[:300]}; export it again"
+        ) from None
 
 
 def _is_about_the_model(error: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 import onnx
 
@@ -11,22 +12,20 @@ from environments.tensor_graphs.onnx_io import scopes
 from environments.tensor_graphs.onnx_io.header import opset_of
 from environments.tensor_graphs.onnx_io.tensors import dtype_of, raw_bytes, to_array
 
-OLDEST_OPSET = 13
-"""Older models are converted to this version of ONNX's operators."""
-
 OLDEST_CONVERTIBLE_OPSET = 7
 
 Source = str | pathlib.Path | bytes | onnx.ModelProto
 
 
 def load(source: Source) -> tuple[onnx.ModelProto, pathlib.Path | None]:
-    """Reads a model of a version that is understood.
+    """Reads a model.
 
     Args:
       source: a file, its content, or a model; a model is not changed.
 
     Returns:
-      The model, whose initialisers may still be in other files, and the directory of those.
+      The model, of an opset that is understood or may be converted to such a one, and the
+      directory of other files in which its initialisers may be.
 
     Raises:
       UserError: it is no model, incomplete, or too old or new.
@@ -47,8 +46,6 @@ def load(source: Source) -> tuple[onnx.ModelProto, pathlib.Path | None]:
             "it for inference"
         )
     _embed_in_nodes(model, directory)
-    if opset_of(model) < OLDEST_OPSET:
-        model = _converted(model, directory, name)
     return model, directory
 
 
@@ -62,10 +59,15 @@ def _embed_in_nodes(model: onnx.ModelProto, directory: pathlib.Path | None) -> N
         for node in nodes:
             for tensor in scopes.tensors(node):
                 if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                    _embed(tensor, directory)
+                    embed(tensor, directory)
 
 
-def _embed(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> None:
+def embed(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> None:
+    """Brings a tensor's data out of another file into the tensor, in place.
+
+    Raises:
+      UserError: the file is missing or outside of the model's directory.
+    """
     array = to_array(tensor, directory)
     tensor.raw_data = raw_bytes(array, dtype_of(tensor))
     tensor.ClearField("external_data")
@@ -92,12 +94,33 @@ def _parsed(content: bytes, name: str) -> onnx.ModelProto:
             f"{name}: not an ONNX model, or only a part of one ({len(content)} bytes); was it "
             "copied or downloaded completely?"
         ) from None
+    if _has_broken_text(model):
+        raise UserError(f"{name}: a damaged ONNX model: a name in it is no text")
     if not model.ir_version or not model.HasField("graph"):
         raise UserError(
             f"{name}: not an ONNX model, or only a part of one: it has no graph ({len(content)} "
             "bytes)"
         )
     return model
+
+
+def _has_broken_text(message: Any) -> bool:
+    """Whether a text is not UTF-8; protocol buffers give such as bytes, or refuse to."""
+    try:
+        for field, value in message.ListFields():
+            values = [value] if isinstance(value, str | bytes) or not _is_many(value) else value
+            if field.type == field.TYPE_MESSAGE:
+                if any(_has_broken_text(one) for one in values):
+                    return True
+            elif field.type == field.TYPE_STRING and not all(isinstance(v, str) for v in values):
+                return True
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def _is_many(value: Any) -> bool:
+    return hasattr(value, "__len__")
 
 
 def _check_versions(model: onnx.ModelProto, name: str) -> None:
@@ -113,53 +136,5 @@ def _check_versions(model: onnx.ModelProto, name: str) -> None:
     if opset and opset < OLDEST_CONVERTIBLE_OPSET:
         raise UserError(
             f"{name}: opset {opset} is older than the oldest that is understood, "
-            f"{OLDEST_CONVERTIBLE_OPSET}; export the model again, for opset {OLDEST_OPSET} or newer"
+            f"{OLDEST_CONVERTIBLE_OPSET}; export the model again"
         )
-
-
-def _converted(
-    model: onnx.ModelProto, directory: pathlib.Path | None, name: str
-) -> onnx.ModelProto:
-    """The model in the oldest version of ONNX's operators that is understood here."""
-    opset = opset_of(model)
-    reason = _obstacle(model, opset)
-    if reason:
-        raise _not_convertible(name, opset, reason)
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    if opset == 0:
-        # It has only operators of other domains, whose meaning stays as it is.
-        copy.opset_import.add(domain="", version=OLDEST_OPSET)
-        return copy
-    for tensor in copy.graph.initializer:
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            _embed(tensor, directory)
-    try:
-        converted = onnx.version_converter.convert_version(copy, OLDEST_OPSET)
-    except Exception as error:
-        raise _not_convertible(name, opset, " ".join(str(error).split())[:200]) from None
-    # The converter knows only types of tensors.
-    graph, original = converted.graph, model.graph
-    for infos, known in ((graph.input, original.input), (graph.output, original.output)):
-        types = {one.name: one.type for one in known}
-        for info in infos:
-            if info.name in types:
-                info.type.CopyFrom(types[info.name])
-    return converted
-
-
-def _obstacle(model: onnx.ModelProto, opset: int) -> str:
-    """Why the converter would not do; "" where it does."""
-    if opset and model.functions:
-        return "it has functions of its own"
-    names = {name for node in model.graph.node for _, name in scopes.operators(node)}
-    if opset < 9 and "Scan" in names:
-        return "Scan had another meaning then"
-    return ""
-
-
-def _not_convertible(name: str, opset: int, reason: str) -> UserError:
-    return UserError(
-        f"{name}: opset {opset} cannot be converted to {OLDEST_OPSET} ({reason}); export the model "
-        f"again, for opset {OLDEST_OPSET} or newer"
-    )

@@ -13,8 +13,9 @@ from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.nodes import INPUT, OPAQUE, Ref, TensorType
 from environments.tensor_graphs.onnx_io import loading, scopes
 from environments.tensor_graphs.onnx_io.canonical import canonical
+from environments.tensor_graphs.onnx_io.conversion import OLDEST_OPSET, converted
 from environments.tensor_graphs.onnx_io.header import DimensionNames, ModelHeader, opset_of
-from environments.tensor_graphs.onnx_io.inference import infer_types
+from environments.tensor_graphs.onnx_io.inference import check, infer_types
 from environments.tensor_graphs.onnx_io.opaque import opaque_attributes
 from environments.tensor_graphs.onnx_io.site import NotCanonicalError, Site
 from environments.tensor_graphs.onnx_io.sizes import Sizes, are_known, computed
@@ -39,6 +40,9 @@ def read(source: loading.Source) -> Graph:
         sense.
     """
     model, directory = loading.load(source)
+    if opset_of(model) < OLDEST_OPSET:
+        check(model, Wiring(model, directory))
+        model = converted(model, directory)
     return _Reader(model, directory).graph()
 
 

@@ -17,6 +17,7 @@ import hashlib
 import math
 import operator
 import re
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -44,6 +45,7 @@ from environments.tensor_graphs.operators.table import OPERATORS, bytes_moved
 
 Sizes = Mapping[str, int]
 
+_MOST_GRAPHS = 4
 _MOST_COPIES = 8
 # Copies together are larger than the caches, unless they would be many.
 _SPREAD_BYTES = 48 << 20
@@ -85,7 +87,7 @@ class MeasuredObjective:
         self._sizes = dict(sizes or {})
         self._fused = fused and backend.fuses
         self._fallback = AnalyticObjective()
-        self._groups: Groups | None = None
+        self._groups: deque[Groups] = deque(maxlen=_MOST_GRAPHS)
         self._known: dict[tuple, float] = {}
 
     @property
@@ -113,9 +115,12 @@ class MeasuredObjective:
         return changed(self._groups_of(before), self._groups_of(after), change)
 
     def _groups_of(self, graph: Graph) -> Groups:
-        if self._groups is None or self._groups.graph is not graph:
-            self._groups = Groups(graph)
-        return self._groups
+        for groups in self._groups:
+            if groups.graph is graph:
+                return groups
+        # A search looks at many successors of one graph: the graph before stays longer.
+        self._groups.append(Groups(graph))
+        return self._groups[-1]
 
     def _cost_ms(self, graph: Graph, members: tuple[int, ...]) -> float:
         if len(members) == 1 and graph.nodes[members[0]].op in VIEWS:

@@ -29,7 +29,11 @@ class NodeCost(Protocol):
     """What `Engine` needs of an objective; `objectives.Objective` has it."""
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
-        """The cost of one node, which does not depend on constants alone."""
+        """The cost of one node, which does not depend on constants alone.
+
+        If it depends on more than the node and the types of its inputs, the objective has a method
+        `affected(before, after, change)` as well; see `objectives.Objective`.
+        """
 
 
 class Engine:
@@ -67,6 +71,18 @@ class Engine:
             for number in nodes
             if not graph.is_constant(number)
         }
+
+    def touched(self, before: Graph, after: Graph, change: Change) -> set[int]:
+        """Nodes of the graph after an edit whose cost may differ from before, or that are new."""
+        affected = getattr(self._objective, "affected", None)
+        if affected is not None:
+            return affected(before, after, change)
+        touched = {*change.added, *change.rewired}
+        for number in change.rewired:
+            # An input that becomes constant can change a cost.
+            if after.is_constant(number):
+                touched.update(after.users(number))
+        return touched
 
 
 class State:
@@ -127,18 +143,10 @@ class State:
         total = self._total
         for number in change.removed:
             total -= costs.pop(number, 0)
-        touched = self._touched(graph, change)
+        touched = self._engine.touched(self.graph, graph, change)
         for number in touched:
             total -= costs.pop(number, 0)
         for number, cost in self._engine.costs(graph, touched).items():
             costs[number] = cost
             total += cost
         return State(self._engine, index, costs, total)
-
-    def _touched(self, graph: Graph, change: Change) -> set[int]:
-        """Nodes whose cost may have changed: an input that becomes constant can change it."""
-        touched = {*change.added, *change.rewired}
-        for number in change.rewired:
-            if graph.is_constant(number):
-                touched.update(graph.users(number))
-        return touched

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pathlib
+import random
 import re
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +21,8 @@ from environments.tensor_graphs.analytic import AnalyticObjective, figures
 from environments.tensor_graphs.backends import OnnxRuntime, Program
 from environments.tensor_graphs.cost import MeasuredObjective, time_of, value_of
 from environments.tensor_graphs.cost_table import CostTable, processor, table_of
+from environments.tensor_graphs.engine import Engine
+from environments.tensor_graphs.families import all_rules
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.grouping import Groups
 from environments.tensor_graphs.nodes import INPUT, Ref
@@ -163,6 +167,23 @@ def test_changes_of_groups_are_found() -> None:
     last, change = edit.finish()
     norm = before.outputs[0].node
     assert {again.node, norm, add_node} <= affected(objective, after, last, change)
+
+
+class Imagined(MeasuredObjective):
+    """Costs that depend on all that measured ones do, without measuring."""
+
+    def _look_up(self, graph: Graph, members: tuple[int, ...], key: tuple) -> float:
+        return (1 + zlib.crc32(repr(key).encode()) % 1000) / 1000
+
+
+@pytest.mark.parametrize("name", ["bert-tiny", "resnet-18"])
+def test_costs_by_difference_are_those_of_the_whole_graph(name: str) -> None:
+    engine = Engine(all_rules(), Imagined(OnnxRuntime(), CostTable()))
+    state, rng = engine.start(onnx_io.read(models.make(name))), random.Random(0)
+    for step in range(40):
+        state = state.apply(rng.choice(state.matches))
+        if step % 8 == 0:
+            assert state.cost_ms == engine.start(state.graph).cost_ms
 
 
 def test_measured_once(backend: CountedBackend, tmp_path: pathlib.Path) -> None:

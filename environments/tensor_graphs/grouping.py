@@ -152,5 +152,7 @@ def changed(before: Groups, after: Groups, change: Change) -> set[int]:
     # Whoever lost or won a user may join a group now, or lead one.
     used = {used for number in old for used in before.graph.nodes[number].used}
     used.update(used for number in new for used in after.graph.nodes[number].used)
+    # What is returned joins nobody.
+    used.update(ref.node for ref in {*before.graph.outputs} ^ {*after.graph.outputs})
     touched = before.around(old | used) | after.around(new | used)
     return {number for number in touched if number in after.graph.nodes}

@@ -28,6 +28,7 @@ from environments.tensor_graphs.grouping import Groups
 from environments.tensor_graphs.nodes import INPUT, Ref
 from environments.tensor_graphs.objectives import affected, graph_cost, make_objective
 from environments.tensor_graphs.operators.building import add
+from tests.environments.tensor_graphs.random_graphs import random_graph
 
 X = ("x", TensorProto.FLOAT, [1, 8, 16])
 
@@ -184,6 +185,17 @@ def test_costs_by_difference_are_those_of_the_whole_graph(name: str) -> None:
         state = state.apply(rng.choice(state.matches))
         if step % 8 == 0:
             assert state.cost_ms == engine.start(state.graph).cost_ms
+
+
+def test_costs_by_difference_of_random_graphs() -> None:
+    # 124: a node becomes an output and nothing else about it changes.
+    for seed in (*range(5), 124):
+        engine, rng = Engine(all_rules(), Imagined(OnnxRuntime(), CostTable())), random.Random(seed)
+        state = engine.start(random_graph(seed, num_nodes=40))
+        for _ in range(6):
+            if state.matches:
+                state = state.apply(rng.choice(state.matches))
+                assert state.cost_ms == engine.start(state.graph).cost_ms
 
 
 def test_measured_once(backend: CountedBackend, tmp_path: pathlib.Path) -> None:

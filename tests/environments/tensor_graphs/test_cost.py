@@ -244,6 +244,21 @@ def test_what_the_backend_makes_the_same_of_costs_the_same(backend: CountedBacke
     assert objective.num_measured == 1
 
 
+def test_part_of_a_graph() -> None:
+    """What only other nodes of the part use is no output; each copy has its own inputs."""
+    graph = layer_norm([1, 8, 16])
+    numbers = [number for number, node in graph.nodes.items() if node.op in ("Sigmoid", "Add")]
+    model = onnx_io.part_model(graph, numbers, copies=3)
+    onnx.checker.check_model(model)
+    assert [value.name for value in model.graph.input] == ["x0", "x1", "x2"]
+    assert [node.op_type for node in model.graph.node].count("Sigmoid") == 3
+    inputs = {f"x{k}": np.full([1, 8, 16], k, np.float32) for k in range(3)}
+    outputs = OnnxRuntime().open(model).run(inputs)
+    # The sigmoid of 0 is 1/2.
+    assert outputs["y0"] == pytest.approx(0.5)
+    assert outputs["y2"] == pytest.approx(2 + 1 / (1 + np.exp(-2)))
+
+
 def test_alone(backend: CountedBackend) -> None:
     objective = MeasuredObjective(backend, CostTable())
     graph = layer_norm([1, 8, 16])

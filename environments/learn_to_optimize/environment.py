@@ -14,9 +14,10 @@ from environments.learn_to_optimize.functions import Objective, make_objective, 
 from environments.learn_to_optimize.samplers import EntropyFn, Sampler, make_samplers
 
 REWARDS = ("difference", "log1p", "scaled")
+REFERENCES = ("old", "mean")
 
-# Points at which the spread of a function is measured for the scaled reward.
-_NUM_SCALE_POINTS = 256
+# Points at which a function's mean and spread are measured.
+_NUM_FIXED_POINTS = 256
 
 
 class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
@@ -37,20 +38,26 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
       "scaled"      (f(s) - f(s')) / d, with d the standard deviation of f over 256 fixed points of
                     the box: one learning rate then suits functions of any size.
 
+      With `reference` "mean", the mean of f (or of L(f)) over the 256 points stands for that of the
+      old point. No action can change f(s), so with gamma = 0 both teach the same; but f(s) is noise
+      to a learner whose value network does not know all waves of f, and more of it than what an
+      action is worth. The thesis's is "old".
+
     End: after `episode_length` steps. The discount is `discount` until then and 0 at the end.
 
-    What episode length and discount do. The rewards of an episode telescope: without discounting
-    they add up to f(first s) - f(last s), which only the last action decides. With gamma the
-    agent's discount times this one, an action that moves to s' is paid f(s) - f(s') now and
-    gamma f(s') with the next step: of its own value only the part 1 - gamma counts. At gamma 0.99
-    all actions but the last learn from 1% of their signal, and the longer the episode, the more of
-    them there are. Nothing is gained for it, since the next state's x is forgotten anyway: no step
-    can prepare a later one. So take gamma = 0 in the agent, where every step of every episode tells
-    the whole value of its action, or episodes of 1 step, which is the same with any gamma. With
-    gamma = 0 the length only says how the experience is made: a step costs one evaluation of f and
-    an episode one more for its start; but the steps of an episode share their c, and after the
-    first they start where the policy sent them, as a policy that is asked again would. The default
-    of 2 is the thesis's: three evaluations for two steps, and half of the starts are the sampler's.
+    What episode length and discount do, where rewards compare with the old point. Those of an
+    episode telescope: without discounting they add up to f(first s) - f(last s), which only the
+    last action decides. With gamma the agent's discount times this one, an action that moves to s'
+    is paid f(s) - f(s') now and gamma f(s') with the next step: of its own value only the part
+    1 - gamma counts. At gamma 0.99 all actions but the last learn from 1% of their signal, and the
+    longer the episode, the more of them there are. Nothing is gained for it, since the next state's
+    x is forgotten anyway: no step can prepare a later one. So take gamma = 0 in the agent, where
+    every step of every episode tells the whole value of its action, or episodes of 1 step, which is
+    the same with any gamma. With gamma = 0 the length only says how the experience is made: a step
+    costs one evaluation of f and an episode one more for its start; but the steps of an episode
+    share their c, and after the first they start where the policy sent them, as a policy that is
+    asked again would. The default of 2 is the thesis's: three evaluations for two steps, and half
+    of the starts are the sampler's.
 
     Batched, with `batch_size` B, all leaves of time steps and actions have a leading axis [B]; its
     B episodes run side by side and end together. They are what B episodes one after another would
@@ -75,6 +82,7 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
       seed: of the sampler's random generator.
       entropy_fn: of the policy, where `sampler` is "uncertainty".
       bounds: of the user's own function, for `functions.make_objective`.
+      reference: what the reward compares with, one of `REFERENCES`.
     """
 
     def __init__(
@@ -90,9 +98,10 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         seed: int = 0,
         entropy_fn: EntropyFn | None = None,
         bounds: tuple[Any, Any] | None = None,
+        reference: str = "old",
     ) -> None:
         super().__init__(handle_auto_reset=True)
-        _check_settings(batch_size, episode_length, reward, discount)
+        _check_settings(batch_size, episode_length, reward, reference, discount)
         if isinstance(function, str):
             function = make_objective(function, dimensions, free, bounds)
         self._objective = function
@@ -100,7 +109,10 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         self._episode_length = episode_length
         self._sampler = _make_sampler(sampler, function.dimensions, batch_size, entropy_fn)
         self._reward = reward
-        self._scale = _spread(function) if reward == "scaled" else 1.0
+        self._scale = 1.0
+        self._mean_level: float | None = None
+        if reward == "scaled" or reference == "mean":
+            self._measure(reference)
         self._generator = np.random.default_rng(seed)
         rows = 1 if batch_size is None else batch_size
         self._num_rows = rows
@@ -203,7 +215,8 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         np.maximum(tuned, -1, out=tuned)
         values = self._evaluate(state)
         levels = self._level(values)
-        reward = (self._levels - levels).astype(np.float32)
+        before = self._levels if self._mean_level is None else self._mean_level
+        reward = (before - levels).astype(np.float32)
         self._state, self._levels = state, levels
         self._num_steps += 1
         step_type, discount = self._middle
@@ -221,6 +234,15 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         self._levels = self._level(self._start_values)
         return values
 
+    def _measure(self, reference: str) -> None:
+        """Sets scale and mean, where they are wanted, from fixed points of the box."""
+        shape = (_NUM_FIXED_POINTS, self._objective.dimensions)
+        values = self._objective(np.random.default_rng(0).uniform(-1, 1, shape))
+        if self._reward == "scaled":
+            self._scale = float(np.std(values)) or 1.0
+        if reference == "mean":
+            self._mean_level = float(np.mean(self._level(values)))
+
     def _level(self, values: np.ndarray) -> np.ndarray:
         """What rewards are differences of."""
         if self._reward == "difference":
@@ -232,7 +254,7 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
 
 
 def _check_settings(
-    batch_size: int | None, episode_length: int, reward: str, discount: float
+    batch_size: int | None, episode_length: int, reward: str, reference: str, discount: float
 ) -> None:
     if batch_size is not None and batch_size < 1:
         raise UserError(f"batch_size: expected 1 or more, or None, found {batch_size}; correct it")
@@ -243,6 +265,11 @@ def _check_settings(
     if reward not in REWARDS:
         raise UserError(
             f"reward: expected one of {', '.join(REWARDS)}, found {reward!r}; correct the name"
+        )
+    if reference not in REFERENCES:
+        raise UserError(
+            f"reference: expected one of {', '.join(REFERENCES)}, found {reference!r}; correct the "
+            "name"
         )
     if not 0 <= discount <= 1:
         raise UserError(f"discount: expected 0 to 1, found {discount}; correct it")
@@ -264,12 +291,6 @@ def _make_sampler(
     num_strata = 64 if batch_size is None else batch_size
     (made,) = make_samplers(sampler, dimensions, num_strata=num_strata, entropy_fn=entropy_fn)
     return made
-
-
-def _spread(objective: Objective) -> float:
-    """The standard deviation of a function over fixed points; 1 where it does not vary."""
-    points = np.random.default_rng(0).uniform(-1, 1, (_NUM_SCALE_POINTS, objective.dimensions))
-    return float(np.std(objective(points))) or 1.0
 
 
 def _constants(

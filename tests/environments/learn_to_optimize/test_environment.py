@@ -103,6 +103,26 @@ def test_other_rewards_by_hand():
     assert reward("scaled") == pytest.approx((6.5536 - 1.6384) / spread, rel=0.1)
 
 
+def test_rewards_beside_the_mean_by_hand():
+    """Whatever the old point was. The mean of z^2, z uniform in [-5.12, 5.12], is 5.12^2 / 3."""
+
+    def rewards(kind):
+        starts = starts_at((0.5, 0), (-1, 0))
+        environment = LearnToOptimizeEnvironment(
+            "sphere", reward=kind, reference="mean", sampler=starts, batch_size=2
+        )
+        return play(environment, [[0.25], [0]], [[0], [0]])[1:]
+
+    first, second = (step.reward for step in rewards("difference"))
+    mean = 2 * 5.12**2 / 3
+    assert first[1] - first[0] == pytest.approx(1.6384)
+    assert first[1] == pytest.approx(mean, rel=0.1)
+    assert second.tolist() == [first[1], first[1]]
+    spread = math.sqrt(2 * 5.12**4 * (1 / 5 - 1 / 9))
+    assert rewards("scaled")[0].reward[1] == pytest.approx(mean / spread, rel=0.1)
+    assert rewards("log1p")[0].reward[1] == pytest.approx(math.log(mean), rel=0.1)
+
+
 def test_a_constant_function_has_a_scale(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     name = write_module(tmp_path, "def f(points):\n    return points[:, 0] * 0\n")
@@ -308,6 +328,7 @@ def test_a_sampler_of_another_dimension():
         ({"batch_size": 0}, "batch_size: expected 1 or more, or None, found 0"),
         ({"episode_length": 0}, "episode_length: expected 1 step or more, found 0"),
         ({"reward": "log"}, "reward: expected one of difference, log1p, scaled, found 'log'"),
+        ({"reference": "new"}, "reference: expected one of old, mean, found 'new'"),
         ({"discount": 1.5}, "discount: expected 0 to 1, found 1.5"),
         ({"function": "acley"}, "found 'acley'"),
         ({"sampler": "heterogeneous"}, "found heterogeneous, which is several; make an environ"),

@@ -22,13 +22,16 @@ class EnvironmentConfig:
       episode_length: steps of an episode; with gamma 0 it only says how experience is made.
       reward: "difference" of the values, "log1p" of their logarithms (for functions of several
         orders of magnitude), or "scaled" by the function's spread; "auto" takes log1p for
-        rosenbrock and its variants, difference for ackley's and sphere's, scaled for your own.
+        rosenbrock and its variants, scaled for all others.
+      reference: what a new point is better than: the "mean" of the function, or the "old" point,
+        the thesis's, which at gamma 0 teaches the same with more noise.
       num_strata: intervals of latin_hypercube.
       num_candidates: candidates for each point of uncertainty sampling.
     """
 
     episode_length: int = 2
     reward: str = "auto"
+    reference: str = "mean"
     num_strata: int = 64
     num_candidates: int = 64
 
@@ -79,9 +82,7 @@ class Problem:
         """The environment's reward, "auto" resolved."""
         if self.config.reward != "auto":
             return self.config.reward
-        if ":" in self.function:
-            return "scaled"
-        return "log1p" if self.function.endswith("rosenbrock") else "difference"
+        return "log1p" if self.function.endswith("rosenbrock") else "scaled"
 
     def describe(self) -> dict[str, Any]:
         """What identifies the function, as JSON values."""
@@ -115,6 +116,7 @@ class Problem:
                 batch_size=batch_size,
                 episode_length=self.config.episode_length,
                 reward=self.reward,
+                reference=self.config.reference,
             )
             for sampler in samplers
         ]

@@ -15,6 +15,10 @@ from environments.errors import UserError
 from tfrl_systems.agents import adam
 from tfrl_systems.networks import actors
 
+# Shares of a training: when the standard deviation has come down to that of the search, when it
+# leaves it, and when it is at its last value.
+_SEARCH_BEGINS, _SEARCH_ENDS, _LAST_STD_BEGINS = 0.1, 0.7, 0.9
+
 
 def make_networks(
     config: Any, time_step_spec: ts.TimeStep, action_spec: Any
@@ -40,7 +44,11 @@ def make_networks(
         observation_spec, tensor_spec.from_spec(action_spec), settings, actor_generator
     )
     value = actors.ValueNetwork(
-        observation_spec, settings.hidden_sizes, settings.activation, value_generator
+        observation_spec,
+        settings.hidden_sizes,
+        settings.activation,
+        value_generator,
+        getattr(config, "relative_advantages", False),
     )
     return actor, value
 
@@ -53,6 +61,23 @@ def make_optimizer(
         net.create_variables()
     variables = [*actor.trainable_variables, *value.trainable_variables]
     return adam.Adam(config.learning_rate, variables, config.gradient_clipping)
+
+
+def set_progress(
+    config: Any, optimizer: adam.Adam, actor: actors.ActorNetwork, progress: float
+) -> None:
+    """Sets learning rate and standard deviation; `progress` goes from 0 to 1 during training.
+
+    The standard deviation falls to `search_action_std` in the first tenth, keeps it until 0.7,
+    falls again, and has its last value in the last tenth.
+    """
+    optimizer.learning_rate = falling(config.learning_rate, config.final_learning_rate, progress)
+    if progress < _SEARCH_ENDS:
+        std = falling(config.action_std, config.search_action_std, progress / _SEARCH_BEGINS)
+    else:
+        share = (progress - _SEARCH_ENDS) / (_LAST_STD_BEGINS - _SEARCH_ENDS)
+        std = falling(config.search_action_std, config.final_action_std, share)
+    actor.set_std(std)
 
 
 def falling(start: float, end: float, progress: float) -> float:
@@ -117,6 +142,8 @@ def check(name: str, config: Any, ranges: dict[str, bool]) -> None:
         "entropy_regularization": config.entropy_regularization >= 0,
         "gradient_clipping": config.gradient_clipping >= 0,
         "action_std": config.action_std > 0,
+        "search_action_std": config.search_action_std > 0,
+        "final_action_std": config.final_action_std > 0,
         "seed": config.seed >= 0,
     }
     for setting, holds in (shared | ranges).items():

@@ -28,6 +28,9 @@ from tf_agents.utils import common
 from tfrl_systems.agents import policy_gradients
 from tfrl_systems.networks import actors
 
+# Of rewards that are normalised; the logarithm needs one.
+_LEAST_ERROR = 1e-4
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -46,33 +49,42 @@ class Config:
       gae_lambda: between 0 (advantages trust the value network) and 1 (they trust the returns).
       entropy_regularization: weight of the policy's entropy in the objective.
       value_weight: weight of the value network's loss.
+      relative_advantages: whether advantages are divided by their usual size at the observation,
+        which the value network learns beside the value. What an action changes can be orders of
+        magnitude less for some c than for others, and noise more; then all c are learned alike.
       gradient_clipping: greatest norm of a gradient; 0 for no limit.
       normalize_observations: whether float observations are brought to mean 0 and variance 1 by
         running statistics, which are part of the policy. Integers never are.
       normalize_rewards: whether rewards are divided by their running standard deviation.
-      action_std: standard deviation of float actions at the start, as a share of half their range;
-        from there on it is learned.
-      state_dependent_std: whether that standard deviation depends on the observation. It lets the
-        policy search where it is unsure and be exact where it is sure; without it the entropy is
-        the same everywhere, and uncertainty sampling has nothing to go by.
+      action_std: standard deviation of float actions at the start, as a share of half their range.
+      search_action_std: the same from a tenth to seven tenths of the training. Valleys narrower
+        than it are averaged out, so it decides which minimum is found; learned freely, it would
+        shrink in the first one.
+      final_action_std: the same for the last tenth. In between it falls by equal factors.
+      state_dependent_std: whether the policy learns where to keep a greater one, of up to e times
+        as much. Without it the entropy is the same everywhere, and uncertainty sampling has nothing
+        to go by (`tfrl train --sampler uncertainty` sets it).
       seed: decides the initial weights.
     """
 
-    hidden_sizes: tuple[int, ...] = (64, 64)
+    hidden_sizes: tuple[int, ...] = (32, 32)
     activation: str = "tanh"
     learning_rate: float = 3e-3
-    final_learning_rate: float = 1e-5
-    num_epochs: int = 10
+    final_learning_rate: float = 5e-5
+    num_epochs: int = 2
     clip: float = 0.2
     gamma: float = 0.0
     gae_lambda: float = 0.95
     entropy_regularization: float = 0.0
     value_weight: float = 0.5
-    gradient_clipping: float = 0.5
-    normalize_observations: bool = True
-    normalize_rewards: bool = True
-    action_std: float = 0.3
-    state_dependent_std: bool = True
+    relative_advantages: bool = True
+    gradient_clipping: float = 0.0
+    normalize_observations: bool = False
+    normalize_rewards: bool = False
+    action_std: float = 0.5
+    search_action_std: float = 0.1
+    final_action_std: float = 0.002
+    state_dependent_std: bool = False
     seed: int = 0
 
 
@@ -142,18 +154,19 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         self._train_fn = common.function(self._train)
 
     def set_progress(self, progress: float) -> None:
-        """Sets the learning rate; `progress` goes from 0 at the first iteration to 1."""
-        config = self._config
-        self.optimizer.learning_rate = policy_gradients.falling(
-            config.learning_rate, config.final_learning_rate, progress
-        )
+        """Sets what changes during the training; `progress` goes from 0 at its start to 1."""
+        policy_gradients.set_progress(self._config, self.optimizer, self.actor_network, progress)
 
     def _train(self, experience: trajectory.Trajectory, weights: None = None) -> tf_agent.LossInfo:
         if weights is not None:
             raise ValueError("ppo: expected no weights, found some; all steps count alike")
         steps = self._taken_steps(experience)
         info = steps.policy_info
-        advantages = info["advantage"] - tf.reduce_mean(info["advantage"])
+        advantages = info["advantage"]
+        if self._config.relative_advantages:
+            _, log_spread = self._values(steps.observation)
+            advantages *= tf.exp(-log_spread)
+        advantages -= tf.reduce_mean(advantages)
         advantages *= tf.math.rsqrt(tf.reduce_mean(advantages**2) + 1e-8)
         drawn_from = ppo_utils.distribution_from_spec(
             self._action_distribution_spec,
@@ -192,6 +205,24 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         self.update_reward_normalizer(steps.reward)
         self.train_step_counter.assign_add(1)
         return loss
+
+    def value_estimation_loss(
+        self, time_steps: ts.TimeStep, returns: tf.Tensor, *args: Any, **kwargs: Any
+    ) -> tf.Tensor:
+        """TF-Agents' squared error; with it, where wanted, that of what it usually is."""
+        if not self._config.relative_advantages:
+            return super().value_estimation_loss(time_steps, returns, *args, **kwargs)
+        values, log_spread = self._values(time_steps.observation)
+        errors = returns - values
+        log_errors = tf.math.log(tf.abs(tf.stop_gradient(errors)) + _LEAST_ERROR)
+        losses = tf.reduce_mean(errors**2) + tf.reduce_mean((log_spread - log_errors) ** 2)
+        return self._config.value_weight * losses
+
+    def _values(self, observation: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Values of states, and the logarithms of how far returns usually are from them."""
+        if self._observation_normalizer is not None:
+            observation = self._observation_normalizer.normalize(observation)
+        return self._value_net.value_and_log_spread(observation)
 
     def _taken_steps(self, experience: trajectory.Trajectory) -> trajectory.Trajectory:
         """[1, N] of [B, T], with returns and advantages."""

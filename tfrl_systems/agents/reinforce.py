@@ -43,25 +43,30 @@ class Config:
       value_weight: weight of the value network's loss.
       gradient_clipping: greatest norm of a gradient; 0 for no limit.
       normalize_advantages: whether those of an iteration are brought to mean 0 and variance 1.
-      action_std: standard deviation of float actions at the start, as a share of half their range;
-        from there on it is learned.
-      state_dependent_std: whether that standard deviation depends on the observation. It lets the
-        policy search where it is unsure and be exact where it is sure; without it the entropy is
-        the same everywhere, and uncertainty sampling has nothing to go by.
+      action_std: standard deviation of float actions at the start, as a share of half their range.
+      search_action_std: the same from a tenth to seven tenths of the training. Valleys narrower
+        than it are averaged out, so it decides which minimum is found; learned freely, it would
+        shrink in the first one.
+      final_action_std: the same for the last tenth. In between it falls by equal factors.
+      state_dependent_std: whether the policy learns where to keep a greater one, of up to e times
+        as much. Without it the entropy is the same everywhere, and uncertainty sampling has nothing
+        to go by (`tfrl train --sampler uncertainty` sets it).
       seed: decides the initial weights.
     """
 
-    hidden_sizes: tuple[int, ...] = (64, 64)
+    hidden_sizes: tuple[int, ...] = (32, 32)
     activation: str = "tanh"
     learning_rate: float = 3e-3
-    final_learning_rate: float = 1e-5
+    final_learning_rate: float = 5e-5
     gamma: float = 0.0
     entropy_regularization: float = 0.0
     value_weight: float = 0.5
-    gradient_clipping: float = 0.5
+    gradient_clipping: float = 0.0
     normalize_advantages: bool = True
-    action_std: float = 0.3
-    state_dependent_std: bool = True
+    action_std: float = 0.5
+    search_action_std: float = 0.1
+    final_action_std: float = 0.002
+    state_dependent_std: bool = False
     seed: int = 0
 
 
@@ -118,11 +123,8 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
         self._train_fn = common.function(self._train)
 
     def set_progress(self, progress: float) -> None:
-        """Sets the learning rate; `progress` goes from 0 at the first iteration to 1."""
-        config = self._config
-        self.optimizer.learning_rate = policy_gradients.falling(
-            config.learning_rate, config.final_learning_rate, progress
-        )
+        """Sets what changes during the training; `progress` goes from 0 at its start to 1."""
+        policy_gradients.set_progress(self._config, self.optimizer, self.actor_network, progress)
 
     def total_loss(
         self,

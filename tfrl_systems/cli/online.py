@@ -83,8 +83,10 @@ def train(
     """
 
     def learn(iteration: int, experience: Experience) -> float:
-        agent.set_progress(iteration / config.iterations)
-        return float(agent.train(experience.with_usual_length().trajectory).loss)
+        loss = float(agent.train(experience.with_usual_length().trajectory).loss)
+        # The next experience is collected as it will be learned from.
+        agent.set_progress((iteration + 1) / config.iterations)
+        return loss
 
     def save(directory: pathlib.Path) -> None:
         described = {**about, "seed": config.seed, "run": dict(workdir.settings)}

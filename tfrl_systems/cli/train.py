@@ -64,7 +64,17 @@ _POLICY_GRADIENT_ON_INLINING = {
     "checkpoint_every": "10",
     "gamma": "1.0",
     "gae_lambda": "1.0",
+    "hidden_sizes": "64,64",
+    "final_learning_rate": "1e-5",
+    "num_epochs": "10",
+    "gradient_clipping": "0.5",
+    "relative_advantages": "False",
+    "normalize_rewards": "True",
 }
+# Uncertainty sampling goes by where the policy's entropy is high: by nothing where it is the same
+# everywhere.
+_SAMPLERS_THAT_ASK = ("uncertainty", "heterogeneous")
+_OF_A_POLICY_THAT_IS_ASKED = {"state_dependent_std": "True"}
 # --seed sets the seeds; the margin is chosen among `margins`; the environment names its baseline
 # and the scope.
 _SET_OTHERWISE = ("seed", "margin", "baseline_feature", "scope_feature")
@@ -117,7 +127,8 @@ def _add_learn_to_optimize(parser: argparse.ArgumentParser) -> None:
         "--sampler",
         choices=("random", "latin_hypercube", "uncertainty", "heterogeneous"),
         default="random",
-        help="how start points are drawn; heterogeneous takes the other three in turn "
+        help="how start points are drawn; heterogeneous takes the other three in turn; "
+        "uncertainty asks the policy where it is unsure, and sets state_dependent_std for that "
         "(default: random)",
     )
     shared.add_training(parser, "rounds of collecting and learning")
@@ -155,7 +166,7 @@ def run_inlining(options: argparse.Namespace) -> int:
 
 def run_learn_to_optimize(options: argparse.Namespace) -> int:
     """Trains."""
-    values = _values(options, settings_of_learning(options.agent))
+    values = _values(options, settings_of_learning(options.agent, options.sampler))
     from tfrl_systems.cli.learn_to_optimize import train
 
     return train.run(options, values)
@@ -173,14 +184,20 @@ def settings_of_inlining(agent: str) -> tuple[Setting, ...]:
     return with_defaults(read_settings(classes, _SET_OTHERWISE), _POLICY_GRADIENT_ON_INLINING)
 
 
-def settings_of_learning(agent: str) -> tuple[Setting, ...]:
-    """The fields that `--set` reaches when a policy gradient agent learns to optimise."""
+def settings_of_learning(agent: str, sampler: str = "random") -> tuple[Setting, ...]:
+    """The fields that `--set` reaches when a policy gradient agent learns to optimise.
+
+    Args:
+      agent: "ppo" or "reinforce".
+      sampler: of start points; those that ask the policy have it learn where it is unsure.
+    """
     classes = {
         "loop": ("tfrl_systems.training.online", "Config"),
         "environment": ("tfrl_systems.cli.learn_to_optimize.problem", "EnvironmentConfig"),
         "agent": (f"tfrl_systems.agents.{agent}", "Config"),
     }
-    return read_settings(classes, _SET_OTHERWISE)
+    defaults = _OF_A_POLICY_THAT_IS_ASKED if sampler in _SAMPLERS_THAT_ASK else {}
+    return with_defaults(read_settings(classes, _SET_OTHERWISE), defaults)
 
 
 def _values(

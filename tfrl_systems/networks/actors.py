@@ -39,6 +39,10 @@ LOG_STD_LIMITS = (-9.0, 1.0)
 # Small first outputs: the first policy is nearly the same everywhere, the first values are near 0.
 _OUTPUT_GAIN = 0.01
 
+# Where inputs are floats, in boxes or normalised, the bends of the first layer's units are spread
+# over [-1, 1]: with biases of 0 all pass through the origin, and what lies far from it comes late.
+_FLOAT_GAIN = 2.0
+
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
@@ -82,7 +86,8 @@ class ActorSettings:
       hidden_sizes: units of the hidden layers.
       activation: of the hidden layers: "tanh" or "relu".
       action_std: standard deviation of a float action at the start, as a share of half its range.
-      state_dependent_std: whether the standard deviation depends on the observation.
+      state_dependent_std: whether the standard deviation depends on the observation: from the one
+        that is set to e times as much.
     """
 
     hidden_sizes: tuple[int, ...]
@@ -156,11 +161,15 @@ class _Perceptron(network.Network):
         for number, pair in enumerate(zip(sizes, sizes[1:], strict=False)):
             is_last = number == len(hidden_sizes)
             gain = _OUTPUT_GAIN if is_last else 1.0 if activation == "tanh" else math.sqrt(2.0)
+            bias = np.zeros(pair[1])
+            if number == 0 and not is_last and are_floats(self.inputs):
+                gain *= _FLOAT_GAIN
+                bias = generator.uniform(-gain, gain, pair[1])
             kernel = generator.normal(scale=gain / math.sqrt(pair[0]), size=pair)
             part = f"{name}/output" if is_last else f"{name}/hidden{number}"
             self._layers += [
                 tf.Variable(kernel.astype(np.float32), name=f"{part}/kernel"),
-                tf.Variable(np.zeros(pair[1], np.float32), name=f"{part}/bias"),
+                tf.Variable(bias.astype(np.float32), name=f"{part}/bias"),
             ]
 
     def _outputs(self, observation: Any) -> tf.Tensor:
@@ -219,7 +228,7 @@ class ActorNetwork(_Perceptron):
             low, high = np.array(actions.low, np.float32), np.array(actions.high, np.float32)
             self._middle, self._half_range = (low + high) / 2, (high - low) / 2
             start = np.full(low.shape, math.log(settings.action_std), np.float32)
-            self._log_std = tf.Variable(start, name="actor/log_std")
+            self._log_std = tf.Variable(start, trainable=False, name="actor/log_std")
 
     def call(
         self,
@@ -238,13 +247,18 @@ class ActorNetwork(_Perceptron):
         log_std = self._log_std
         if self._settings.state_dependent_std:
             outputs, log_std_change = tf.split(outputs, 2, axis=-1)
-            log_std = log_std + log_std_change
+            log_std = log_std + (1 + tf.tanh(log_std_change)) / 2
         std = tf.exp(tf.clip_by_value(log_std, *LOG_STD_LIMITS)) * self._half_range
         mean = self._middle + self._half_range * tf.tanh(outputs)
         distribution = tfp.distributions.MultivariateNormalDiag(
             loc=mean, scale_diag=tf.broadcast_to(std, tf.shape(mean))
         )
         return distribution, network_state
+
+    def set_std(self, share: float) -> None:
+        """Sets the standard deviation of float actions, as a share of half their range."""
+        if self._log_std is not None:
+            self._log_std.assign(tf.fill(self._log_std.shape, math.log(share)))
 
     def describe(self) -> dict[str, Any]:
         """All that a NumPy twin must know beside the variables, as JSON values."""
@@ -267,13 +281,14 @@ class ActorNetwork(_Perceptron):
 
 
 class ValueNetwork(_Perceptron):
-    """From observations to the value of their states.
+    """From observations to the value of their states, and to how far returns are from it.
 
     Args:
       observation_spec: a nest of specs of numbers.
       hidden_sizes: units of the hidden layers.
       activation: of the hidden layers.
       generator: draws the initial weights.
+      has_spread: whether it has an output for that distance.
     """
 
     def __init__(
@@ -282,8 +297,10 @@ class ValueNetwork(_Perceptron):
         hidden_sizes: tuple[int, ...],
         activation: str,
         generator: np.random.Generator,
+        has_spread: bool = False,
     ) -> None:
-        super().__init__(observation_spec, hidden_sizes, activation, 1, generator, "value")
+        outputs = 2 if has_spread else 1
+        super().__init__(observation_spec, hidden_sizes, activation, outputs, generator, "value")
 
     def call(
         self,
@@ -293,7 +310,12 @@ class ValueNetwork(_Perceptron):
         training: bool = False,
     ) -> tuple[tf.Tensor, Any]:
         """Values [B] or [B, T], and no state."""
-        return tf.squeeze(self._outputs(observation), -1), network_state
+        return self._outputs(observation)[..., 0], network_state
+
+    def value_and_log_spread(self, observation: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Values, and the logarithms of the usual |return - value|: each [B] or [B, T]."""
+        outputs = self._outputs(observation)
+        return outputs[..., 0], outputs[..., 1]
 
 
 def are_floats(inputs: Sequence[Inputs]) -> bool:

@@ -115,7 +115,7 @@ class NumpyNetwork:
         if not self._is_normal:
             return {"logits": sums.copy()}
         if self._has_std_layer:
-            scale = self._exp(sums[:, self.num_actions :] + self._log_std)
+            scale = self._exp((1 + np.tanh(sums[:, self.num_actions :])) / 2 + self._log_std)
         else:
             scale = np.empty((len(sums), self.num_actions), np.float32)
             scale[:] = self._std

@@ -57,9 +57,9 @@ class Config:
       seed: of everything.
     """
 
-    iterations: int = 1000
+    iterations: int = 10000
     num_chunks: int = 4
-    episodes_per_chunk: int = 16
+    episodes_per_chunk: int = 128
     max_failed_chunks: int = 0
     evaluate_every: int = 10
     checkpoint_every: int = 250

@@ -17,6 +17,8 @@ from tests.tfrl_systems import actor_problems
 from tests.tfrl_systems.actor_problems import AGENTS, assert_same, episode, make_agent, snapshot
 from tfrl_systems import episodes
 from tfrl_systems.agents import policy_gradients, ppo, reinforce
+from tfrl_systems.policies import variables
+from tfrl_systems.policies.numpy_actor import NumpyActor
 
 BOTH = pytest.mark.parametrize("name", AGENTS)
 
@@ -29,6 +31,7 @@ PLAIN_PPO = PLAIN | {
     "normalize_observations": False,
     "normalize_rewards": False,
     "num_epochs": 1,
+    "relative_advantages": False,
 }
 
 
@@ -74,6 +77,30 @@ def test_advantages_of_ppo_worked_by_hand():
     assert steps.policy_info["advantage"].numpy().tolist() == [[15 / 16, -1 / 4, -1, 3]]
     assert steps.policy_info["return"].numpy().tolist() == [[31 / 16, 7 / 4, 3, 5]]
     assert steps.observation.numpy().tolist() == [[[1], [2], [4], [2]]]
+
+
+def test_relative_advantages_worked_by_hand(monkeypatch):
+    """V(s) = 0, usual size e^s, γ = 0: each return by its e^s, then to mean 0 and variance 1.
+
+    The value loss is the mean of r², and of (s - log |r|)²; it is weighted by 1/2.
+    """
+    agent = make_agent(ppo, **PLAIN_PPO | {"relative_advantages": True, "gamma": 0.0})
+    kernel, bias = agent._value_net.variables
+    kernel.assign([[0.0, 1.0]])
+    bias.assign([0.0, 0.0])
+    seen = []
+    inner = agent.get_loss
+    monkeypatch.setattr(
+        agent, "get_loss", lambda *args, **more: seen.append(args[4]) or inner(*args, **more)
+    )
+    found = agent._train(tree.map_structure(tf.constant, experience(has_info=True)))
+    rewards, states = np.array([1, 1e-20, 3, 5]), np.array([1, 2, 4, 2])
+    relative = np.array([1, 0, 3, 5]) / np.exp(states)
+    relative -= relative.mean()
+    np.testing.assert_allclose(seen[0][0], relative / relative.std(), rtol=1e-4)
+    logs = np.log(rewards + 1e-4)
+    loss = 0.5 * (35 / 4 + np.mean((states - logs) ** 2))
+    assert found.extra.value_estimation_loss.numpy() == pytest.approx(loss, rel=1e-4)
 
 
 def test_returns_of_reinforce_worked_by_hand(monkeypatch):
@@ -169,10 +196,41 @@ def test_the_learning_rate_falls_by_equal_factors(name):
     np.testing.assert_array_equal(learned, snapshot(agent)[0])
 
 
+@BOTH
+def test_the_standard_deviation_falls_too_and_travels(name):
+    settings = {
+        "action_std": 0.5,
+        "search_action_std": 0.05,
+        "final_action_std": 0.0005,
+        **QUICK,
+    }
+    agent = make_agent(AGENTS[name], **settings)
+    actor = NumpyActor.from_policy(agent.collect_policy)
+    packer = variables.Packer(agent.collect_policy.variables())
+    found = []
+    for progress in (None, 0.1, 0.4, 0.7, 0.8, 0.9, 1):
+        if progress is not None:
+            agent.set_progress(progress)
+        actor.load(packer.to_bytes(0))
+        parameters = actor.network.parameters(np.zeros((1, 1), np.float32))
+        found.append(float(parameters["scale_diag"][0, 0]))
+    assert found == pytest.approx([0.5, 0.05, 0.05, 0.05, 0.005, 0.0005, 0.0005])
+
+
+def test_the_standard_deviation_is_up_to_e_times_greater_in_some_states():
+    agent = make_agent(ppo, hidden_sizes=(), state_dependent_std=True)
+    kernel, bias = agent.actor_network.trainable_variables
+    kernel.assign([[0.0, 1.0]])
+    bias.assign([0.0, 0.0])
+    states = tf.constant([[-100.0], [0.0], [100.0]])
+    found = agent.actor_network(states)[0].stddev().numpy()[:, 0]
+    np.testing.assert_allclose(found, 0.5 * np.exp([0, 0.5, 1]), rtol=1e-5)
+
+
 # Agent, problem, settings, iterations, least reward: 0 and 1 are perfect.
 SOLVED = [
     ("ppo", "float", {}, 150, -0.005),
-    ("ppo", "integer", {}, 60, 0.99),
+    ("ppo", "integer", {"num_epochs": 10}, 60, 0.99),
     ("reinforce", "float", {"learning_rate": 1e-2}, 600, -0.005),
     ("reinforce", "integer", {"learning_rate": 1e-2}, 300, 0.99),
 ]

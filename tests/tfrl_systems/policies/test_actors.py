@@ -22,10 +22,12 @@ from tfrl_systems.policies import distributions, variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.policies.tf_actor import TFActor
 
+NORMALISED = {"normalize_observations": True}
+
 # Agent, problem, settings.
 CASES = [
-    ("ppo", "float", {}),
-    ("ppo", "float", {"activation": "relu", "state_dependent_std": True}),
+    ("ppo", "float", NORMALISED),
+    ("ppo", "float", NORMALISED | {"activation": "relu", "state_dependent_std": True}),
     ("ppo", "integer", {"hidden_sizes": ()}),
     ("reinforce", "float", {"hidden_sizes": (5,)}),
     ("reinforce", "integer", {"activation": "relu"}),
@@ -156,14 +158,16 @@ def test_new_values_replace_the_old_ones():
     "make_actor", [NumpyActor.from_policy, lambda policy: TFActor(lambda: policy, 4)]
 )
 def test_the_trainable_variables_alone_are_refused(make_actor):
-    """PPO's observation normaliser is not trainable, and lies in the middle of the variables."""
-    policy = collect_policy("ppo", "float")
+    """PPO's observation normaliser is not trainable, and lies in the middle of the variables; the
+    standard deviation is not either.
+    """
+    policy = collect_policy("ppo", "float", **NORMALISED)
     actor = make_actor(policy)
     data = variables.to_bytes(policy.trainable_variables)
     names = [each.name for each in policy.variables() if not each.trainable]
     with pytest.raises(variables.VariablesError, match="send all of policy.variables()") as caught:
         actor.load(data)
-    assert len(names) == 4
+    assert len(names) == 4 + 1
     assert all(name in str(caught.value) for name in names)
 
 
@@ -244,7 +248,7 @@ def test_damaged_arrays_are_refused():
     agent = make_agent(reinforce, "float")
     network = agent.actor_network
     arrays = {name: each.numpy() for name, each in network.named_variables().items()}
-    with pytest.raises(ValueError, match=r"bias_1 of the shape \(3,\), not \(64,\)"):
+    with pytest.raises(ValueError, match=r"bias_1 of the shape \(3,\), not \(32,\)"):
         NumpyNetwork(network.describe(), arrays | {"bias_1": np.zeros(3)})
     del arrays["log_std"]
     with pytest.raises(KeyError, match="log_std"):

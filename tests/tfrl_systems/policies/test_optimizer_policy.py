@@ -28,7 +28,8 @@ def make_policy(name: str, kind: str):
     """A greedy policy with arbitrary weights and a normaliser that has seen something."""
     module = AGENTS[name]
     specs = actor_problems.float_specs(5, 3) if kind == "float" else actor_problems.integer_specs()
-    agent = module.make_agent(module.Config(hidden_sizes=(8,)), *specs)
+    settings = {"normalize_observations": True} if name == "ppo" else {}
+    agent = module.make_agent(module.Config(hidden_sizes=(8,), **settings), *specs)
     generator = np.random.default_rng(4)
     for variable in agent.policy.variables():
         noise = generator.normal(scale=0.5, size=variable.shape)

@@ -57,7 +57,7 @@ class Computation:
 
     def add_given(self, name: str, tensor: TensorType) -> tuple[int, int]:
         """A tensor that will be given by that name."""
-        return self._add((name,), Step("", (), (), (tensor,), name)), 0
+        return self._add((name, tensor), Step("", (), (), (tensor,), name)), 0
 
     def add_constant(self, value: np.ndarray) -> tuple[int, int]:
         """A constant."""
@@ -104,6 +104,20 @@ class Computation:
                 is_number = step.types[0].dtype in FLOAT_TYPES and hasattr(algebra, "embed")
                 found.append((algebra.embed(step.value) if is_number else step.value,))
         return found
+
+    def only(self, places: Sequence[tuple[int, int]]) -> tuple[Computation, list[tuple[int, int]]]:
+        """The steps that some outputs need, and where those outputs are then."""
+        needed = {place[0] for place in places}
+        for number in range(len(self.steps) - 1, -1, -1):
+            if number in needed:
+                needed.update(one[0] for one in self.steps[number].inputs if one is not None)
+        moved = {old: new for new, old in enumerate(sorted(needed))}
+        result = Computation()
+        for number in moved:
+            step = self.steps[number]
+            inputs = tuple(one and (moved[one[0]], one[1]) for one in step.inputs)
+            result.steps.append(dataclasses.replace(step, inputs=inputs))
+        return result, [(moved[number], output) for number, output in places]
 
     def _add(self, key: Any, step: Step) -> int:
         number = self._known.setdefault(key, len(self.steps))

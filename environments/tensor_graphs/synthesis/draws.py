@@ -55,7 +55,7 @@ class Draw:
         if rank is None:
             rank = self._usual_rank if self.chance(0.8) else self.rng.randint(0, MAX_RANK)
             rank = max(least, rank)
-        return tuple(self.size() for _ in range(rank))
+        return self.like_before(("shape", rank), lambda: tuple(self.size() for _ in range(rank)))
 
     def number(self) -> float:
         """A number whose products and quotients are exact, mostly."""
@@ -63,7 +63,7 @@ class Draw:
 
     def like_before(self, key: Any, choose: Callable[[], Any]) -> Any:
         """A choice; mostly what was chosen before under that key."""
-        if key in self._remembered and self.is_coherent and self.chance(0.9):
+        if key in self._remembered and self.is_coherent and self.chance(0.8):
             return self._remembered[key]
         self._remembered[key] = choose()
         return self._remembered[key]

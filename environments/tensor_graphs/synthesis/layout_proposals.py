@@ -135,7 +135,8 @@ def pad(use: Use) -> None:
     rng = use.draw.rng
     pads = use.attributes.get("pads")
     data = use.of_rank(0, None if pads is None else len(pads) // 2)
-    use.choose("pads", lambda: tuple(rng.choice((0, 0, 1, 2)) for _ in range(2 * len(data))))
+    choices = (0,) if use.draw.chance(0.25) else (0, 0, 1, 2)
+    use.choose("pads", lambda: tuple(rng.choice(choices) for _ in range(2 * len(data))))
     use.choose("value", lambda: 0.0 if use.draw.chance(0.6) else use.draw.number())
 
 

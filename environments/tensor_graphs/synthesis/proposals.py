@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from environments.tensor_graphs.synthesis import layout_proposals as layout
-from environments.tensor_graphs.synthesis.draws import (
+from environments.tensor_graphs.synthesis.draws import Draw, ImpossibleError, Shape, Use, any_axis
     ImpossibleError,
     Shape,
     Use,
@@ -105,6 +105,11 @@ def _window(use: Use, spatial: int, kernel: Sequence[int]) -> Shape:
     return tuple(max(1, reach[k] - pads[k] - pads[k + spatial]) for k in range(spatial))
 
 
+def _image(draw: Draw, least: Sequence[int]) -> tuple[int, Shape]:
+    """A number of images, and their sizes."""
+    return draw.size(), tuple(one + draw.rng.randint(0, 3) for one in least)
+
+
 def conv(use: Use) -> None:
     """A weight that fits, groups, strides."""
     draw, rng = use.draw, use.draw.rng
@@ -135,8 +140,8 @@ def conv(use: Use) -> None:
         per_group = weight[1]
     channels = draw.size() * groups
     weight = use.propose(1, (channels, per_group, *kernel))
-    sizes = [one + rng.randint(0, 3) for one in least]
-    use.propose(0, (draw.size(), per_group * groups, *sizes))
+    batch, sizes = draw.like_before(("image", spatial), lambda: _image(draw, least))
+    use.propose(0, (batch, per_group * groups, *map(max, sizes, least)))
     use.propose(2, weight[:1])
 
 
@@ -152,8 +157,8 @@ def pool(use: Use) -> None:
     least = _window(use, spatial, kernel)
     use.choose("ceil_mode", lambda: int(draw.chance(0.2)))
     use.choose("count_include_pad", lambda: int(draw.chance(0.5)))
-    sizes = [one + rng.randint(0, 3) for one in least]
-    use.propose(0, (draw.size(), draw.size(), *sizes))
+    batch, sizes = draw.like_before(("image", spatial), lambda: _image(draw, least))
+    use.propose(0, (batch, draw.size(), *map(max, sizes, least)))
 
 
 def global_pool(use: Use) -> None:

@@ -30,7 +30,7 @@ from environments.tensor_graphs.substitutions import Substitution
 from environments.tensor_graphs.synthesis.instances import Instance, InstanceDrawer
 from environments.tensor_graphs.terms import holds
 
-_TOLERANCE = 1e-7
+_TOLERANCE = 2e-6
 _TOLERANCE_32 = 1e-4
 _EXTRA_FACTOR = 4
 _MAX_SHOWN = 300

@@ -129,10 +129,7 @@ class MatchIndex:
         changed = {*change.added, *change.rewired, *_perhaps_unused(self.graph, graph, change)}
         near = _near(graph, changed, self._starts.depth)
         found = other._search(near)
-        away: list[set[int]] = []
-        for depth in range(self._starts.depth + 1):
-            away.append({one for one, edges in near.items() if edges <= depth})
-            away[-1].update(change.removed)
+        away = _by_distance({**near, **dict.fromkeys(change.removed, 0)}, self._starts.depth)
         of, by_rule = list(self._of), list(self.by_rule)
         for number in {*self._present, *found}:
             rule = self._rules[number]
@@ -150,12 +147,14 @@ class MatchIndex:
         """
         # Different orders find the same where a node has the same input twice: the first one stays.
         found: dict[int, dict[object, Match]] = {}
+        opset = getattr(self.graph.header, "opset", 0)
+        begun = _by_distance(near, self._starts.depth)
         for number, edges in near.items():
             for start in self._starts.at(self.graph, number):
                 rule = start.rule
                 if rule.depth < edges:
                     continue
-                for match in rule.matches_from(self.graph, start, number):
+                for match in rule.matches_from(self.graph, start, number, begun[rule.depth], opset):
                     same = found.setdefault(rule.number, {})
                     key = match.replaced, match.refs, match.values
                     known = same.setdefault(key, match)
@@ -172,6 +171,16 @@ def _near(graph: Graph, changed: Iterable[int], depth: int) -> dict[int, int]:
         last = [user for number in last for user in graph.users(number) if user not in near]
         near.update(dict.fromkeys(last, edges))
     return near
+
+
+def _by_distance(near: Mapping[int, int], depth: int) -> list[set[int]]:
+    """For each number of edges up to `depth`, the nodes that are no farther away."""
+    found: list[set[int]] = [set() for _ in range(depth + 1)]
+    for number, edges in near.items():
+        found[edges].add(number)
+    for edges in range(1, depth + 1):
+        found[edges] |= found[edges - 1]
+    return found
 
 
 def _perhaps_unused(before: Graph, after: Graph, change: Change) -> Iterator[int]:
@@ -191,11 +200,14 @@ def _perhaps_unused(before: Graph, after: Graph, change: Change) -> Iterator[int
             yield ref.node
 
 
-def _updated(graph: Graph, before: _Of, new: Collection[Match], away: Collection[int]) -> _Of:
+def _updated(graph: Graph, before: _Of, new: Collection[Match], away: set[int]) -> _Of:
     """A rule's matches without those that replace certain nodes, and with new ones."""
     if not new and before.replaced.isdisjoint(away):
         return _sorted(graph, before.found) if before.need_check else before
-    kept = [match for match in before.found if not any(ref.node in away for ref in match.replaced)]
+    kept: Collection[Match] = before.found
+    if kept:
+        count = len(before.found[0].replaced)
+        kept = [match for match in kept if away.isdisjoint(match.location[:count])]
     return _sorted(graph, [*kept, *new])
 
 
@@ -203,7 +215,8 @@ def _sorted(graph: Graph, matches: Collection[Match]) -> _Of:
     if not matches:
         return _NONE
     found = tuple(sorted(matches, key=_location))
-    replaced = frozenset(ref.node for match in found for ref in match.replaced)
+    count = len(found[0].replaced)
+    replaced = frozenset(itertools.chain.from_iterable([match.location[:count] for match in found]))
     if not any(match.needs_check for match in found):
         return _Of(found, found, replaced)
     valid = tuple(match for match in found if not match.needs_check or is_acyclic(graph, match))

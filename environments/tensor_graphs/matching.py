@@ -8,7 +8,8 @@ will depend on itself. Expressions that depend on constants alone are left alone
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from environments.tensor_graphs.expressions import Apply, Call, Expression, Name, Term, variables
@@ -57,11 +58,18 @@ class Join:
       pattern: of the expression.
       variable: number of a variable that is bound when it is looked for.
       path: positions of inputs from the expression's root to the variable.
+      above: which of those that were found before are to be at smaller nodes.
+      below: which are to be at larger nodes.
+      is_earlier: whether it comes before the first one in the source. It may not be near a change
+        then: the search that begins there finds the match, too.
     """
 
     pattern: Pattern
     variable: int
     path: tuple[int, ...]
+    above: tuple[int, ...]
+    below: tuple[int, ...]
+    is_earlier: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,42 +120,49 @@ class Rule:
             ]
         except (OperatorError, KeyError) as error:
             raise RuleError(f"rule {rule.name}: {error}") from None
-        self._ascending = ascending(rule)
         self._crossings = _crossings(rule)
         depths = [pattern.depth for patterns in found for pattern in patterns]
         self.depth = max(*depths, *(_depth(one) for one in rule.target))
+        pairs = ascending(rule)
         self.starts = [
-            _start(self, order, patterns, number)
+            _start(self, order, patterns, number, pairs)
             for order, patterns in enumerate(found)
             for number in range(len(patterns))
         ]
 
-    def matches_from(self, graph: Graph, start: Start, node: int) -> Iterator[Match]:
-        """Matches that replace a node as one of the source's expressions."""
+    def matches_from(
+        self, graph: Graph, start: Start, node: int, near: Container[int], opset: int = 0
+    ) -> Iterator[Match]:
+        """Matches that replace a node as one of the source's expressions.
+
+        Args:
+          graph: where to look.
+          start: one of `starts`.
+          node: number of the node.
+          near: all nodes that are begun with: a match is found from the first in its source.
+          opset: version of ONNX's operators that the graph's model has.
+        """
         found = Found([None] * len(self._variables), [None] * len(self._names), [])
         if graph.is_constant(node) or not start.pattern.match(graph.nodes, node, found):
             return
         wholes: list[tuple[tuple[int, ...], Found]] = [((node,), found)]
         for join in start.joins:
-            wholes = [more for whole in wholes for more in _joined(graph, join, *whole)]
+            wholes = [more for whole in wholes for more in _joined(graph, join, near, *whole)]
         for roots, whole in wholes:
-            match = self._finish(graph, start, roots, whole)
+            match = self._finish(graph, start, roots, whole, opset)
             if match is not None:
                 yield match
 
     def _finish(
-        self, graph: Graph, start: Start, roots: tuple[int, ...], found: Found
+        self, graph: Graph, start: Start, roots: tuple[int, ...], found: Found, opset: int
     ) -> Match | None:
         if start.joins:
             roots = tuple(roots[place] for place in start.places)
-        if self._ascending and any(roots[i] > roots[j] for i, j in self._ascending):
-            return None
         nodes = graph.nodes
         refs: tuple[Ref, ...] = tuple(found.refs)  # type: ignore[arg-type]
         are_constant = tuple(graph.is_constant(ref.node) for ref in refs)
         types = tuple(nodes[ref.node].types[ref.output] for ref in refs)
         values = tuple(found.values)
-        opset = getattr(graph.header, "opset", 0)
         plan = self._planner.plan(types, are_constant, values, opset)
         if plan is None:
             return None
@@ -245,10 +260,16 @@ def _is_any_used(graph: Graph, refs: Sequence[Ref]) -> bool:
     )
 
 
-def _start(rule: Rule, order: int, patterns: tuple[Pattern, ...], number: int) -> Start:
+def _start(
+    rule: Rule,
+    order: int,
+    patterns: tuple[Pattern, ...],
+    first: int,
+    pairs: tuple[tuple[int, int], ...],
+) -> Start:
     """Begins with one pattern; the next one is the one that is nearest to a bound variable."""
-    sequence, joins = [number], []
-    bound = set(patterns[number].paths)
+    sequence, joins = [first], []
+    bound = set(patterns[first].paths)
     while len(sequence) < len(patterns):
         _, number, variable, path = min(
             (len(path), place, variable, path)
@@ -257,21 +278,27 @@ def _start(rule: Rule, order: int, patterns: tuple[Pattern, ...], number: int) -
             for variable, path in pattern.paths.items()
             if variable in bound
         )
+        above = tuple(sequence.index(i) for i, j in pairs if j == number and i in sequence)
+        below = tuple(sequence.index(j) for i, j in pairs if i == number and j in sequence)
+        joins.append(Join(patterns[number], variable, path, above, below, number < first))
         sequence.append(number)
-        joins.append(Join(patterns[number], variable, path))
         bound |= set(patterns[number].paths)
     places = tuple(sequence.index(place) for place in range(len(patterns)))
-    return Start(rule, order, patterns, patterns[sequence[0]], tuple(joins), places)
+    return Start(rule, order, patterns, patterns[first], tuple(joins), places)
 
 
 def _joined(
-    graph: Graph, join: Join, roots: tuple[int, ...], found: Found
+    graph: Graph, join: Join, near: Container[int], roots: tuple[int, ...], found: Found
 ) -> Iterator[tuple[tuple[int, ...], Found]]:
     """What was found, with another expression of the source."""
     ref = found.refs[join.variable]
     assert ref is not None
+    above = max((roots[place] for place in join.above), default=-1)
+    below = min((roots[place] for place in join.below), default=math.inf)
     for node in _above(graph, join.path, ref, join.pattern.op):
-        if node in roots or graph.is_constant(node):
+        if not above < node < below or node in roots or graph.is_constant(node):
+            continue
+        if join.is_earlier and node in near:
             continue
         more = found.copy()
         if join.pattern.match(graph.nodes, node, more):

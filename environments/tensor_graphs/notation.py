@@ -59,7 +59,8 @@ from environments.tensor_graphs.symbols import (
 )
 
 __all__ = [
-    "Attribute", "Constant", "ConstantScalar", "Quantity", "Scalar", "Tensor", "all_of", "any_of",
+    "Attribute", "Constant", "ConstantScalar", "Quantity", "Restriction", "Scalar", "Tensor",
+    "all_of", "any_of",
     "array", "broadcast", "call", "concat", "make_rule", "no", "numbers", "only_where", "op",
     "permute", "product", "repeat", "rule", "rules_in", "total",
 ]  # fmt: skip

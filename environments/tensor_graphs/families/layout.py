@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from environments.tensor_graphs.expressions import Name, Variable
 from environments.tensor_graphs.families.merging import outputs, tensors
-from environments.tensor_graphs.families.parts import along_last, flat
+from environments.tensor_graphs.families.parts import along_last, fewer_axes, flat
 from environments.tensor_graphs.notation import (
     Attribute,
     Constant,
@@ -18,6 +18,7 @@ from environments.tensor_graphs.notation import (
     call,
     concat,
     make_rule,
+    no,
     numbers,
     only_where,
     op,
@@ -141,12 +142,14 @@ def _binary(name: str) -> Iterator[Substitution]:
         f(op.Reshape(x, shape=s), op.Reshape(y, shape=s)),
         op.Reshape(f(x, y), shape=s),
         x.shape == y.shape,
+        fewer_axes(x, s),
     )
     yield make_rule(
         f"{text}_of_reshaped",
         f(op.Reshape(x, shape=s), y),
         op.Reshape(f(x, op.Reshape(y, shape=x.shape)), shape=s),
-        only_where(y.is_constant == no_truth()),
+        only_where(no(y.is_constant)),
+        fewer_axes(x, s),
     )
     yield make_rule(
         f"{text}_of_reshaped_and_vector",
@@ -155,6 +158,7 @@ def _binary(name: str) -> Iterator[Substitution]:
         along_last(c),
         s[-1] == x.dim(-1),
         only_where(c.is_constant),
+        fewer_axes(x, s),
     )
     yield make_rule(
         f"{text}_of_two_transposed",
@@ -175,11 +179,6 @@ def _binary(name: str) -> Iterator[Substitution]:
     )
 
 
-def no_truth() -> Quantity:
-    """Falsehood."""
-    return call("<", 0, 0)
-
-
 # They move past what works along the last axis.
 
 
@@ -190,6 +189,7 @@ def softmax_of_reshaped(x, s: Attribute, axis: Attribute):
         op.Reshape(op.Softmax(x, axis=-1), shape=s),
         axis == call("length", s) - 1,
         s[-1] == x.dim(-1),
+        fewer_axes(x, s),
     )
 
 
@@ -200,6 +200,7 @@ def layer_norm_of_reshaped(x, g, b, s: Attribute, axis: Attribute, epsilon: Attr
         op.Reshape(op.LayerNormalization(x, g, b, axis=-1, epsilon=epsilon), shape=s),
         axis == call("length", s) - 1,
         s[-1] == x.dim(-1),
+        fewer_axes(x, s),
     )
 
 
@@ -210,6 +211,7 @@ def mean_of_reshaped(x, s: Attribute, axis: Attribute):
         op.Reshape(op.ReduceMean(x, axes=(-1,)), shape=concat(s[:-1], (1,))),
         axis == call("length", s) - 1,
         s[-1] == x.dim(-1),
+        fewer_axes(x, s),
     )
 
 
@@ -220,6 +222,7 @@ def product_of_reshaped(x, w: Constant, s: Attribute):
         op.Reshape(x @ w, shape=concat(s[:-1], w.shape[1:])),
         s[-1] == x.dim(-1),
         w.rank == 2,
+        fewer_axes(x, s),
     )
 
 

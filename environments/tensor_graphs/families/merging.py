@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from environments.tensor_graphs.expressions import Variable
-from environments.tensor_graphs.families.parts import GEMM, PLAIN, WINDOW
+from environments.tensor_graphs.families.parts import PLAIN, WINDOW
 from environments.tensor_graphs.notation import Tensor, make_rule, only_where, op
 from environments.tensor_graphs.substitutions import Substitution
-
-_WAYS = (2, 3, 4)
 
 
 def tensors(letter: str, count: int) -> list[Tensor]:
@@ -50,26 +48,12 @@ def _products(count: int) -> Iterator[Substitution]:
 
 def _gemms(count: int) -> Iterator[Substitution]:
     (x,), w, b = tensors("x", 1), tensors("w", count), tensors("b", count)
-    rows = {"alpha": GEMM["alpha"], "transA": GEMM["transA"]}
-    for name, along, transposed in (("", -1, 0), ("_transposed", 0, 1)):
-        sizes = [one.dim(along) for one in w]
+    for name, along, transposed in (("", 1, 0), ("_transposed", 0, 1)):
+        together = op.Gemm(x, op.Concat(*w, axis=along), op.Concat(*b, axis=-1), transB=transposed)
         yield make_rule(
             f"{count}{name}_gemms_are_one",
-            tuple(op.Gemm(x, *pair, transB=transposed, **rows) for pair in zip(w, b, strict=True)),
-            outputs(
-                op.Split(
-                    op.Gemm(
-                        x,
-                        op.Concat(*w, axis=along),
-                        op.Concat(*b, axis=-1),
-                        transB=transposed,
-                        **rows,
-                    ),
-                    axis=1,
-                    split=sizes,
-                ),
-                count,
-            ),
+            tuple(op.Gemm(x, *pair, transB=transposed) for pair in zip(w, b, strict=True)),
+            outputs(op.Split(together, axis=1, split=[one.dim(along) for one in w]), count),
             *constant(*w, *b),
         )
 
@@ -125,7 +109,7 @@ def _apart(count: int) -> Iterator[Substitution]:
 def _groups(count: int) -> Iterator[Substitution]:
     """Convolutions of different images are the groups of one."""
     x, w, b = tensors("x", count), tensors("w", count), tensors("b", count)
-    alike = [one.shape == w[0].shape for one in w[1:]]
+    alike = [one.dim(0) == w[0].dim(0) for one in w[1:]]
     together = op.Concat(*x, axis=1), op.Concat(*w, axis=0)
     bias = op.Concat(*b, axis=0)
     yield make_rule(
@@ -166,11 +150,14 @@ def _half_the_groups() -> Iterator[Substitution]:
         )
 
 
-_MAKERS: tuple[Callable[[int], Iterator[Substitution]], ...] = (
-    _products,
-    _gemms,
-    _convolutions,
-    _apart,
-    _groups,
+_MAKERS: tuple[tuple[Callable[[int], Iterator[Substitution]], tuple[int, ...]], ...] = (
+    (_products, (2, 3, 4)),
+    (_gemms, (2, 3)),
+    (_convolutions, (2, 3, 4)),
+    (_apart, (2, 3)),
+    (_groups, (2,)),
 )
-RULES = (*(one for make in _MAKERS for count in _WAYS for one in make(count)), *_half_the_groups())
+RULES = (
+    *(one for make, ways in _MAKERS for count in ways for one in make(count)),
+    *_half_the_groups(),
+)

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from environments.tensor_graphs.expressions import Name
-from environments.tensor_graphs.notation import Quantity, Tensor, any_of, call, concat, op, repeat
+from environments.tensor_graphs.notation import (
+    Quantity,
+    Restriction,
+    Tensor,
+    any_of,
+    call,
+    concat,
+    only_where,
+    op,
+    repeat,
+)
 
 PLAIN = {name: Quantity(Name(name)) for name in ("dilations", "pads", "strides")}
 """Attributes of a convolution of one group, bound by their own names."""
@@ -63,6 +73,11 @@ def normalized(x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, variance: T
 def factor(scale: Tensor, variance: Tensor) -> Tensor:
     """What batch normalisation multiplies with."""
     return scale / op.Sqrt(variance + Quantity(Name("epsilon")))
+
+
+def fewer_axes(x: Tensor, shape: Quantity) -> Restriction:
+    """Reshape moves where there are fewer axes before it: so it does not move to and fro."""
+    return only_where(x.rank < call("length", shape))
 
 
 def has_fractions(tensor: Tensor) -> Quantity:

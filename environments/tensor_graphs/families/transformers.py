@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from environments.tensor_graphs.expressions import Name, Variable
+from environments.tensor_graphs.families.parts import fewer_axes
 from environments.tensor_graphs.notation import (
     Attribute,
     Quantity,
@@ -44,7 +45,7 @@ def layer_norm(
 
 @rule
 def gelu_chain_of_reshaped(x, s: Attribute):
-    return gelu(op.Reshape(x, shape=s)), op.Reshape(gelu(x), shape=s)
+    return gelu(op.Reshape(x, shape=s)), op.Reshape(gelu(x), shape=s), fewer_axes(x, s)
 
 
 @rule
@@ -57,6 +58,7 @@ def layer_norm_chain_of_reshaped(x, g, b, e, s: Attribute, axis: Attribute):
         g.shape == (x.dim(-1),),
         b.shape == (x.dim(-1),),
         e.rank == 0,
+        fewer_axes(x, s),
     )
 
 

@@ -19,7 +19,7 @@ class Bound:
     """What is known about the best graph.
 
     Attributes:
-      cost_ms: of the best graph found; inf where none was.
+      cost_ms: of the best graph found.
       bound_ms: no graph that the rules can reach costs less, where `is_proved`.
       is_proved: whether all that rules can make was looked at.
       num_operations: that the rules made, with those that were there.
@@ -34,7 +34,7 @@ class Bound:
 
     def gap(self, cost_ms: float) -> float:
         """By which part of the bound a cost lies above it."""
-        return cost_ms / self.bound_ms - 1 if self.bound_ms > 0 else 0.0
+        return max(0.0, cost_ms / self.bound_ms - 1) if self.bound_ms > 0 else 0.0
 
 
 def bound(
@@ -69,7 +69,7 @@ def bound(
             continue
         needs = [ref for ref in node.inputs if ref is not None and ref not in view.constants]
         cost_ms = objective.node_cost_ms(universe, numbers[number])
-        operations.append(Operation(gives, tuple(dict.fromkeys(needs)), cost_ms))
+        operations.append(Operation(number, gives, tuple(dict.fromkeys(needs)), cost_ms))
     outputs = {view.names[ref] for ref in graph.outputs} - view.constants
     found = extract(operations, outputs, began_s + seconds)
     return Bound(

@@ -10,12 +10,14 @@ classes that only support each other one must be supported from outside (a loop 
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from scipy import optimize, sparse
+from scipy.sparse import csgraph
 
 from environments.tensor_graphs.nodes import Ref
 
@@ -25,11 +27,13 @@ class Operation:
     """An operation.
 
     Attributes:
+      number: its own.
       gives: classes of its outputs.
       needs: classes of its inputs, without those that cost nothing.
       cost_ms: of it.
     """
 
+    number: int
     gives: tuple[Ref, ...]
     needs: tuple[Ref, ...]
     cost_ms: float
@@ -40,9 +44,9 @@ class Extraction:
     """What extraction came to.
 
     Attributes:
-      cost_ms: of the cheapest graph that was found; inf if none was.
+      cost_ms: of the cheapest graph that was found.
       bound_ms: no graph costs less.
-      chosen: positions of the operations in that graph.
+      chosen: numbers of the operations in that graph.
     """
 
     cost_ms: float
@@ -62,12 +66,12 @@ def extract(
     """
     if not outputs:
         return Extraction(0.0, 0.0, ())
+    known = greedy(operations, outputs)
+    operations = _useful(operations, outputs, known.cost_ms)
     given: dict[Ref, list[int]] = {}
     for position, one in enumerate(operations):
-        # An operation that gives what it needs computes nothing new.
-        if not set(one.gives) & set(one.needs):
-            for name in one.gives:
-                given.setdefault(name, []).append(position)
+        for name in one.gives:
+            given.setdefault(name, []).append(position)
     rows: list[Mapping[int, float]] = [dict.fromkeys(given[name], 1.0) for name in set(outputs)]
     lower = [1.0] * len(rows)
     for position, one in enumerate(operations):
@@ -80,24 +84,123 @@ def extract(
         left_s = deadline_s - time.monotonic()
         solution = _solve(costs, rows, lower, max(left_s, 0.1))
         if solution.x is None:
-            return Extraction(math.inf, bound_ms, ())
+            return Extraction(known.cost_ms, bound_ms, known.chosen)
         bound_ms = max(bound_ms, float(solution.mip_dual_bound))
         chosen = set(np.flatnonzero(solution.x > 0.5).tolist())
         founded, used = _founded(operations, chosen)
         if set(outputs) <= founded:
-            return Extraction(float(costs[sorted(used)].sum()), bound_ms, tuple(sorted(used)))
+            found = tuple(sorted(operations[one].number for one in used))
+            return Extraction(sum(operations[one].cost_ms for one in used), bound_ms, found)
         if left_s <= 0:
-            return Extraction(math.inf, bound_ms, ())
-        # Some class is needed, and what would have to give it needs it in the end.
-        unfounded = {name for one in chosen for name in operations[one].gives} - founded
-        support = [
-            position
-            for name in unfounded
-            for position in given[name]
-            if not unfounded & set(operations[position].needs)
-        ]
-        rows.append(dict.fromkeys(support, 1.0))
-        lower.append(1.0)
+            return Extraction(known.cost_ms, bound_ms, known.chosen)
+        for group in _circles(operations, chosen, founded):
+            # Whoever needs one of these needs one that is given without the others.
+            support = {
+                position
+                for name in group
+                for position in given[name]
+                if not group & set(operations[position].needs)
+            }
+            needing = [one for one in chosen if group & set(operations[one].needs)]
+            if group & set(outputs):
+                rows.append(dict.fromkeys(support, 1.0))
+                lower.append(1.0)
+            for position in needing:
+                rows.append({**dict.fromkeys(support, 1.0), position: -1.0})
+                lower.append(0.0)
+
+
+def greedy(operations: Sequence[Operation], outputs: Collection[Ref]) -> Extraction:
+    """Takes for each class what is cheapest as a tree; what is then shared is paid once."""
+    users: dict[Ref, list[Operation]] = {}
+    missing: dict[int, int] = {}
+    queue: list[tuple[float, int, Ref, Operation]] = []
+    sums: dict[Ref, float] = {}
+    chosen: dict[Ref, Operation] = {}
+
+    def push(one: Operation) -> None:
+        cost_ms = one.cost_ms + sum(sums[name] for name in set(one.needs))
+        for name in one.gives:
+            heapq.heappush(queue, (cost_ms, one.number, name, one))
+
+    for one in operations:
+        missing[one.number] = len(set(one.needs))
+        for name in set(one.needs):
+            users.setdefault(name, []).append(one)
+        if not one.needs:
+            push(one)
+    while queue:
+        cost_ms, _, name, one = heapq.heappop(queue)
+        if name in chosen:
+            continue
+        sums[name], chosen[name] = cost_ms, one
+        for user in users.get(name, ()):
+            missing[user.number] -= 1
+            if not missing[user.number]:
+                push(user)
+    needed: dict[int, Operation] = {}
+    todo = list(outputs)
+    while todo:
+        one = chosen[todo.pop()]
+        if one.number not in needed:
+            needed[one.number] = one
+            todo += one.needs
+    return Extraction(sum(one.cost_ms for one in needed.values()), 0.0, tuple(sorted(needed)))
+
+
+def _useful(
+    operations: Sequence[Operation], outputs: Collection[Ref], most_ms: float
+) -> list[Operation]:
+    """Operations that can be in a graph of that cost.
+
+    What it takes at least to get to an operation, and from there to an output, is a chain of
+    operations that are all different.
+    """
+    left = [one for one in operations if not set(one.gives) & set(one.needs)]
+    to: dict[Ref, float] = {}
+    behind = dict.fromkeys(outputs, 0.0)
+    changed = True
+    while changed:
+        changed = False
+        for one in left:
+            before = max((to.get(name, math.inf) for name in one.needs), default=0.0) + one.cost_ms
+            after = min(behind.get(name, math.inf) for name in one.gives) + one.cost_ms
+            for names, known, value in ((one.gives, to, before), (one.needs, behind, after)):
+                for name in names:
+                    if value < known.get(name, math.inf):
+                        known[name] = value
+                        changed = True
+    return [
+        one
+        for one in left
+        if max((to.get(name, math.inf) for name in one.needs), default=0.0)
+        + one.cost_ms
+        + min(behind.get(name, math.inf) for name in one.gives)
+        <= most_ms * (1 + 1e-9)
+    ]
+
+
+def _circles(
+    operations: Sequence[Operation], chosen: Collection[int], founded: Collection[Ref]
+) -> list[set[Ref]]:
+    """Groups of classes that chosen operations compute with the help of each other alone."""
+    below: dict[Ref, set[Ref]] = {}
+    for position in chosen:
+        for name in operations[position].gives:
+            if name not in founded:
+                needs = (one for one in operations[position].needs if one not in founded)
+                below.setdefault(name, set()).update(needs)
+    order = {name: number for number, name in enumerate(below)}
+    links = [(order[name], order[one]) for name, ones in below.items() for one in ones]
+    rows, columns = np.array(links, int).reshape(-1, 2).T
+    adjacency = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), (len(order),) * 2)
+    _, labels = csgraph.connected_components(adjacency, connection="strong")
+    leaving = {labels[row] for row, column in links if labels[row] != labels[column]}
+    groups: dict[int, set[Ref]] = {}
+    for name, number in order.items():
+        if labels[number] not in leaving:
+            groups.setdefault(labels[number], set()).add(name)
+    return list(groups.values())
 
 
 def _founded(operations: Sequence[Operation], chosen: Collection[int]) -> tuple[set[Ref], set[int]]:

@@ -4,22 +4,26 @@ A rule is applied without anything being replaced: what it makes is put beside w
 both are said to be equal. A class of equal tensors so stands for every way to compute them, and its
 members' inputs are classes again. When no rule finds anything new, all graphs that these rules can
 reach from the first one are contained.
+
+But for one thing: what several operations were merged into is not merged with one of them again.
+A graph in which that could happen computes something twice, and there would be no end of it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from environments.tensor_graphs.expressions import Apply, Variable
 from environments.tensor_graphs.graph import Edit, Graph
 from environments.tensor_graphs.matching import with_computed_attributes
 from environments.tensor_graphs.nodes import CONSTANT, INPUT, OPAQUE, Node, Ref, TensorType
-from environments.tensor_graphs.orders import orders
+from environments.tensor_graphs.orders import ascending, orders
 from environments.tensor_graphs.patterns import Found, Pattern
 from environments.tensor_graphs.plans import Plan, Planner
+from environments.tensor_graphs.search.constants import Constants
 from environments.tensor_graphs.search.egraph import Classes, EGraph
 from environments.tensor_graphs.substitutions import Substitution
 
@@ -34,6 +38,10 @@ class View:
       names: of the class of each output.
       types: of classes.
       constants: classes that depend on constants alone.
+      merged: the classes that a class was merged from; itself, where it was not.
+      users: classes with a member of an operator that has a class as an input, by operator,
+        position and class; with any member of an operator under position -1. Constants are left
+        out.
     """
 
     nodes: Mapping[int, Node]
@@ -41,6 +49,8 @@ class View:
     names: Mapping[Ref, Ref]
     types: Mapping[Ref, TensorType | None]
     constants: frozenset[Ref]
+    merged: Mapping[Ref, frozenset[Ref]]
+    users: Mapping[tuple[str, int, Ref | None], list[Ref]]
 
 
 class Saturation:
@@ -58,11 +68,15 @@ class Saturation:
           UserError: egglog is not installed.
         """
         self.is_complete = False
-        self._rules = [_Rule(rule) for rule in rules]
+        opset = getattr(graph.header, "opset", 0)
+        self._rules = [_Rule(rule, opset) for rule in rules]
         self._edit: Edit = graph.edit()
         self._egraph = EGraph()
         self._known: dict[int, Node] = {}
         self._done: set[Any] = set()
+        self._constants = Constants()
+        self._name_of: dict[Ref, Ref] = {}
+        self._merged: dict[int, frozenset[Ref]] = {}
         for number in graph.order():
             self._add(number)
         self.view = self._look()
@@ -77,12 +91,12 @@ class Saturation:
         while not self.is_complete:
             found_any = False
             for rule in self._rules:
-                for found in list(rule.matches(self.view)):
-                    if found.key in self._done:
-                        continue
+                for found in rule.matches(self.view):
                     if len(self._known) > max_nodes or time.monotonic() > deadline_s:
                         self.view = self._look()
                         return
+                    if found.key in self._done:
+                        continue
                     self._done.add(found.key)
                     found_any |= self._apply(found)
             self.is_complete = not found_any
@@ -110,6 +124,10 @@ class Saturation:
                 for place in step.inputs
             ]
             ref = self._edit.add(step.op, inputs, step.attributes, step.types, step.value)
+            if len(found.replaced) > 1 and ref.node not in self._known:
+                self._merged[ref.node] = frozenset().union(
+                    *(self.view.merged[one] for one in found.replaced)
+                )
             self._add(ref.node)
             made.append(ref)
         is_new = False
@@ -122,15 +140,20 @@ class Saturation:
 
     def _add(self, number: int) -> None:
         if number not in self._known:
-            self._known[number] = self._edit.node(number)
-            self._egraph.add(number, self._known[number])
+            node = self._known[number] = self._edit.node(number)
+            self._egraph.add(number, node)
+            if self._edit.is_constant(number):
+                twins = self._constants.twins(number, node, lambda ref: self._name_of.get(ref, ref))
+                for output, twin in enumerate(twins):
+                    self._name_of[Ref(number, output)] = twin or Ref(number, output)
+                    if twin is not None:
+                        self._egraph.union(Ref(number, output), twin)
 
     def _look(self) -> View:
         classes = self._egraph.classes()
         members: dict[str, list[Ref]] = {}
         for ref, name in classes.tensors.items():
             members.setdefault(name, []).append(ref)
-        constants = self._constants(classes)
         names_of = {
             name: min(refs, key=lambda ref: (not self._edit.is_constant(ref.node), ref))
             for name, refs in members.items()
@@ -142,18 +165,26 @@ class Saturation:
             if first.setdefault(classes.operations[number], number) == number:
                 inputs = tuple(None if ref is None else names[ref] for ref in node.inputs)
                 nodes[number] = dataclasses.replace(node, inputs=inputs)
+        constants = frozenset(names_of[name] for name in self._constant_classes(classes))
+        view_members = {
+            names_of[name]: tuple(ref for ref in sorted(refs) if ref.node in nodes)
+            for name, refs in members.items()
+        }
         return View(
             nodes,
-            {
-                names_of[name]: tuple(ref for ref in sorted(refs) if ref.node in nodes)
-                for name, refs in members.items()
-            },
+            view_members,
             names,
             {one: self._edit.type_of(one) for one in names_of.values()},
-            frozenset(names_of[name] for name in constants),
+            constants,
+            {names_of[name]: self._merged_from(names, refs) for name, refs in members.items()},
+            _users(nodes, view_members, constants),
         )
 
-    def _constants(self, classes: Classes) -> set[str]:
+    def _merged_from(self, names: Mapping[Ref, Ref], members: Sequence[Ref]) -> frozenset[Ref]:
+        first = min(members)
+        return frozenset(names[one] for one in self._merged.get(first.node, (first,)))
+
+    def _constant_classes(self, classes: Classes) -> set[str]:
         """Classes with a member that is computed of constants alone."""
         found: set[str] = set()
         while True:
@@ -168,6 +199,18 @@ class Saturation:
                 return found
 
 
+def _users(
+    nodes: Mapping[int, Node], members: Mapping[Ref, Sequence[Ref]], constants: Collection[Ref]
+) -> dict[tuple[str, int, Ref | None], list[Ref]]:
+    found: dict[tuple[str, int, Ref | None], dict[Ref, None]] = {}
+    for name, refs in members.items():
+        for node in (nodes[ref.node] for ref in refs if name not in constants):
+            found.setdefault((node.op, -1, None), {})[name] = None
+            for position, given in enumerate(node.inputs):
+                found.setdefault((node.op, position, given), {})[name] = None
+    return {key: list(names) for key, names in found.items()}
+
+
 @dataclasses.dataclass(frozen=True)
 class _Match:
     key: Any
@@ -179,10 +222,12 @@ class _Match:
 class _Rule:
     """A rule that is looked for in classes."""
 
-    def __init__(self, substitution: Substitution) -> None:
+    def __init__(self, substitution: Substitution, opset: int) -> None:
         rule = with_computed_attributes(substitution)
         self._name, self._num_variables = rule.name, len(rule.variables)
         self._names = rule.names
+        self._opset = opset
+        self._ascending = ascending(rule)
         self._planner = Planner(rule)
         self._orders = []
         for source in orders(rule):
@@ -193,25 +238,28 @@ class _Rule:
         """All of them."""
         for order, (parts, roots) in enumerate(self._orders):
             empty = Found([None] * len(parts.variables), [None] * len(self._names), [])
-            for replaced, found in self._roots(view, roots, empty):
+            for replaced, found in self._roots(view, roots, (), empty):
                 match = self._finish(view, order, replaced, found)
                 if match is not None:
                     yield match
 
     def _roots(
-        self, view: View, roots: Sequence[_Part], found: Found
+        self, view: View, roots: Sequence[_Part], taken: tuple[Ref, ...], found: Found
     ) -> Iterator[tuple[tuple[Ref, ...], Found]]:
-        if not roots:
-            yield (), found
+        """Goes from expression to expression of the source."""
+        if len(taken) == len(roots):
+            yield taken, found
             return
-        root, *rest = roots
-        for name in view.members:
-            if name in view.constants:
+        root = roots[len(taken)]
+        for name in root.candidates(view, found):
+            merged = view.merged[name]
+            if not all(merged.isdisjoint(view.merged[one]) for one in taken):
+                continue
+            after = (taken[i] for i, j in self._ascending if j == len(taken))
+            if any(name < one for one in after):
                 continue
             for here in root.matches(view, name, found):
-                for others, whole in self._roots(view, rest, here):
-                    if name not in others:
-                        yield (name, *others), whole
+                yield from self._roots(view, roots, (*taken, name), here)
 
     def _finish(
         self, view: View, order: int, replaced: tuple[Ref, ...], found: Found
@@ -222,6 +270,7 @@ class _Rule:
             tuple(view.types[ref] for ref in refs),
             tuple(ref in view.constants for ref in refs),
             values,
+            self._opset,
         )
         if plan is None or plan.types != tuple(view.types[one] for one in replaced):
             return None
@@ -234,6 +283,14 @@ class _Part:
 
     pattern: Pattern
     children: tuple[tuple[int, _Part], ...]
+
+    def candidates(self, view: View, found: Found) -> list[Ref]:
+        """Classes that may have such a member: fewer, where a variable is bound already."""
+        for variable, path in self.pattern.paths.items():
+            bound = found.refs[variable]
+            if len(path) == 1 and bound is not None:
+                return view.users.get((self.pattern.op, path[0], bound), [])
+        return view.users.get((self.pattern.op, -1, None), [])
 
     def matches(self, view: View, name: Ref, found: Found) -> Iterator[Found]:
         """What is bound where a member of the class is this part."""

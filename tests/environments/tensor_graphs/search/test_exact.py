@@ -129,10 +129,10 @@ def test_operations_that_support_each_other():
     """a needs b and b needs a, both for nothing; only c gives a from what there is."""
     a, b = Ref(1), Ref(2)
     operations = [
-        Operation((a,), (b,), 0.0),
-        Operation((b,), (a,), 0.0),
-        Operation((a,), (), 5.0),
-        Operation((b,), (), 7.0),
+        Operation(0, (a,), (b,), 0.0),
+        Operation(1, (b,), (a,), 0.0),
+        Operation(2, (a,), (), 5.0),
+        Operation(3, (b,), (), 7.0),
     ]
     found = extract(operations, {a, b}, time.monotonic() + 10)
     assert (found.cost_ms, found.bound_ms) == (5.0, pytest.approx(5.0)) and 3 not in found.chosen

@@ -6,11 +6,6 @@ from collections.abc import Callable, Sequence
 
 from environments.tensor_graphs.synthesis import layout_proposals as layout
 from environments.tensor_graphs.synthesis.draws import Draw, ImpossibleError, Shape, Use, any_axis
-    ImpossibleError,
-    Shape,
-    Use,
-    any_axis,
-)
 
 Proposal = Callable[[Use], None]
 

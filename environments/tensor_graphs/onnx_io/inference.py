@@ -12,11 +12,20 @@ from environments.errors import UserError
 from environments.tensor_graphs.nodes import TensorType
 from environments.tensor_graphs.onnx_io.header import DimensionNames
 from environments.tensor_graphs.onnx_io.tensors import NUMBERS, to_tensor
-from environments.tensor_graphs.onnx_io.wiring import Wiring
+from environments.tensor_graphs.onnx_io.wiring import Wiring, described
 from environments.tensor_graphs.operators.table import OPERATORS
 
 _MAX_ELEMENTS = 1024
 """Integers that types may depend on (the shape given to Reshape) are not many."""
+_MOST = 1 << 31
+
+_LEAST = {
+    **dict.fromkeys(("axis", "axes", "perm"), -_MAX_ELEMENTS),
+    **dict.fromkeys(("blocksize", "dilations", "group", "kernel_shape", "strides"), 1),
+    **dict.fromkeys(("hidden_size", "num_outputs"), 1),
+    "batch_dims": 0,
+}
+"""The least numbers that make sense, by the name of the attribute."""
 
 
 def infer_types(
@@ -35,16 +44,8 @@ def infer_types(
     """
     stripped = _skeleton(model, wiring)
     _check(stripped)
-    try:
-        inferred = onnx.shape_inference.infer_shapes(stripped, True, True, True)
-    except Exception as error:
-        if _is_about_the_model(str(error)):
-            reason = re.sub(r"\[\w+\]|Inference error\(s\):", " ", str(error))
-            raise UserError(
-                f"shapes or types do not fit: {' '.join(reason.split())[:300]}; correct the model"
-            ) from None
-        inferred = onnx.shape_inference.infer_shapes(stripped, True, False, True)
-    graph = inferred.graph
+    _check_numbers(stripped)
+    graph = _inferred(stripped).graph
     known = {
         one.name: names.type_of(one.type)
         for one in (*graph.value_info, *graph.output, *graph.input)
@@ -54,15 +55,6 @@ def infer_types(
     return known
 
 
-def check(model: onnx.ModelProto, wiring: Wiring) -> None:
-    """Checks all of a model but its weights.
-
-    Raises:
-      UserError: it is not as ONNX wants it.
-    """
-    _check(_skeleton(model, wiring))
-
-
 def _check(stripped: onnx.ModelProto) -> None:
     try:
         onnx.checker.check_model(stripped)
@@ -70,6 +62,39 @@ def _check(stripped: onnx.ModelProto) -> None:
         raise UserError(
             f"the model is not valid: {' '.join(str(error).split())[:300]}; export it again"
         ) from None
+
+
+def _check_numbers(stripped: onnx.ModelProto) -> None:
+    """On some numbers that make no sense onnx's inference ends the process."""
+    for node in stripped.graph.node:
+        for attribute in node.attribute:
+            if attribute.name not in _LEAST:
+                continue
+            is_list = attribute.type == onnx.AttributeProto.INTS
+            numbers = list(attribute.ints) if is_list else [attribute.i]
+            least = _LEAST[attribute.name]
+            most = _MOST if least > 0 else _MAX_ELEMENTS
+            if any(not least <= one <= most for one in numbers):
+                raise UserError(
+                    f"shapes or types do not fit: {described(node)} has the {attribute.name} "
+                    f"{numbers if is_list else numbers[0]}; correct the model"
+                )
+
+
+def _inferred(stripped: onnx.ModelProto) -> onnx.ModelProto:
+    try:
+        return onnx.shape_inference.infer_shapes(stripped, True, True, True)
+    except Exception as error:
+        found = str(error)
+    if not _is_about_the_model(found):
+        try:
+            return onnx.shape_inference.infer_shapes(stripped, True, False, True)
+        except Exception as error:
+            found = str(error)
+    reason = re.sub(r"\[\w+\]|Inference error\(s\):", " ", found)
+    raise UserError(
+        f"shapes or types do not fit: {' '.join(reason.split())[:300]}; correct the model"
+    )
 
 
 def _is_about_the_model(error: str) -> bool:

@@ -15,7 +15,7 @@ from environments.tensor_graphs.onnx_io import loading, scopes
 from environments.tensor_graphs.onnx_io.canonical import canonical
 from environments.tensor_graphs.onnx_io.conversion import OLDEST_OPSET, converted
 from environments.tensor_graphs.onnx_io.header import DimensionNames, ModelHeader, opset_of
-from environments.tensor_graphs.onnx_io.inference import check, infer_types
+from environments.tensor_graphs.onnx_io.inference import infer_types
 from environments.tensor_graphs.onnx_io.opaque import opaque_attributes
 from environments.tensor_graphs.onnx_io.site import NotCanonicalError, Site
 from environments.tensor_graphs.onnx_io.sizes import Sizes, are_known, computed
@@ -41,7 +41,7 @@ def read(source: loading.Source) -> Graph:
     """
     model, directory = loading.load(source)
     if opset_of(model) < OLDEST_OPSET:
-        check(model, Wiring(model, directory))
+        infer_types(model, Wiring(model, directory), DimensionNames())
         model = converted(model, directory)
     return _Reader(model, directory).graph()
 

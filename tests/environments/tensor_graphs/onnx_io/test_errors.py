@@ -123,6 +123,26 @@ def test_operators_that_do_not_exist():
     assert "the model is not valid: No Op registered for Tangent" in refusal(model)
 
 
+@pytest.mark.parametrize(
+    "node",
+    [
+        "AveragePool <kernel_shape = [2, 2], strides = [0, 1]> (x)",
+        "LpNormalization <axis = 9999> (x)",
+    ],
+)
+def test_numbers_at_which_onnx_would_crash(node):
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[1,1,4,4] x) => (float[1,1,4,4] y) {{ y = {node} }}"""
+    )
+    assert "the model" in refusal(model)
+
+
+def test_a_name_that_is_no_text():
+    content = parsed(CHAIN).SerializeToString()
+    assert "a name in it is no text" in refusal(content.replace(b"Tanh", b"Ta\xffh"))
+
+
 def test_models_for_training_are_refused():
     model = parsed(CHAIN)
     model.training_info.add()

@@ -29,7 +29,9 @@ def only(graph: Graph, op: str) -> Node:
 def check_round_trip(text: str, opset: int = 17, unknown: int = 2) -> Graph:
     """Reads a model; it must compute the same when it was written again."""
     model = parsed(text, opset=opset)
+    content = model.SerializeToString()
     graph = read(model)
+    assert model.SerializeToString() == content
     inputs = random_inputs(model, unknown)
     assert equal(run(model, inputs), run(write(graph), inputs))
     return graph

@@ -14,10 +14,16 @@ import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.matching import Match, Rule, Start, is_acyclic
+from environments.tensor_graphs.joins import Start
+from environments.tensor_graphs.matching import Match, Rule, is_acyclic
 from environments.tensor_graphs.nodes import Change
 
 _location = operator.attrgetter("location")
+
+_Root = tuple[str, int]
+"""An operator and its number of inputs."""
+
+_RuleStart = tuple[Rule, Start]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,32 +59,34 @@ class Starts:
         Args:
           rules: the rules.
         """
-        self._plain: dict[str, list[Start]] = {}
-        self._with_child: dict[str, dict[int, dict[str, list[Start]]]] = {}
+        self._plain: dict[_Root, list[_RuleStart]] = {}
+        self._with_child: dict[_Root, dict[int, dict[str, list[_RuleStart]]]] = {}
         self.depth = 0
-        for start in (start for rule in rules for start in rule.starts):
-            self.depth = max(self.depth, start.rule.depth)
+        for rule, start in ((one, start) for one in rules for start in one.starts):
+            self.depth = max(self.depth, rule.depth)
             pattern = start.pattern
+            root = pattern.op, pattern.num_inputs
             if pattern.child is None:
-                self._plain.setdefault(pattern.op, []).append(start)
+                self._plain.setdefault(root, []).append((rule, start))
             else:
                 position, op = pattern.child
-                by_position = self._with_child.setdefault(pattern.op, {})
-                by_position.setdefault(position, {}).setdefault(op, []).append(start)
+                by_position = self._with_child.setdefault(root, {})
+                by_position.setdefault(position, {}).setdefault(op, []).append((rule, start))
 
-    def at(self, graph: Graph, number: int) -> list[Start]:
+    def at(self, graph: Graph, number: int) -> list[_RuleStart]:
         """Those whose operators at the root and below are there."""
         node = graph.nodes[number]
-        found = self._plain.get(node.op, [])
-        by_position = self._with_child.get(node.op)
+        inputs = node.inputs
+        root = node.op, len(inputs)
+        found = self._plain.get(root, [])
+        by_position = self._with_child.get(root)
         if by_position is None:
             return found
         found = list(found)
         for position, by_op in by_position.items():
-            if position < len(node.inputs):
-                ref = node.inputs[position]
-                if ref is not None:
-                    found += by_op.get(graph.nodes[ref.node].op, ())
+            ref = inputs[position]
+            if ref is not None:
+                found += by_op.get(graph.nodes[ref.node].op, ())
         return found
 
 
@@ -150,8 +158,7 @@ class MatchIndex:
         opset = getattr(self.graph.header, "opset", 0)
         begun = _by_distance(near, self._starts.depth)
         for number, edges in near.items():
-            for start in self._starts.at(self.graph, number):
-                rule = start.rule
+            for rule, start in self._starts.at(self.graph, number):
                 if rule.depth < edges:
                     continue
                 for match in rule.matches_from(self.graph, start, number, begun[rule.depth], opset):

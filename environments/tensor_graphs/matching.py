@@ -8,12 +8,12 @@ will depend on itself. Expressions that depend on constants alone are left alone
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from environments.tensor_graphs.expressions import Apply, Call, Expression, Name, Term, variables
 from environments.tensor_graphs.graph import Graph
+from environments.tensor_graphs.joins import Start, joined, make_start
 from environments.tensor_graphs.nodes import Change, Ref
 from environments.tensor_graphs.operators.operator import OperatorError
 from environments.tensor_graphs.orders import ascending, orders
@@ -50,49 +50,6 @@ class Match:
     needs_check: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class Join:
-    """How another expression of a source is found.
-
-    Attributes:
-      pattern: of the expression.
-      variable: number of a variable that is bound when it is looked for.
-      path: positions of inputs from the expression's root to the variable.
-      above: which of those that were found before are to be at smaller nodes.
-      below: which are to be at larger nodes.
-      is_earlier: whether it comes before the first one in the source. It may not be near a change
-        then: the search that begins there finds the match, too.
-    """
-
-    pattern: Pattern
-    variable: int
-    path: tuple[int, ...]
-    above: tuple[int, ...]
-    below: tuple[int, ...]
-    is_earlier: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class Start:
-    """Where the search for a rule begins: a node that may be one of those that it replaces.
-
-    Attributes:
-      rule: the rule.
-      order: number of the order in which inputs are taken.
-      patterns: of the source in this order.
-      pattern: the one of the node.
-      joins: for the others, one after the other.
-      places: for each pattern, when it is found.
-    """
-
-    rule: Rule
-    order: int
-    patterns: tuple[Pattern, ...]
-    pattern: Pattern
-    joins: tuple[Join, ...]
-    places: tuple[int, ...]
-
-
 class Rule:
     """A compiled substitution.
 
@@ -125,7 +82,7 @@ class Rule:
         self.depth = max(*depths, *(_depth(one) for one in rule.target))
         pairs = ascending(rule)
         self.starts = [
-            _start(self, order, patterns, number, pairs)
+            make_start(order, patterns, number, pairs)
             for order, patterns in enumerate(found)
             for number in range(len(patterns))
         ]
@@ -142,12 +99,14 @@ class Rule:
           near: all nodes that are begun with: a match is found from the first in its source.
           opset: version of ONNX's operators that the graph's model has.
         """
+        if not start.may_match(graph, node):
+            return
         found = Found([None] * len(self._variables), [None] * len(self._names), [])
-        if graph.is_constant(node) or not start.pattern.match(graph.nodes, node, found):
+        if not start.pattern.match(graph.nodes, node, found):
             return
         wholes: list[tuple[tuple[int, ...], Found]] = [((node,), found)]
         for join in start.joins:
-            wholes = [more for whole in wholes for more in _joined(graph, join, near, *whole)]
+            wholes = [more for whole in wholes for more in joined(graph, join, near, *whole)]
         for roots, whole in wholes:
             match = self._finish(graph, start, roots, whole, opset)
             if match is not None:
@@ -258,59 +217,6 @@ def _is_any_used(graph: Graph, refs: Sequence[Ref]) -> bool:
         or any(ref in graph.nodes[user].inputs for user in graph.users(ref.node))
         for ref in refs
     )
-
-
-def _start(
-    rule: Rule,
-    order: int,
-    patterns: tuple[Pattern, ...],
-    first: int,
-    pairs: tuple[tuple[int, int], ...],
-) -> Start:
-    """Begins with one pattern; the next one is the one that is nearest to a bound variable."""
-    sequence, joins = [first], []
-    bound = set(patterns[first].paths)
-    while len(sequence) < len(patterns):
-        _, number, variable, path = min(
-            (len(path), place, variable, path)
-            for place, pattern in enumerate(patterns)
-            if place not in sequence
-            for variable, path in pattern.paths.items()
-            if variable in bound
-        )
-        above = tuple(sequence.index(i) for i, j in pairs if j == number and i in sequence)
-        below = tuple(sequence.index(j) for i, j in pairs if i == number and j in sequence)
-        joins.append(Join(patterns[number], variable, path, above, below, number < first))
-        sequence.append(number)
-        bound |= set(patterns[number].paths)
-    places = tuple(sequence.index(place) for place in range(len(patterns)))
-    return Start(rule, order, patterns, patterns[first], tuple(joins), places)
-
-
-def _joined(
-    graph: Graph, join: Join, near: Container[int], roots: tuple[int, ...], found: Found
-) -> Iterator[tuple[tuple[int, ...], Found]]:
-    """What was found, with another expression of the source."""
-    ref = found.refs[join.variable]
-    assert ref is not None
-    above = max((roots[place] for place in join.above), default=-1)
-    below = min((roots[place] for place in join.below), default=math.inf)
-    for node in _above(graph, join.path, ref, join.pattern.op):
-        if not above < node < below or node in roots or graph.is_constant(node):
-            continue
-        if join.is_earlier and node in near:
-            continue
-        more = found.copy()
-        if join.pattern.match(graph.nodes, node, more):
-            yield (*roots, node), more
-
-
-def _above(graph: Graph, path: tuple[int, ...], ref: Ref, op: str) -> Iterator[int]:
-    """Nodes of an operator from which a way of inputs leads to an output of a node."""
-    ends = {ref.node}
-    for _ in path:
-        ends = {user for end in ends for user in graph.users(end)}
-    return (end for end in sorted(ends) if graph.nodes[end].op == op)
 
 
 def _depth(expression: Expression | None) -> int:

@@ -54,6 +54,7 @@ class Pattern:
     Attributes:
       op: of the root.
       output: of the root.
+      num_inputs: of the root.
       child: position and operator of an input that is an operator itself; None where there is none.
       depth: number of edges from the root to the farthest leaf.
       paths: by number of the variable: positions of inputs on the shortest way from the root.
@@ -74,7 +75,7 @@ class Pattern:
         self._names = {name: number for number, name in enumerate(names)}
         self._steps: list[tuple[Any, ...]] = []
         self._checks: list[tuple[int, _AttributeCheck]] = []
-        self._num_inputs = len(root.inputs)
+        self.num_inputs = len(root.inputs)
         self._compile(root)
         self.child = next(
             ((index, one.op) for index, one in enumerate(root.inputs) if isinstance(one, Apply)),
@@ -124,7 +125,7 @@ class Pattern:
           found: what is bound already; more is bound here, of no use if the result is False.
         """
         node = nodes[root]
-        if node.op != self.op or len(node.inputs) != self._num_inputs:
+        if node.op != self.op or len(node.inputs) != self.num_inputs:
             return False
         taken = [node]
         found.nodes.append(root)

@@ -1,0 +1,99 @@
+"""What learned optimisers are shown beside, measured at the same points.
+
+The baselines of `environments.learn_to_optimize.baselines`, and "supervised": a network as large as
+the learned policy's, fitted by least squares to the true minima of random c. It is shown what the
+learned policies have to find.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+from environments.learn_to_optimize import baselines, references
+from environments.learn_to_optimize.functions import Objective, make_objective
+from tfrl_systems.cli.learn_to_optimize.evaluate import evaluate, truth_cache
+from tools.benchmarks.thesis_cases import Case, Run
+from tools.benchmarks.thesis_measurements import Benchmark, kept
+
+SUPERVISED = "supervised"
+_EXAMPLES = 1000
+_MAX_STEPS = 5000
+
+
+def names_of(case: Case) -> tuple[str, ...]:
+    """The baselines that can be had for a function."""
+    names = ("constant", "random", SUPERVISED, "scipy")
+    return (*names, "cma") if case.dimensions - case.free > 1 else names
+
+
+def depends_on_chance(name: str) -> bool:
+    """Whether it is to be measured with every seed."""
+    return name in ("random", SUPERVISED)
+
+
+def measure(benchmark: Benchmark, agent: str, case: Case, name: str, seed: int) -> dict[str, Any]:
+    """The record of one baseline: the one that is kept, or a new one.
+
+    Args:
+      benchmark: where it is kept, and the settings.
+      agent: whose network the supervised one is like.
+      case: what is minimised.
+      name: of the baseline.
+      seed: of what depends on chance.
+    """
+    run = Run("quality", agent, case, "random", seed)
+    hidden_sizes = list(benchmark.training(run).agent_config.hidden_sizes)
+    settings = {"name": name, "seed": seed, "hidden_sizes": hidden_sizes}
+    path = benchmark.output / "baselines" / f"{case.slug}-{name}-seed-{seed}.json"
+    return kept(path, settings, functools.partial(_measure, case, name, seed, hidden_sizes))
+
+
+def _measure(case: Case, name: str, seed: int, hidden_sizes: list[int]) -> dict[str, Any]:
+    objective = make_objective(case.function, case.dimensions, case.free)
+    began_s = time.perf_counter()
+    if name == SUPERVISED:
+        choose = fit(objective, seed, hidden_sizes)
+    else:
+        choose = baselines.make_baseline(name, objective, case.measure, seed)
+    made_s = time.perf_counter() - began_s
+    found = evaluate(name, choose, objective)
+    return {
+        "agent": name,
+        "function": case.function,
+        "dimensions": case.dimensions,
+        "free": case.free,
+        "seed": seed,
+        "mse": found.mse,
+        "msle": found.msle,
+        "microseconds_per_query": found.microseconds_per_query,
+        "seconds_to_make": made_s,
+    }
+
+
+def fit(objective: Objective, seed: int, hidden_sizes: list[int]) -> baselines.Baseline:
+    """A network that was fitted to the true minima of 1,000 uniform c."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPRegressor
+
+    free = np.random.default_rng(seed).uniform(-1, 1, (_EXAMPLES, objective.num_free))
+    minima = references.truth(objective, free, truth_cache()).x
+    network = MLPRegressor(
+        hidden_layer_sizes=hidden_sizes,
+        activation="tanh",
+        solver="lbfgs",
+        alpha=0.0,
+        max_iter=_MAX_STEPS,
+        max_fun=_MAX_STEPS,
+        tol=1e-10,
+        random_state=seed,
+    )
+    with warnings.catch_warnings():
+        # It stops at the limit, with errors that no longer show in the table.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        network.fit(free, minima[:, 0] if minima.shape[1] == 1 else minima)
+    return lambda given: network.predict(given).reshape(len(given), -1)

@@ -1,0 +1,211 @@
+"""The experiments of Paul Mayer's thesis, with this project's learners and collection.
+
+    python -m tools.benchmarks.thesis_tables --output runs/thesis --jobs 2
+
+repeats what chapter 6 of Distributed Deep Reinforcement Learning for Learn-To-Optimize (Stuttgart,
+2023) reports, over several seeds where it took the best of three runs, and adds what it lacks: a
+function whose minimum moves with the free parameter, and rows to compare a learned policy with.
+
+  Table 6.1         seconds collecting, broadcasting, waiting and training, with k processes
+  Tables 6.2, 6.3   errors in the first and in the last tenth of the training, by sampler
+  Figures 6.3, 6.4  learning with the collection in this process, and in two others
+  quality           learned policies beside a constant, chance, a network that was shown the true
+                    minima, scipy's solver, and CMA-ES in ten dimensions
+
+--output gets
+  table.md, table.json       all of it, and what it was made with
+  thesis.png, thesis.svg     the curves
+  runs/                      the training runs, as `tfrl train --workdir` keeps them
+  timings/, baselines/       one file for each measurement
+Run again, it goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import contextlib
+import functools
+import multiprocessing
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from environments.errors import UserError
+from tfrl_systems.cli import options as shared
+from tfrl_systems.cli.console import Progress, UsageError
+from tools.benchmarks import thesis_baselines, thesis_report
+from tools.benchmarks.thesis_cases import QUALITY, plan
+from tools.benchmarks.thesis_measurements import Benchmark, Record, time_collection, train
+
+AGENTS = ("ppo", "reinforce")
+# Each with so many times fewer iterations than asked for.
+TIMED_FUNCTIONS = {"ackley": 1, "tools.benchmarks.slow_ackley:value": 10}
+
+Task = Callable[[], Record]
+Do = Callable[[Sequence[Task]], Iterable[Record]]
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measures what is not measured yet; the tables are written after each seed."""
+    short = dict.fromkeys(("samplers", "distributed"), options.short_iterations)
+    long = {} if options.iterations is None else {"quality": options.iterations}
+    benchmark = Benchmark(options.output, options.assignments, {**short, **long})
+    about = {
+        "command": options.command_line,
+        "commit": _commit(),
+        "processors": os.cpu_count(),
+        "jobs": options.jobs,
+    }
+    first = options.agents[0]
+    with Progress() as progress, _doing(options.jobs) as do:
+        timings = []
+        for function, share in TIMED_FUNCTIONS.items():
+            number = max(1, options.timing_iterations // share)
+            for workers in (0, *options.workers_list):
+                timings.append(time_collection(benchmark, first, function, workers, number))
+                progress.say(f"{function}, {workers} workers: timed")
+        records: list[Record] = []
+        baselines: list[Record] = []
+        for seed in range(options.seeds):
+            label = f"seed {seed}: "
+            tasks = [functools.partial(train, benchmark, one) for one in plan(options.agents, seed)]
+            records += _followed(do(tasks), len(tasks), progress, f"{label}training runs")
+            tasks = [
+                functools.partial(thesis_baselines.measure, benchmark, first, case, name, seed)
+                for case in QUALITY
+                for name in thesis_baselines.names_of(case)
+                if seed == 0 or thesis_baselines.depends_on_chance(name)
+            ]
+            baselines += _followed(do(tasks), len(tasks), progress, f"{label}baselines")
+            thesis_report.write(timings, records, baselines, about, options.output)
+            progress.say(f"{options.output / 'table.md'}: {seed + 1} of {options.seeds} seeds")
+
+
+@contextlib.contextmanager
+def _doing(jobs: int) -> Iterator[Do]:
+    """Does tasks, so many at a time; their records come in order."""
+    if jobs == 1:
+        yield lambda tasks: (task() for task in tasks)
+        return
+    # Not forked: TensorFlow's threads would not come along.
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as executor:
+        try:
+            yield lambda tasks: executor.map(_do, tasks)
+        finally:
+            executor.shutdown(cancel_futures=True)
+
+
+def _do(task: Task) -> Record:
+    return task()
+
+
+def _followed(
+    records: Iterable[Record], total: int, progress: Progress, label: str
+) -> Iterator[Record]:
+    advance = progress.task(label, total)
+    for record in records:
+        advance(1)
+        yield record
+
+
+def _commit() -> str:
+    asked = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+        cwd=pathlib.Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return asked.stdout.strip() or "unknown"
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    number = shared.whole_number
+    parser.add_argument("--output", type=pathlib.Path, required=True, metavar="DIR")
+    parser.add_argument("--seeds", type=number(1), default=5, help="0, 1, …; default: 5 of them")
+    _add_iterations(parser)
+    parser.add_argument(
+        "--agents",
+        type=_agents,
+        default=AGENTS,
+        metavar="NAMES",
+        help="to compare, separated by commas; the first one tries samplers and processes too "
+        f"(default: {','.join(AGENTS)})",
+    )
+    parser.add_argument(
+        "--workers-list",
+        type=lambda text: tuple(number(1)(one) for one in text.split(",")),
+        default=(1, 2, 4, 8),
+        metavar="K,K,…",
+        help="processes to time the collection with; default: 1,2,4,8",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=number(1),
+        default=1,
+        metavar="N",
+        help="training runs at the same time; their errors do not depend on it (default: 1)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="assignments",
+        metavar="FIELD=VALUE",
+        help="as for tfrl train learn_to_optimize, of fields that all agents have",
+    )
+    options = parser.parse_args(arguments)
+    options.command_line = " ".join(["python -m tools.benchmarks.thesis_tables", *arguments])
+    return options
+
+
+def _add_iterations(parser: argparse.ArgumentParser) -> None:
+    number = shared.whole_number
+    parser.add_argument(
+        "--iterations",
+        type=number(1),
+        metavar="N",
+        help="of the runs that show quality; default: those of tfrl train",
+    )
+    parser.add_argument(
+        "--short-iterations",
+        type=number(1),
+        default=2000,
+        metavar="N",
+        help="of the runs that compare samplers, and processes with none (default: 2000)",
+    )
+    parser.add_argument(
+        "--timing-iterations", type=number(1), default=300, metavar="N", help="default: 300"
+    )
+
+
+def _agents(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if not set(names) <= set(AGENTS):
+        raise argparse.ArgumentTypeError(f"expected some of {','.join(AGENTS)}, found {text!r}")
+    return names
+
+
+def main() -> int:
+    """Runs the tool; mistakes of the user end in one line."""
+    try:
+        run(parse_arguments(sys.argv[1:]))
+    except (UserError, UsageError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("error: stopped; run it again to go on", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

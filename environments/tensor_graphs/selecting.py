@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from environments.errors import UserError
 from environments.tensor_graphs import equivalence
+from environments.tensor_graphs.accounting import parts_of
 from environments.tensor_graphs.backends import Arrays, Backend
 from environments.tensor_graphs.equivalence import Equivalence
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.measuring import Comparison, compare
 from environments.tensor_graphs.onnx_io import save
-from environments.tensor_graphs.search.results import Result, Visited
+from environments.tensor_graphs.search.results import Visited
 
 _SCREENING = 0.1
 _NUM_FINALISTS = 3
@@ -90,33 +91,19 @@ class Selection:
     measured: Measured | None = None
 
 
-def proposals(result: Result, most: int = 6) -> list[Visited]:
-    """The states of a search that are worth measuring, the cheapest first.
+def proposals(visited: Visited, most: int = 5) -> list[Visited]:
+    """States on a way that are worth measuring, the last one first.
 
-    The best one; the states on the way to it where another rule takes over, as what a rule is said
-    to save may not be what it saves; and the cheapest others.
+    What a rule saves may not be what it was estimated to save: so those where another rule takes
+    over are tried, too.
+
+    Args:
+      visited: where the way ends.
+      most: how many at most.
     """
-    trail = result.candidates[0].trail if result.candidates else ()
-    on_the_way = [
-        one
-        for one, following in zip(trail, trail[1:], strict=False)
-        if one.step and following.step and one.step.xfer != following.step.xfer
-    ]
-    # Those that are nearest to the best one differ from it least and tell least.
-    cheap: list[Visited] = []
-    for one in sorted(on_the_way, key=lambda one: one.cost_ms):
-        least = 0.002 * result.start_cost_ms
-        known = [result.best.cost_ms, *(other.cost_ms for other in cheap)]
-        if all(abs(one.cost_ms - cost_ms) > least for cost_ms in known):
-            cheap.append(one)
-    found = [
-        *result.candidates[:1],
-        *cheap[: most // 2],
-        *result.candidates[1:],
-        *cheap[most // 2 :],
-    ]
-    found = [one for one in dict.fromkeys(found) if one.cost_ms < result.start_cost_ms]
-    return sorted(found[:most], key=lambda one: one.cost_ms)
+    ends = [part[-1] for part in parts_of(visited, most)]
+    found = {one.state.graph: one for one in reversed(ends)}
+    return list(found.values())
 
 
 def verify(

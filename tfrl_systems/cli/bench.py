@@ -6,6 +6,7 @@ import argparse
 import pathlib
 from typing import Any
 
+from tfrl_systems.cli import optimize
 from tfrl_systems.cli import options as shared
 
 _INLINING = """\
@@ -60,6 +61,18 @@ query_us, query_us_per_row
                      policy(c) -> x for one c, and for each of many at a time
 train_step_ms        PPO's training on what was collected
 """
+_TENSOR_GRAPHS = """\
+Measures what a step costs: a rule applied, and all matches, the graph's cost and the masks brought
+up to date. Random walks of 20 steps; medians of CPU time.
+
+  tfrl bench tensor_graphs
+  tfrl bench tensor_graphs --model bert-base --model model.onnx --json
+
+engine_step_ms_MODEL                a step
+incremental_over_full_match_MODEL   searching all matches of the same graphs anew, over a step: how
+                                    many times faster
+"""
+_TENSOR_GRAPHS_MODELS = ("resnet-50", "inception-v3", "bert-base")
 
 # In the order in which they are shown.
 _LEARN_TO_OPTIMIZE_NAMES = (
@@ -89,6 +102,9 @@ def add_parser(subparsers: Any) -> None:
         shared.add_verb(
             environments, "learn_to_optimize", "minima for any parameters", _LEARN_TO_OPTIMIZE
         )
+    )
+    _add_tensor_graphs(
+        shared.add_verb(environments, "tensor_graphs", "faster models", _TENSOR_GRAPHS)
     )
 
 
@@ -144,6 +160,29 @@ def _add_learn_to_optimize(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run_learn_to_optimize, benchmarks=_LEARN_TO_OPTIMIZE_NAMES)
 
 
+def _add_tensor_graphs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model",
+        action="append",
+        dest="models",
+        metavar="FILE|NAME",
+        help=f"may be repeated (default: {', '.join(_TENSOR_GRAPHS_MODELS)})",
+    )
+    parser.add_argument(
+        "--steps",
+        type=shared.whole_number(1),
+        default=200,
+        metavar="N",
+        help="how many are measured (default: 200)",
+    )
+    parser.add_argument(
+        "--seed", type=shared.whole_number(0), default=0, metavar="S", help="default: 0"
+    )
+    optimize.add_problem(parser, objective="analytic")
+    shared.add_json(parser)
+    parser.set_defaults(run=run_tensor_graphs)
+
+
 def run_inlining(options: argparse.Namespace) -> int:
     """Measures."""
     from tfrl_systems.cli.inlining import bench as bench_inlining
@@ -156,3 +195,11 @@ def run_learn_to_optimize(options: argparse.Namespace) -> int:
     from tfrl_systems.cli.learn_to_optimize import bench as bench_learn_to_optimize
 
     return bench_learn_to_optimize.run(options)
+
+
+def run_tensor_graphs(options: argparse.Namespace) -> int:
+    """Measures."""
+    from tfrl_systems.cli.tensor_graphs import bench as bench_tensor_graphs
+
+    options.models = options.models or list(_TENSOR_GRAPHS_MODELS)
+    return bench_tensor_graphs.run(options)

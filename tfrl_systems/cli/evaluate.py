@@ -6,6 +6,7 @@ import argparse
 import pathlib
 from typing import Any
 
+from tfrl_systems.cli import optimize
 from tfrl_systems.cli import options as shared
 
 _INLINING = """\
@@ -35,6 +36,23 @@ A policy is a directory that `tfrl train` wrote, or one of
   cma        CMA-ES for each c (pip install 'tfrl-systems[cma]')
 Function, dimensions and free parameters are those of the first directory, where none are given.
 """
+_TENSOR_GRAPHS = """\
+Compares how cheap policies make the graphs of models: the sum over operators of what each costs, as
+measured on this machine (or what --objective says). Nothing is written; see tfrl optimize for that.
+
+  tfrl evaluate tensor_graphs --policy regions --policy taso --model model.onnx --seconds 60
+  tfrl evaluate tensor_graphs --policy greedy --policy regions --model bert-tiny --bound --json
+
+A policy is one of
+  regions    our search: region by region, what was learned of one is used in all that look alike
+  greedy     the rule that saves most, until none saves anything
+  taso       TASO's backtracking with a queue of graphs (alpha 1.05)
+  beam       the cheapest few graphs of each depth
+  random     random rules
+An expansion is a rule applied whose result's cost was looked at. A model is a file, or one of
+bert-base, bert-mini, bert-tiny, inception-v3, lora-transformer, nasrnn, repvgg-a0, resnet-18,
+resnet-50, resnext-50, squeezenet-1.1 with random weights.
+"""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -46,6 +64,9 @@ def add_parser(subparsers: Any) -> None:
         shared.add_verb(
             environments, "learn_to_optimize", "minima for any parameters", _LEARN_TO_OPTIMIZE
         )
+    )
+    _add_tensor_graphs(
+        shared.add_verb(environments, "tensor_graphs", "faster models", _TENSOR_GRAPHS)
     )
 
 
@@ -71,6 +92,27 @@ def _add_learn_to_optimize(parser: argparse.ArgumentParser) -> None:
     shared.add_function(parser, required=False)
     shared.add_json(parser)
     parser.set_defaults(run=run_learn_to_optimize)
+
+
+def _add_tensor_graphs(parser: argparse.ArgumentParser) -> None:
+    _add_policies(parser)
+    parser.add_argument(
+        "--model",
+        action="append",
+        required=True,
+        dest="models",
+        metavar="FILE|NAME",
+        help="an ONNX model, or a known one's name; may be repeated",
+    )
+    optimize.add_budget(parser, seconds=60.0)
+    optimize.add_problem(parser)
+    parser.add_argument(
+        "--bound",
+        action="store_true",
+        help="also tell how cheap any graph can be (for up to 30 operators)",
+    )
+    shared.add_json(parser)
+    parser.set_defaults(run=run_tensor_graphs)
 
 
 def _add_policies(parser: argparse.ArgumentParser) -> None:
@@ -101,5 +143,12 @@ def run_inlining(options: argparse.Namespace) -> int:
 def run_learn_to_optimize(options: argparse.Namespace) -> int:
     """Evaluates."""
     from tfrl_systems.cli.learn_to_optimize import evaluate
+
+    return evaluate.run(options)
+
+
+def run_tensor_graphs(options: argparse.Namespace) -> int:
+    """Evaluates."""
+    from tfrl_systems.cli.tensor_graphs import evaluate
 
     return evaluate.run(options)

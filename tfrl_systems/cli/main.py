@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from environments.errors import UserError
-from tfrl_systems.cli import bench, corpus, doctor, evaluate, train
+from tfrl_systems.cli import bench, corpus, doctor, evaluate, optimize, train
 from tfrl_systems.cli.console import UsageError, say
 
 _DESCRIPTION = """\
@@ -23,10 +23,11 @@ Learns decisions in computer systems, and applies what was learned.
   tfrl train inlining --agent bc_max --corpus runs/mine --workdir runs/first
   tfrl evaluate inlining --policy runs/first/policy --policy default --corpus runs/mine
   tfrl train learn_to_optimize --agent ppo --function shifted_ackley --workdir runs/ackley
+  tfrl optimize model.onnx -o fast.onnx
 
 `tfrl VERB --help` explains each verb; `tfrl doctor` tells what works on this machine.
 """
-_VERBS = (train, evaluate, corpus, bench, doctor)
+_VERBS = (train, evaluate, optimize, corpus, bench, doctor)
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -36,6 +36,8 @@ from environments.tensor_graphs.search.results import (
 )
 
 __all__ = [
+    "EXHAUSTED",
+    "INTERRUPTED",
     "METHODS",
     "Budget",
     "Progress",

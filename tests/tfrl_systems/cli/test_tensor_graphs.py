@@ -1,0 +1,79 @@
+"""Searches compared, and what a step costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.environments.tensor_graphs.small_models import adapter, convolutions, write
+
+QUICK = ("--objective", "analytic", "--expansions", "60")
+
+
+@pytest.fixture
+def model(tmp_path):
+    return write(tmp_path / "adapter.onnx", adapter())
+
+
+def test_policies_are_compared(model, tfrl):
+    ran = tfrl(
+        *("evaluate", "tensor_graphs", "--policy", "regions", "--policy", "taso"),
+        *("--policy", "random", "--policy", "greedy", "--model", model, "--json", *QUICK),
+    )
+    assert ran.status == 0, ran.err
+    (one,) = ran.json["models"]
+    assert one["model"] == str(model)
+    ours, taso, random, greedy = one["policies"]
+    for policy in one["policies"]:
+        assert policy.keys() >= {
+            "policy",
+            "estimated_ms_after",
+            "steps",
+            "seconds",
+            "substitutions",
+        }
+        assert policy["steps"] == len(policy["substitutions"])
+        assert policy["estimated_ms_after"] <= one["estimated_ms_before"]
+        assert policy["expansions_of_best"] <= policy["expansions"] <= 60 or policy is random
+    assert ours["estimated_ms_after"] <= taso["estimated_ms_after"]
+    assert ours["estimated_ms_after"] <= greedy["estimated_ms_after"]
+    assert {"xfer", "location"} == ours["substitutions"][0].keys()
+
+
+def test_a_table_with_the_bound(tmp_path, tfrl):
+    """For two convolutions our search is optimal, and that is proved."""
+    model = write(tmp_path / "convolutions.onnx", convolutions())
+    ran = tfrl(
+        *("evaluate", "tensor_graphs", "--policy", "regions", "--model", model, "--bound", *QUICK)
+    )
+    assert ran.status == 0, ran.err
+    header, before, ours, bound = ran.out.splitlines()
+    assert header.startswith(str(model)) and before.startswith("(the model)")
+    assert ours.split()[:3] == ["regions", bound.split()[1], bound.split()[2]]
+    assert bound.startswith("bound")
+
+
+def test_unknown_names(model, tfrl):
+    arguments = ("evaluate", "tensor_graphs", "--model", model, "--policy")
+    ran = tfrl(*arguments, "magic")
+    assert ran.status == 1 and "expected one of regions, greedy, taso" in ran.err
+    ran = tfrl("evaluate", "tensor_graphs", "--policy", "greedy", "--model", "gpt-9")
+    assert ran.status == 1 and "bert-tiny" in ran.err
+    ran = tfrl(*arguments, "greedy", "--objective", "magic")
+    assert ran.status == 1 and "magic" in ran.err and len(ran.err.splitlines()) == 1
+
+
+def test_what_a_step_costs(model, tfrl):
+    arguments = ("bench", "tensor_graphs", "--model", model, "--model", "bert-tiny")
+    ran = tfrl(*arguments, "--steps", "20", "--json")
+    assert ran.status == 0, ran.err
+    found = {one["name"]: one for one in ran.json["benchmarks"]}
+    assert found.keys() == {
+        f"{name}_{one}"
+        for one in (model, "bert-tiny")
+        for name in ("engine_step_ms", "incremental_over_full_match")
+    }
+    step = found["engine_step_ms_bert-tiny"]
+    assert 0 < step["value"] < 50 and step["unit"] == "ms" and "--steps 20" in step["command"]
+    ratio = found["incremental_over_full_match_bert-tiny"]
+    assert ratio["ratio"] == pytest.approx(ratio["theirs_ms"] / ratio["ours_ms"])
+    assert ratio["ratio"] > 1 and ratio["against"]

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from environments.tensor_graphs.expressions import Name, Variable
-from environments.tensor_graphs.families.parts import fewer_axes
+from environments.tensor_graphs.families.parts import fewer_axes, flat
 from environments.tensor_graphs.notation import (
     Attribute,
     Quantity,
@@ -52,12 +52,12 @@ def gelu_chain_of_reshaped(x, s: Attribute):
 def layer_norm_chain_of_reshaped(x, g, b, e, s: Attribute, axis: Attribute):
     return (
         layer_norm(op.Reshape(x, shape=s), g, b, e, axis),
-        op.Reshape(layer_norm(x, g, b, e, -1), shape=s),
+        op.Reshape(layer_norm(x, flat(g), flat(b), flat(e), -1), shape=s),
         axis == call("length", s) - 1,
         s[-1] == x.dim(-1),
-        g.shape == (x.dim(-1),),
-        b.shape == (x.dim(-1),),
-        e.rank == 0,
+        g.dim(-1) == g.size,
+        b.dim(-1) == b.size,
+        e.size == 1,
         fewer_axes(x, s),
     )
 

@@ -117,6 +117,7 @@ def test_what_runs_between_matrices_of_a_transformer_has_two_axes():
     assert_same_outputs(model, graph)
 
 
+@pytest.mark.slow
 def test_adapters_are_folded_into_their_matrices():
     model = models.make("lora-transformer")
     graph = onnx_io.read(model)

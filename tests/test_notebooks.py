@@ -48,7 +48,7 @@ def kernel_of_this_interpreter(tmp_path, monkeypatch):
 
 
 def test_there_are_notebooks():
-    assert [path.stem for path in NOTEBOOKS] == ["inlining", "learn_to_optimize"]
+    assert [path.stem for path in NOTEBOOKS] == ["inlining", "learn_to_optimize", "tensor_graphs"]
 
 
 @every_notebook

@@ -120,7 +120,4 @@ def make_teller(progress: Progress, config: Config) -> OnIteration:
 
 def describe_seconds(seconds: Mapping[str, float]) -> str:
     """Where a run's time went."""
-    return (
-        f"{seconds['collecting']:.1f} s collecting, {seconds['broadcasting']:.1f} s broadcasting, "
-        f"{seconds['waiting']:.1f} s waiting, {seconds['training']:.1f} s training"
-    )
+    return ", ".join(f"{spent:.1f} s {name}" for name, spent in seconds.items())

@@ -205,11 +205,12 @@ def run_online(
       What result.json holds.
     """
     curves: list[dict[str, Any]] = []
-    seconds = {"collecting": 0.0, "broadcasting": 0.0, "waiting": 0.0, "training": 0.0}
+    parts = ("collecting", "broadcasting", "waiting", "training", "evaluating")
+    seconds = dict.fromkeys(parts, 0.0)
     kept = workdir.load(workdir.last())
     if kept is not None:
         loop.restore(kept)
-        curves, seconds = kept.record["evaluations"], kept.record["seconds"]
+        curves, seconds = kept.record["evaluations"], seconds | kept.record["seconds"]
     since: list[tuple[int, Mapping[str, float]]] = []
 
     def save(directory: pathlib.Path) -> None:
@@ -220,9 +221,13 @@ def run_online(
     while loop.iteration < config.iterations:
         record = loop.step()
         number, is_last = loop.iteration, loop.iteration == config.iterations
-        seconds = {name: spent + record["seconds"][name] for name, spent in seconds.items()}
         if is_last or number % config.evaluate_every == 0:
+            began_s = time.perf_counter()
             record["evaluation"] = dict(evaluate_fn(loop.variables()))
+            record["seconds"]["evaluating"] = time.perf_counter() - began_s
+        for name, spent in record["seconds"].items():
+            seconds[name] += spent
+        if "evaluation" in record:
             curves.append({"iteration": number, **record["evaluation"]})
             since.append((number, _scalars(record)))
         if is_last or number % config.checkpoint_every == 0:

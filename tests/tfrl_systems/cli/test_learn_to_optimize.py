@@ -46,7 +46,8 @@ def test_train_says_one_json_object_and_leaves_it(trained):
     assert (result["environment"], result["agent"]) == ("learn_to_optimize", "reinforce")
     # 20 iterations of 2 chunks of 4 episodes of 2 steps.
     assert result["environment_steps"] == 20 * 2 * 4 * 2
-    assert result["seconds"].keys() == {"collecting", "broadcasting", "waiting", "training"}
+    parts = {"collecting", "broadcasting", "waiting", "training", "evaluating"}
+    assert result["seconds"].keys() == parts
     assert result["evaluation"]["last_tenth"].keys() == {"mse", "msle"}
     # Progress, and nothing of TensorFlow.
     assert all("iterations" in line for line in said.stderr.splitlines()), said.stderr

@@ -38,6 +38,11 @@ SLEEP_S = 1e-3
 # Of an environment that sleeps: as many chunks for any number of workers up to 8.
 _SLEEPING_CHUNKS, _SLEEPING_EPISODES = 96, 8
 
+# As large as the networks of Stable-Baselines3; with a normaliser, more is broadcast.
+_CONFIG = ppo.Config(
+    hidden_sizes=(64, 64), num_epochs=10, normalize_observations=True, state_dependent_std=True
+)
+
 Collect = Callable[[], object]
 
 
@@ -55,7 +60,7 @@ class Setup:
         self.problem = Problem("ackley", dimensions=2, free=1)
         environment = make_environment(self.problem)
         specs = environment.time_step_spec(), environment.action_spec()
-        self.agent = ppo.make_agent(ppo.Config(), *specs)
+        self.agent = ppo.make_agent(_CONFIG, *specs)
         self.packer = variables.Packer(self.agent.collect_policy.variables())
         self.actor = NumpyActor.from_policy(self.agent.collect_policy)
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from environments.errors import UserError
-from tfrl_systems.cli import bench, corpus, doctor, evaluate, optimize, train
+from tfrl_systems.cli import bench, corpus, doctor, evaluate, optimize, rules, train
 from tfrl_systems.cli.console import UsageError, say
 
 _DESCRIPTION = """\
@@ -27,7 +27,7 @@ Learns decisions in computer systems, and applies what was learned.
 
 `tfrl VERB --help` explains each verb; `tfrl doctor` tells what works on this machine.
 """
-_VERBS = (train, evaluate, optimize, corpus, bench, doctor)
+_VERBS = (train, evaluate, optimize, rules, corpus, bench, doctor)
 
 
 def make_parser() -> argparse.ArgumentParser:

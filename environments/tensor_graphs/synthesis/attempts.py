@@ -58,6 +58,7 @@ class Hints:
       conditions: all of them, with the variables and attributes that they are about.
       attributes: terms that an attribute must have the value of.
       lengths: how many elements an attribute has.
+      elements: terms that elements of an attribute must have the values of, by their places.
       shapes: terms that a variable must have the shape of.
       sizes: terms that one of a variable's sizes must have the value of, by its place.
       rank: one that a condition asks for.
@@ -69,6 +70,7 @@ class Hints:
         )
         self.attributes: dict[str, list[Term]] = {}
         self.lengths: dict[str, int] = {}
+        self.elements: dict[str, dict[int, Term]] = {}
         self.shapes: dict[str, list[Term]] = {}
         self.sizes: dict[str, list[tuple[Term, Term]]] = {}
         self.rank: int | None = None
@@ -86,6 +88,10 @@ class Hints:
         variable = one.arguments[0]
         if one.function == "length" and isinstance(variable, Name) and isinstance(other, Literal):
             self.lengths[variable.name] = int(other.value)
+        if one.function == "nth" and isinstance(variable, Name):
+            place = one.arguments[1]
+            if isinstance(place, Literal) and int(place.value) >= 0:
+                self.elements.setdefault(variable.name, {})[int(place.value)] = other
         if one.function == "slice" and _is_list(other):
             self._add_slice(one, other)
         if not isinstance(variable, Variable) or variable.name in variables(other):
@@ -226,30 +232,32 @@ class Attempt:
         for place, one in enumerate(expression.inputs):
             if places[place] is None and isinstance(one, Variable):
                 shapes[place] = self._hinted_shape(one.name)
+        operator = table.OPERATORS[expression.op]
+        usual = {name: one for name, one in operator.attributes.items() if one is not REQUIRED}
+        is_given = [one is not None for one in expression.inputs]
+        elements: dict[str, dict[int, Any]] = {name: {} for name in operator.attributes}
         use = Use(
-            expression.op,
-            self.draw,
-            shapes,
-            [one is not None for one in expression.inputs],
-            {
-                name: value
-                for name, value in table.OPERATORS[expression.op].attributes.items()
-                if value is not REQUIRED
-            },
-            {},
-            expression.output + 1,
+            expression.op, self.draw, shapes, is_given, usual, {}, elements, expression.output + 1
         )
         for name, term in expression.attributes:
             use.attributes.pop(name, None)
-            hinted = self._hints.attributes.get(term.name, []) if isinstance(term, Name) else []
-            for value in self._values(term, *hinted):
-                use.attributes[name] = value
-                break
-            if isinstance(term, Call) and _is_list(term):
-                use.lengths[name] = len(term.arguments)
-            elif isinstance(term, Name) and term.name in self._hints.lengths:
-                use.lengths[name] = self._hints.lengths[term.name]
+            self._hint(use, name, term)
         return use
+
+    def _hint(self, use: Use, name: str, term: Term) -> None:
+        """What is known of an attribute."""
+        hints = self._hints
+        attribute = term.name if isinstance(term, Name) else ""
+        for value in self._values(term, *hints.attributes.get(attribute, [])):
+            use.attributes[name] = value
+            break
+        if isinstance(term, Call) and _is_list(term):
+            use.lengths[name] = len(term.arguments)
+        elif attribute in hints.lengths:
+            use.lengths[name] = hints.lengths[attribute]
+        for place, element in hints.elements.get(attribute, {}).items():
+            for value in self._values(element):
+                use.elements[name][place] = value
 
     def _values(self, *given: Term) -> Iterator[Any]:
         """The values of those terms that have one already."""

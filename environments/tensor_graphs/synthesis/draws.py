@@ -15,7 +15,20 @@ from typing import Any
 Shape = tuple[int, ...]
 
 MAX_RANK = 5
-_PALETTES = ((2,), (3,), (1, 2), (1, 3), (2, 3), (2, 4), (2, 3, 5), (1, 2, 4), (4, 6), (1,))
+_PALETTES = (
+    (2,),
+    (3,),
+    (1,),
+    (1, 2),
+    (1, 2),
+    (1, 1, 2),
+    (1, 3),
+    (2, 3),
+    (2, 4),
+    (2, 3, 5),
+    (1, 2, 4),
+    (4, 6),
+)
 _NUMBERS = (0.5, 2.0, 0.25, -1.0, 4.0, -0.5, 1.0, 8.0, 1.5, 3.0, 0.0)
 
 
@@ -37,6 +50,7 @@ class Draw:
         # What is rare in one instance is frequent in another: mistakes hide in the corners.
         self.is_coherent = rng.random() < 0.7
         self.vectors = rng.choice((0.0, 0.1, 0.6))
+        self._constancy = rng.choice((0.5, 0.9, 0.95))
         self._sameness = rng.choice((0.1, 0.5, 0.9))
         self._palette = rng.choice(_PALETTES)
         self._remembered: dict[Any, Any] = {}
@@ -53,7 +67,9 @@ class Draw:
     def shape(self, rank: int | None = None, least: int = 0) -> Shape:
         """Of a rank, or of any from `least` on."""
         if rank is None:
-            rank = self._usual_rank if self.chance(0.8) else self.rng.randint(0, MAX_RANK)
+            rank = (
+                self._usual_rank if self.chance(self._constancy) else self.rng.randint(0, MAX_RANK)
+            )
             rank = max(least, rank)
         return self.like_before(("shape", rank), lambda: tuple(self.size() for _ in range(rank)))
 
@@ -94,6 +110,7 @@ class Use:
       is_given: whether there is such an input at all.
       attributes: those that are known.
       lengths: of attributes of which nothing else is known.
+      elements: of attributes, those that are known, by their place.
       num_outputs: how many outputs there are at least.
     """
 
@@ -103,6 +120,7 @@ class Use:
     is_given: Sequence[bool]
     attributes: dict[str, Any]
     lengths: dict[str, int]
+    elements: dict[str, dict[int, Any]]
     num_outputs: int = 1
 
     def propose(self, place: int, shape: Sequence[int]) -> Shape:

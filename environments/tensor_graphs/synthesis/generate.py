@@ -6,21 +6,30 @@ import collections
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
-from environments.tensor_graphs.expressions import Apply, Expression, Variable, parts
+from environments.tensor_graphs.expressions import (
+    Apply,
+    Array,
+    Expression,
+    Variable,
+    parts,
+    variables,
+)
 from environments.tensor_graphs.substitutions import Substitution
 from environments.tensor_graphs.synthesis.enumerate import Candidate, Entry, Enumeration
 from environments.tensor_graphs.synthesis.fingerprint import World
 from environments.tensor_graphs.synthesis.generalise import as_target, find_conditions, make_rule
+from environments.tensor_graphs.synthesis.instances import InstanceDrawer
 from environments.tensor_graphs.synthesis.prune import Rewriter, canonical, without_common
 from environments.tensor_graphs.synthesis.verify import Verdict, needs, verify
 from environments.tensor_graphs.synthesis.vocabularies import VOCABULARIES, Vocabulary
 
 STAGES = (
-    "expressions", "candidates", "not expressible", "renamings", "common subgraphs", "implied",
-    "refused", "conditions not needed", "rules",
+    "expressions", "candidates", "not considered", "not expressible", "renamings",
+    "common subgraphs", "implied", "hardly apply", "refused", "conditions not needed", "rules",
 )  # fmt: skip
-_FEW, _MANY = 60, 300
+_FEW = 60
 _MOST_CONDITIONAL_SIZE = 2
+_OFTEN = 0.2
 _WORLDS_TO_REWRITE = 3
 _DEPTHS = {1: 2, 2: 3, 3: 3}
 
@@ -33,6 +42,11 @@ class Proposal:
     size: int
     worlds: tuple[World, ...]
 
+    @property
+    def num_variables(self) -> int:
+        """How many tensors it is about."""
+        return len(self.rule.variables)
+
 
 class Generator:
     """Generates rules, vocabulary by vocabulary.
@@ -40,18 +54,28 @@ class Generator:
     Args:
       seed: of all that is random.
       max_size: the most operators in an expression; as many as the vocabulary says by default.
+      num_instances: how many instances a rule must survive.
+      known: rules that there are already; what they imply is not found again.
 
     Attributes:
       rules: those that were found right and new.
       counts: how many there were in each of STAGES, by vocabulary.
     """
 
-    def __init__(self, seed: int = 0, max_size: int | None = None) -> None:
+    def __init__(
+        self,
+        seed: int = 0,
+        max_size: int | None = None,
+        known: Sequence[Substitution] = (),
+        num_instances: int = 1000,
+    ) -> None:
         self.rules: list[Substitution] = []
         self.counts: dict[str, collections.Counter[str]] = {}
         self._seed = seed
         self._max_size = max_size
-        self._seen: set[str] = set()
+        self._known = list(known)
+        self._num_instances = num_instances
+        self._seen = {canonical(one) for one in known}
 
     def run(
         self,
@@ -68,13 +92,15 @@ class Generator:
             found = Enumeration(worlds, vocabulary.leaves, vocabulary.moves, size)
             counts["expressions"] += found.num_expressions
             proposals = list(_proposals(found.candidates, worlds, counts))
-            proposals.sort(key=lambda one: (one.size, len(str(one.rule))))
+            # General rules first: others are then seen to be instances of them.
+            proposals.sort(key=lambda one: (one.size, -one.num_variables, len(str(one.rule))))
             rewriters: dict[int, Rewriter] = {}
             for proposal in proposals:
                 rule = self._consider(proposal, rewriters, counts)
                 if rule is not None:
                     named = dataclasses.replace(rule, name=self._name(rule))
                     self.rules.append(named)
+                    self._known.append(named)
                     counts["rules"] += 1
                     for rewriter in rewriters.values():
                         rewriter.add_rule(named)
@@ -101,9 +127,12 @@ class Generator:
         ):
             counts["common subgraphs"] += 1
             return None
+        if not _applies_often(rule, self._seed):
+            counts["hardly apply"] += 1
+            return None
         if not verdict.is_right:
             return self._with_conditions(rule, proposal.size, counts)
-        return self._verified(rule, verify(rule, _MANY, self._seed + 1), counts)
+        return self._verified(rule, verify(rule, self._num_instances, self._seed + 1), counts)
 
     def _with_conditions(
         self, rule: Substitution, size: int, counts: collections.Counter[str]
@@ -115,7 +144,7 @@ class Generator:
         if any(verify(one, _FEW, self._seed).is_right for one in without_common(found)):
             counts["common subgraphs"] += 1
             return None
-        verified = self._verified(found, verify(found, _MANY, self._seed + 1), counts)
+        verified = self._verified(found, verify(found, self._num_instances, self._seed + 1), counts)
         if verified is None:
             return None
         if not all(needs(verified, one, seed=self._seed) for one in verified.conditions):
@@ -140,7 +169,7 @@ class Generator:
         for world in proposal.worlds[:_WORLDS_TO_REWRITE]:
             rewriter = rewriters.get(id(world))
             if rewriter is None:
-                rewriter = rewriters[id(world)] = Rewriter(world.bindings, self.rules)
+                rewriter = rewriters[id(world)] = Rewriter(world.bindings, self._known)
             if not rewriter.leads_to(as_target(source), target, _DEPTHS[proposal.size]):
                 return False
         return True
@@ -155,7 +184,7 @@ class Generator:
             for side in (rule.source, rule.target)
         ]
         name = "_to_".join(sides)
-        taken = {one.name for one in self.rules}
+        taken = {one.name for one in self._known}
         numbered = (f"{name}_{number}" for number in range(2, len(taken) + 3))
         return name if name not in taken else next(one for one in numbered if one not in taken)
 
@@ -165,9 +194,8 @@ def _proposals(
 ) -> Iterator[Proposal]:
     for one in candidates:
         counts["candidates"] += 1
-        if not one.always and one.larger.size > _MOST_CONDITIONAL_SIZE:
-            continue
-        if one.larger.size > 2 and one.smaller.size == one.larger.size:
+        if not _is_worth_it(one):
+            counts["not considered"] += 1
             continue
         seen = _worlds_of(one.larger, one.smaller, worlds)
         directions = [(one.larger, one.smaller)]
@@ -180,6 +208,31 @@ def _proposals(
             if rule is not None:
                 yield Proposal(rule, one.larger.size, seen)
     yield from _merges(candidates, worlds)
+
+
+def _is_worth_it(one: Candidate) -> bool:
+    """Whether a candidate may become a rule that anybody wants.
+
+    Constants are only of use where they go away with their operator. What does not get smaller must
+    have each variable once, and large sources must get much smaller or be about different tensors.
+    """
+    sides = (one.larger.expression, one.smaller.expression)
+    if any(isinstance(part, Array) for side in sides for part in parts(side)):
+        return one.larger.size == 1
+    if one.smaller.size == one.larger.size:
+        mentioned = [[part for part in parts(side) if isinstance(part, Variable)] for side in sides]
+        if any(len(set(found)) < len(found) for found in mentioned) or one.larger.size > 2:
+            return False
+    if one.larger.size <= _MOST_CONDITIONAL_SIZE:
+        return True
+    return one.always and (one.smaller.size < 2 or len(variables(*sides)) > 2)
+
+
+def _applies_often(rule: Substitution, seed: int) -> bool:
+    """Whether the new types are mostly the old ones; else a rule is about degenerate shapes."""
+    drawer = InstanceDrawer(rule, seed)
+    drawn = [drawer.draw() for _ in range(_FEW)]
+    return sum(one is not None and bool(one.targets) for one in drawn) >= _OFTEN * _FEW
 
 
 def _worlds_of(one: Entry, other: Entry, worlds: Sequence[World]) -> tuple[World, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from environments.tensor_graphs.synthesis.draws import (
     MAX_RANK,
@@ -32,7 +32,8 @@ def concat(use: Use) -> None:
 def split(use: Use) -> None:
     """Parts that are often equal, often not."""
     draw = use.draw
-    outputs = use.lengths.get("split", max(use.num_outputs, 2 if draw.chance(0.7) else 3))
+    usual = max(2, use.num_outputs) + (0 if draw.chance(0.7) else 1)
+    outputs = use.lengths.get("split", usual)
     parts = use.attributes.get("split")
     drawn = list(draw.shape(least=1) if use.shapes[0] is None else use.shapes[0])
     axis = use.choose("axis", lambda: any_axis(draw, len(drawn)))
@@ -40,17 +41,22 @@ def split(use: Use) -> None:
         raise ImpossibleError
     drawn[axis] = sum(parts or [draw.size() for _ in range(outputs)])
     data = use.propose(0, drawn)
-    use.choose("split", lambda: _partition(draw, data[axis], outputs))
+    use.choose("split", lambda: _partition(draw, data[axis], outputs, use.elements["split"]))
 
 
-def _partition(draw: Draw, total: int, parts: int) -> Shape:
-    if total < parts:
+def _partition(draw: Draw, total: int, parts: int, known: Mapping[int, int]) -> Shape:
+    """Sizes that sum up to a total, some of them known."""
+    known = {place: size for place, size in known.items() if place < parts}
+    free, rest = parts - len(known), total - sum(known.values())
+    if rest < free or (rest and not free):
         raise ImpossibleError
-    if total % parts == 0 and draw.chance(0.5):
-        return (total // parts,) * parts
-    cuts = sorted(draw.rng.sample(range(1, total), parts - 1))
-    ends = [0, *cuts, total]
-    return tuple(after - before for before, after in zip(ends, ends[1:], strict=False))
+    if free and rest % free == 0 and draw.chance(0.5):
+        others = [rest // free] * free
+    else:
+        cuts = sorted(draw.rng.sample(range(1, rest), free - 1)) if free else []
+        ends = [0, *cuts, *([rest] if free else [])]
+        others = [after - before for before, after in zip(ends, ends[1:], strict=False)]
+    return tuple(known[place] if place in known else others.pop() for place in range(parts))
 
 
 def slice_(use: Use) -> None:

@@ -178,7 +178,7 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     Vocabulary(
         "arithmetic",
         _leaves("?x", "?y", "?z", "(full 0.0 (list) (dtype ?x))", "(full 1.0 (list) (dtype ?x))"),
-        _all(*(_moves(op, 2) for op in ("Add", "Mul", "Sub", "Div")), _moves("Neg")),
+        _all(_moves("Neg"), *(_moves(op, 2) for op in ("Add", "Mul", "Sub", "Div"))),
         _elementwise_world,
         num_worlds=8,
     ),

@@ -1,0 +1,224 @@
+"""`tfrl rules`: makes, verifies, lists and takes over rules for tensor graphs."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import shlex
+import time
+from typing import Any
+
+from environments.errors import UserError
+from tfrl_systems.cli import options as shared
+from tfrl_systems.cli.console import Progress, say, show, show_json
+
+_GENERATE = """\
+Makes a file of rules: enumerates small expressions, finds equal ones by evaluating them, learns the
+conditions under which they are, drops what says nothing new, verifies the rest; and verifies the
+rules that were written by hand. The file that comes with the package was made so; it takes long.
+
+  tfrl rules generate -o rules.json
+  tfrl rules generate -o few.json --vocabulary order --vocabulary reshapes --max-size 2
+"""
+_VERIFY = """\
+Verifies each rule of a file anew, over random shapes and attributes: by identity testing modulo
+2^31-1, and in floating point. Exit status 1 if one is wrong.
+
+  tfrl rules verify
+  tfrl rules verify mine.json --instances 1000
+"""
+_LIST = """\
+Lists rules: what is replaced by what, under which conditions, and how that was verified.
+
+  tfrl rules list
+  tfrl rules list mine.json --json
+"""
+_IMPORT = """\
+Takes over the rules of TASO's graph_subst.pb that are right, and says why the others are not taken.
+
+  tfrl rules import graph_subst.pb -o taso.json
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds `rules` to the verbs."""
+    rules = shared.add_verb(
+        subparsers, "rules", "make, verify and list rules for tensor graphs",
+        "Rules by which tensor graphs are rewritten.",
+    )  # fmt: skip
+    verbs = rules.add_subparsers(title="verbs", metavar="VERB", required=True)
+    _add_generate(verbs)
+    verify = shared.add_verb(verbs, "verify", "verify rules", _VERIFY)
+    _add_file(verify)
+    _add_instances(verify, 500)
+    shared.add_json(verify)
+    verify.set_defaults(run=run_verify)
+    listed = shared.add_verb(verbs, "list", "list rules", _LIST)
+    _add_file(listed)
+    shared.add_json(listed)
+    listed.set_defaults(run=run_list)
+    taken = shared.add_verb(verbs, "import", "take over TASO's rules", _IMPORT)
+    taken.add_argument("file", type=pathlib.Path, metavar="FILE.pb", help="TASO's rules")
+    taken.add_argument(
+        "-o", "--output", type=pathlib.Path, metavar="FILE", help="where to write those taken"
+    )
+    _add_instances(taken, 500)
+    shared.add_json(taken)
+    taken.set_defaults(run=run_import)
+
+
+def _add_generate(verbs: Any) -> None:
+    generate = shared.add_verb(verbs, "generate", "make a file of rules", _GENERATE)
+    generate.add_argument(
+        "-o", "--output", type=pathlib.Path, required=True, metavar="FILE", help="the file"
+    )
+    generate.add_argument(
+        "--seed", type=shared.whole_number(0), default=0, metavar="S", help="(default: 0)"
+    )
+    generate.add_argument(
+        "--max-size",
+        type=shared.whole_number(1),
+        metavar="N",
+        help="the most operators in an expression (default: 2 or 3, by vocabulary)",
+    )
+    generate.add_argument(
+        "--vocabulary",
+        action="append",
+        metavar="NAME",
+        help="generate rules about this only; can be given several times (default: all)",
+    )
+    generate.add_argument(
+        "--without-written", action="store_true", help="leave out the rules written by hand"
+    )
+    _add_instances(generate, 1000)
+    generate.set_defaults(run=run_generate)
+
+
+def _add_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file",
+        nargs="?",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="rules (default: those that come with the package)",
+    )
+
+
+def _add_instances(parser: argparse.ArgumentParser, usual: int) -> None:
+    parser.add_argument(
+        "--instances",
+        type=shared.whole_number(1),
+        default=usual,
+        metavar="N",
+        help="random shapes and attributes to verify each rule with (default: %(default)s)",
+    )
+
+
+def run_generate(options: argparse.Namespace) -> int:
+    """Generates."""
+    from environments.tensor_graphs import families, rules
+    from environments.tensor_graphs.synthesis.collect import make_rules
+    from environments.tensor_graphs.synthesis.vocabularies import VOCABULARIES
+
+    wanted = options.vocabulary or [one.name for one in VOCABULARIES]
+    known = {one.name: one for one in VOCABULARIES}
+    for name in wanted:
+        if name not in known:
+            raise UserError(f"no vocabulary {name!r}; choose among: {', '.join(known)}")
+    began_s = time.monotonic()
+    file = make_rules(
+        () if options.without_written else families.all_rules(),
+        options.seed,
+        options.max_size,
+        options.instances,
+        [known[name] for name in wanted],
+        _command(options),
+        lambda text: say(f"{time.monotonic() - began_s:5.0f} s  {text}"),
+    )
+    rules.write(file, options.output)
+    show(f"{options.output}: {len(file.rules)} rules")
+    return 0
+
+
+def run_verify(options: argparse.Namespace) -> int:
+    """Verifies."""
+    from environments.tensor_graphs import rules
+    from environments.tensor_graphs.synthesis.verify import verify
+
+    file = rules.read(options.file)
+    verdicts = {}
+    with Progress() as progress:
+        advance = progress.task("verifying", len(file.rules))
+        for rule in file.rules:
+            verdicts[rule.name] = verify(rule, options.instances)
+            advance(1)
+    wrong = {name: one.how for name, one in verdicts.items() if not one.is_right}
+    if options.json:
+        entries = [
+            {"name": name, "right": one.is_right, "how": one.how, "instances": one.num_instances}
+            for name, one in verdicts.items()
+        ]
+        show_json({"rules": entries})
+    else:
+        show(f"{len(verdicts) - len(wrong)} of {len(verdicts)} rules are right")
+    for name, how in wrong.items():
+        say(f"{name}: {how}")
+    return 1 if wrong else 0
+
+
+def run_list(options: argparse.Namespace) -> int:
+    """Lists."""
+    from environments.tensor_graphs import rules
+
+    file = rules.read(options.file)
+    if options.json:
+        entries = [one.as_dict() | {"origin": file.origins[one.name]} for one in file.rules]
+        show_json({"rules": entries, "made": file.made})
+        return 0
+    for rule in file.rules:
+        show(f"{rule}\n    {file.origins[rule.name]}; {rule.verified_by}")
+    show(f"{len(file.rules)} rules")
+    return 0
+
+
+def run_import(options: argparse.Namespace) -> int:
+    """Takes over."""
+    from environments.tensor_graphs import rules
+    from environments.tensor_graphs.taso_import import import_taso
+
+    with Progress() as progress:
+        advance: Any = None
+
+        def on_rule(total: int) -> None:
+            nonlocal advance
+            if advance is None:
+                advance = progress.task("verifying", total)
+            else:
+                advance(1)
+
+        found = import_taso(options.file, options.instances, progress_fn=on_rule)
+    if options.output is not None:
+        origins = {one.name: rules.IMPORTED for one in found.accepted}
+        made = {"command": _command(options), "rejected": found.rejected}
+        rules.write(rules.RuleFile(found.accepted, origins, made), options.output)
+    if options.json:
+        rejected = [{"rule": name, "reason": why} for name, why in found.rejected.items()]
+        show_json({"accepted": len(found.accepted), "rejected": rejected})
+        return 0
+    for name, why in found.rejected.items():
+        say(f"{name} is not taken: {why}")
+    show(f"{len(found.accepted)} rules taken, {len(found.rejected)} not")
+    return 0
+
+
+def _command(options: argparse.Namespace) -> str:
+    """As a user would type it, without what is usual."""
+    if options.run is run_import:
+        return shlex.join(["tfrl", "rules", "import", options.file.name])
+    words = ["tfrl", "rules", "generate", "-o", options.output.name, "--seed", str(options.seed)]
+    if options.max_size is not None:
+        words += ["--max-size", str(options.max_size)]
+    for name in options.vocabulary or ():
+        words += ["--vocabulary", name]
+    words += ["--without-written"] * options.without_written
+    return shlex.join([*words, "--instances", str(options.instances)])

@@ -30,6 +30,8 @@ from tfrl_systems.training.checkpoints import Checkpoint, Workdir
 from tfrl_systems.training.summaries import write_curves
 
 _STATE_NAME = "state"
+# What an online run's time is spent on.
+_PARTS = ("collecting", "broadcasting", "waiting", "training", "evaluating")
 
 EvaluateFn = Callable[[bytes], Mapping[str, float]]
 """(all variables of the collect policy, as one buffer) -> figures by name."""
@@ -205,8 +207,7 @@ def run_online(
       What result.json holds.
     """
     curves: list[dict[str, Any]] = []
-    parts = ("collecting", "broadcasting", "waiting", "training", "evaluating")
-    seconds = dict.fromkeys(parts, 0.0)
+    seconds = dict.fromkeys(_PARTS, 0.0)
     kept = workdir.load(workdir.last())
     if kept is not None:
         loop.restore(kept)
@@ -222,14 +223,10 @@ def run_online(
         record = loop.step()
         number, is_last = loop.iteration, loop.iteration == config.iterations
         if is_last or number % config.evaluate_every == 0:
-            began_s = time.perf_counter()
-            record["evaluation"] = dict(evaluate_fn(loop.variables()))
-            record["seconds"]["evaluating"] = time.perf_counter() - began_s
-        for name, spent in record["seconds"].items():
-            seconds[name] += spent
-        if "evaluation" in record:
+            _evaluate(evaluate_fn, loop.variables(), record)
             curves.append({"iteration": number, **record["evaluation"]})
             since.append((number, _scalars(record)))
+        seconds = {name: spent + record["seconds"].get(name, 0) for name, spent in seconds.items()}
         if is_last or number % config.checkpoint_every == 0:
             write_curves(workdir.tensorboard, number, since)
             since = []
@@ -248,6 +245,13 @@ def run_online(
     }
     workdir.finish(config.iterations, result)
     return result
+
+
+def _evaluate(evaluate_fn: EvaluateFn, data: bytes, record: dict[str, Any]) -> None:
+    """Adds to an iteration's record how good the policy is, and how long it took to see it."""
+    began_s = time.perf_counter()
+    record["evaluation"] = dict(evaluate_fn(data))
+    record["seconds"]["evaluating"] = time.perf_counter() - began_s
 
 
 def _provenance(workdir: Workdir, number: int) -> dict[str, Any]:

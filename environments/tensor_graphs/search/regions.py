@@ -39,7 +39,7 @@ Way = tuple[Key, ...]
 
 
 def regions(
-    record: Record, alpha: float = 1.05, efforts: tuple[int, ...] = EFFORTS, radius: int = 3
+    record: Record, alpha: float = 1.05, efforts: tuple[int, ...] = EFFORTS, radius: int = 1
 ) -> None:
     """Searches.
 

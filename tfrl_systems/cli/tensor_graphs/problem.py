@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -13,14 +12,13 @@ from typing import Any
 import onnx
 
 from environments.errors import UserError
-from environments.tensor_graphs import families, models, onnx_io
+from environments.tensor_graphs import models, onnx_io, rules
 from environments.tensor_graphs.analytic import AnalyticObjective
 from environments.tensor_graphs.engine import Engine, State
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.nodes import CONSTANT, INPUT
 from environments.tensor_graphs.objectives import Objective, make_objective
 from environments.tensor_graphs.substitutions import RuleError, Substitution
-from environments.tensor_graphs.synthesis.verify import verify
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Problem:
         graph = onnx_io.read(source)
         _check_sizes(name, graph, sizes)
         objective = make_objective(options.objective, sizes)
-        return cls(name, graph, load_rules(options.rules), objective, sizes)
+        return cls(name, graph, rules.load(options.rules), objective, sizes)
 
     @property
     def other_starts(self) -> list[State]:
@@ -71,26 +69,6 @@ class Problem:
             return Engine(self.rules, objective).start(self.graph)
         except RuleError as error:
             raise UserError(str(error)) from None
-
-
-def load_rules(path: pathlib.Path | None) -> tuple[Substitution, ...]:
-    """Rules of a file, each verified now, or those that come with the program.
-
-    Raises:
-      UserError: it is no file of rules, or one of them is wrong.
-    """
-    if path is None:
-        return families.all_rules()
-    try:
-        loaded = json.loads(path.read_text())
-        found = tuple(Substitution.from_dict(one) for one in loaded["rules"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: expected a file of rules, found {error}") from None
-    for one in found:
-        verdict = verify(one)
-        if not verdict.is_right:
-            raise UserError(f"{path}: rule {one.name}: {verdict.how}")
-    return found
 
 
 def model_of(options: argparse.Namespace, name: str) -> pathlib.Path | onnx.ModelProto:

@@ -1,0 +1,81 @@
+"""Padded graphs: what they look like, and that padding has no influence."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from environments.graph_observation import FIELDS, GraphSpace, joined
+
+
+def space(max_nodes=4, max_edges=5):
+    return GraphSpace(max_nodes, max_edges, ("padding", "a", "b"), ("kind", "size"), ("w",), ("g",))
+
+
+NODES, EDGES = np.array([[1, 0.5], [2, 0.25], [1, 0.75]]), np.array([[1.0], [2.0]])
+SENDERS, RECEIVERS = [0, 1], [1, 2]
+
+
+def test_a_graph_by_hand():
+    made = space().pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
+    assert {name: array.tolist() for name, array in made.items()} == {
+        "nodes": [[1, 0.5], [2, 0.25], [1, 0.75], [0, 0], [0, 0]],
+        "edges": [[1], [2], [0], [0], [0]],
+        "senders": [0, 1, 4, 4, 4],
+        "receivers": [1, 2, 4, 4, 4],
+        "globals": [[7], [0]],
+        "n_node": [3, 2],
+        "n_edge": [2, 3],
+    }
+    assert set(made) == set(FIELDS)
+
+
+def test_the_largest_graph_still_has_a_row_of_padding():
+    made = space(max_nodes=3, max_edges=2).pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
+    assert made["n_node"].tolist() == [3, 1] and made["n_edge"].tolist() == [2, 0]
+    assert made["nodes"][space(3).padding_node].tolist() == [0, 0]
+
+
+def test_specs_are_those_of_the_arrays():
+    specs = space().specs()
+    made = space().pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
+    for name, array in made.items():
+        assert (specs[name].shape, specs[name].dtype) == (array.shape, array.dtype)
+    assert specs["senders"].maximum == 4 and specs["n_node"].maximum == 5
+
+
+def test_joined_graphs_are_counted_through():
+    one = space().pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
+    other = space().pad(NODES[:2], EDGES[:1], [1], [0], [8])
+    both = joined([one, other])
+    assert both["senders"].tolist() == [0, 1, 4, 4, 4, 6, 9, 9, 9, 9]
+    assert both["receivers"].tolist() == [1, 2, 4, 4, 4, 5, 9, 9, 9, 9]
+    assert both["n_node"].tolist() == [3, 2, 2, 3] and both["n_edge"].tolist() == [2, 3, 1, 4]
+    assert both["globals"].tolist() == [[7], [0], [8], [0]]
+    assert both["nodes"].shape == (10, 2)
+
+
+def passed_on(graphs, rounds=3):
+    """Rounds of a message-passing network of fixed weights; nodes, and sums over each graph."""
+    random = np.random.default_rng(0)
+    nodes = np.tanh(graphs["nodes"] @ random.normal(size=(2, 8)))
+    graph_of_node = np.repeat(np.arange(len(graphs["n_node"])), graphs["n_node"])
+    for _ in range(rounds):
+        first, second = random.normal(size=(8, 8)), random.normal(size=(1, 8))
+        messages = np.tanh(nodes[graphs["senders"]] @ first + graphs["edges"] @ second)
+        received = np.zeros_like(nodes)
+        np.add.at(received, graphs["receivers"], messages)
+        totals = np.zeros((len(graphs["n_node"]), 8))
+        np.add.at(totals, graph_of_node, nodes)
+        nodes = np.tanh(nodes + received + totals[graph_of_node] + graphs["globals"][graph_of_node])
+    return nodes, totals
+
+
+def test_padding_has_no_influence():
+    """Neither what it holds nor how much of it there is, nor the other graphs of a batch."""
+    nodes, totals = passed_on(space().pad(NODES, EDGES, SENDERS, RECEIVERS, [7]))
+    odd = space(max_nodes=9, max_edges=30).pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
+    odd["nodes"][3:], odd["edges"][2:], odd["globals"][1] = 5, -3, 11
+    other = space(max_nodes=9, max_edges=30).pad(NODES[:2], EDGES[:1], [1], [0], [8])
+    batch_nodes, batch_totals = passed_on(joined([other, odd]))
+    np.testing.assert_allclose(batch_nodes[10:13], nodes[:3], rtol=1e-12)
+    np.testing.assert_allclose(batch_totals[2], totals[0], rtol=1e-12)

@@ -19,6 +19,7 @@ rules that were written by hand. The file that comes with the package was made s
 
   tfrl rules generate -o rules.json
   tfrl rules generate -o few.json --vocabulary order --vocabulary reshapes --max-size 2
+  tfrl rules generate -o rules.json --reuse rules.json
 """
 _VERIFY = """\
 Verifies each rule of a file anew, over random shapes and attributes: by identity testing modulo
@@ -90,7 +91,14 @@ def _add_generate(verbs: Any) -> None:
     generate.add_argument(
         "--without-written", action="store_true", help="leave out the rules written by hand"
     )
-    _add_instances(generate, 1000)
+    generate.add_argument(
+        "--reuse",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="take the generated rules of a file that was made before, and verify only those "
+        "written by hand that it does not have",
+    )
+    _add_instances(generate, 300)
     generate.set_defaults(run=run_generate)
 
 
@@ -132,6 +140,7 @@ def run_generate(options: argparse.Namespace) -> int:
         options.max_size,
         options.instances,
         [known[name] for name in wanted],
+        rules.read(options.reuse) if options.reuse else None,
         _command(options),
         lambda text: say(f"{time.monotonic() - began_s:5.0f} s  {text}"),
     )

@@ -24,7 +24,7 @@ from environments.tensor_graphs.synthesis.verify import Verdict, needs, verify
 from environments.tensor_graphs.synthesis.vocabularies import VOCABULARIES, Vocabulary
 
 STAGES = (
-    "expressions", "candidates", "not considered", "not expressible", "renamings",
+    "expressions", "candidates", "not considered", "not expressible", "known before", "renamings",
     "common subgraphs", "implied", "hardly apply", "refused", "conditions not needed", "rules",
 )  # fmt: skip
 _FEW = 60
@@ -67,7 +67,7 @@ class Generator:
         seed: int = 0,
         max_size: int | None = None,
         known: Sequence[Substitution] = (),
-        num_instances: int = 1000,
+        num_instances: int = 300,
     ) -> None:
         self.rules: list[Substitution] = []
         self.counts: dict[str, collections.Counter[str]] = {}
@@ -75,7 +75,8 @@ class Generator:
         self._max_size = max_size
         self._known = list(known)
         self._num_instances = num_instances
-        self._seen = {canonical(one) for one in known}
+        self._before = {canonical(one) for one in known}
+        self._seen = set(self._before)
 
     def run(
         self,
@@ -115,7 +116,8 @@ class Generator:
         rule = proposal.rule
         key = canonical(rule)
         if key in self._seen:
-            counts["renamings"] += 1
+            counts["known before" if key in self._before else "renamings"] += 1
+            self._before.discard(key)
             return None
         self._seen.add(key)
         if self._is_implied(proposal, rewriters):

@@ -166,3 +166,22 @@ def gather(use: Use) -> None:
     data = use.of_rank(0)
     use.choose("axis", lambda: any_axis(use.draw, len(data)))
     use.propose(1, use.draw.shape(use.draw.rng.choice((0, 1, 1, 2))))
+
+
+def blocks(use: Use) -> None:
+    """DepthToSpace and SpaceToDepth."""
+    draw = use.draw
+    size = use.choose("blocksize", lambda: draw.rng.choice((1, 2, 3)))
+    batch, channels, height, width = draw.shape(4)
+    if use.op == "DepthToSpace":
+        use.choose("mode", lambda: draw.rng.choice(("DCR", "CRD")))
+        use.propose(0, (batch, channels * size * size, height, width))
+    else:
+        use.propose(0, (batch, channels, height * size, width * size))
+
+
+def shape_of(use: Use) -> None:
+    """A part of the shape."""
+    data = use.of_rank(0)
+    start = use.choose("start", lambda: use.draw.rng.randint(0, len(data)))
+    use.choose("end", lambda: use.draw.rng.randint(min(start, len(data)), len(data)))

@@ -140,6 +140,19 @@ def conv(use: Use) -> None:
     use.propose(2, weight[:1])
 
 
+def conv_transpose(use: Use) -> None:
+    """Like a convolution, with the channels of the weight the other way round."""
+    draw, rng = use.draw, use.draw.rng
+    spatial = _spatial(use, ())
+    kernel = tuple(rng.choice((1, 2, 3)) for _ in range(spatial))
+    _window(use, spatial, kernel)
+    groups = use.choose("group", lambda: rng.choice((1, 1, 2)), alike=False)
+    use.choose("output_padding", lambda: (0,) * spatial)
+    data = use.propose(0, (draw.size(), draw.size() * groups, *draw.shape(spatial)))
+    weight = use.propose(1, (data[1], draw.size(), *kernel))
+    use.propose(2, (weight[1] * groups,))
+
+
 def pool(use: Use) -> None:
     """A window that fits."""
     draw, rng = use.draw, use.draw.rng
@@ -236,6 +249,7 @@ PROPOSALS: dict[str, Proposal] = {
     "MatMul": matmul,
     "Gemm": gemm,
     "Conv": conv,
+    "ConvTranspose": conv_transpose,
     "Cast": cast,
     "BatchNormalization": normalised_channels,
     "InstanceNormalization": normalised_channels,
@@ -249,6 +263,8 @@ PROPOSALS: dict[str, Proposal] = {
     "Expand": layout.expand,
     "Tile": layout.tile,
     "Gather": layout.gather,
+    "Shape": layout.shape_of,
+    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), layout.blocks),
     "Clip": clip,
     "ReduceL2": reduce,
     **dict.fromkeys(("Softmax", "LogSoftmax", "ArgMax", "ArgMin"), with_axis),

@@ -128,6 +128,7 @@ class Rewriter:
     def __init__(self, bindings: Bindings, rules: Sequence[Substitution]) -> None:
         self._bindings = bindings
         self._computation = Computation()
+        self._sizes: list[int] = []
         self._rules: dict[str, list[tuple[Apply, Expression, Substitution]]] = {}
         for rule in rules:
             self.add_rule(rule)
@@ -146,13 +147,18 @@ class Rewriter:
             self._add_direction(back, as_target(source), rule)
 
     def leads_to(self, old: Expression, new: Expression, depth: int) -> bool:
-        """Whether rewriting one expression leads to another."""
+        """Whether rewriting one expression leads to another, without it growing on the way."""
         start = add_expression(self._computation, old, self._bindings)
         goal = add_expression(self._computation, new, self._bindings)
+        most = max(self._size(start), self._size(goal))
         reached, border = {start}, [start]
         for _ in range(depth):
             border = [two for one in border for two in self._neighbours(one)]
-            border = [one for one in dict.fromkeys(border) if one not in reached]
+            border = [
+                one
+                for one in dict.fromkeys(border)
+                if one not in reached and self._size(one) <= most
+            ]
             reached.update(border)
             if goal in reached:
                 return True
@@ -249,6 +255,13 @@ class Rewriter:
 
     def _type(self, place: Place) -> Any:
         return self._computation.type_of(place)
+
+    def _size(self, place: Place) -> int:
+        """How many operators an expression has, those that are there twice counted twice."""
+        for step in self._computation.steps[len(self._sizes) :]:
+            inputs = sum(self._sizes[one[0]] for one in step.inputs if one is not None)
+            self._sizes.append(inputs + 1 if step.op else 0)
+        return self._sizes[place[0]]
 
 
 def _unified(pattern: Any, value: Any, values: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -180,6 +180,7 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
         _leaves("?x", "?y", "?z", "(full 0.0 (list) (dtype ?x))", "(full 1.0 (list) (dtype ?x))"),
         _all(_moves("Neg"), *(_moves(op, 2) for op in ("Add", "Mul", "Sub", "Div"))),
         _elementwise_world,
+        max_size=2,
         num_worlds=8,
     ),
     Vocabulary(
@@ -217,6 +218,7 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
             _moves("ReduceMax", axes=[f"(list {one})" for one in _AXES]),
         ),
         _layout_world,
+        max_size=2,
         num_worlds=16,
     ),
     Vocabulary(
@@ -254,6 +256,7 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
             _moves("Transpose", perm=["$p", "(list 1 0)"]),
         ),
         _matrix_world,
+        max_size=2,
         num_worlds=16,
     ),
     Vocabulary(
@@ -279,6 +282,7 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
             _moves("Relu"),
         ),
         _convolution_world,
+        max_size=2,
         num_worlds=14,
     ),
     Vocabulary(

@@ -1,0 +1,167 @@
+"""The rules that are shipped, and files of rules."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from environments.errors import UserError
+from environments.tensor_graphs import families, rules
+from environments.tensor_graphs.substitutions import Substitution
+from environments.tensor_graphs.synthesis.instances import InstanceDrawer
+from environments.tensor_graphs.synthesis.prune import canonical
+from environments.tensor_graphs.synthesis.verify import needs, verify
+
+SHIPPED = rules.read()
+BY_NAME = {one.name: one for one in SHIPPED.rules}
+WITH_CONDITIONS = [
+    (one.name, str(condition)) for one in SHIPPED.rules for condition in one.conditions
+]
+SAMPLE = 20
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def make(name, source, target, **more):
+    """A rule as files have it."""
+    return {"name": name, "source": [source], "target": [target], **more}
+
+
+RIGHT = make("right", "(Sub ?x ?y)", "(Neg (Sub ?y ?x))")
+LIE = make("lie", "(Sub ?x ?y)", "(Sub ?y ?x)", verified_by="identity testing")
+
+
+def write(path, *given):
+    path.write_text(json.dumps({"rules": list(given)}))
+    return path
+
+
+def test_there_are_many_rules_of_both_origins():
+    different = {canonical(one) for one in SHIPPED.rules}
+    assert len(different) >= 100
+    assert all(one.verified_by for one in SHIPPED.rules)
+    assert set(SHIPPED.origins.values()) == {rules.GENERATED, rules.WRITTEN}
+    made = SHIPPED.made
+    assert made["rules"] == len(SHIPPED.rules)
+    assert made["without renamings"] == len(different)
+    assert sum(one["rules"] for one in made["stages"].values()) == len(SHIPPED.rules)
+    assert made["command"].startswith("tfrl rules generate")
+
+
+def test_the_file_has_what_was_written_by_hand():
+    """If not: tfrl rules generate -o environments/tensor_graphs/rules.json --reuse (the same)."""
+    for rule in families.all_rules():
+        shipped = BY_NAME.get(rule.name)
+        assert shipped is not None, rule.name
+        assert shipped.source == rule.source and shipped.target == rule.target
+        assert set(shipped.conditions) <= set(rule.conditions)
+        assert shipped.restrictions == rule.restrictions
+
+
+def test_shipped_rules_are_right_in_a_few_instances():
+    for rule in SHIPPED.rules:
+        verdict = verify(rule, 2, seed=6)
+        assert verdict.is_right, f"{rule.name}: {verdict.how}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BY_NAME)
+def test_shipped_rules_survive_1000_instances(name):
+    verdict = verify(BY_NAME[name], 1000, seed=5)
+    assert verdict.is_right, verdict.how
+    assert verdict.num_instances >= 1000
+
+
+@pytest.mark.parametrize(("name", "condition"), [
+    pytest.param(*one, marks=() if number % SAMPLE == 0 else pytest.mark.slow)
+    for number, one in enumerate(WITH_CONDITIONS)
+])  # fmt: skip
+def test_no_condition_can_be_left_out(name, condition):
+    rule = BY_NAME[name]
+    (found,) = (one for one in rule.conditions if str(one) == condition)
+    assert needs(rule, found, 20_000) is not None
+
+
+def test_all_shipped_rules_have_instances():
+    for rule in SHIPPED.rules:
+        instance = InstanceDrawer(rule, seed=9).draw_applicable()
+        assert instance is not None and instance.targets, rule.name
+
+
+def test_shipped_rules_are_read_quickly():
+    code = (
+        "import time\n"
+        "from environments.tensor_graphs import rules\n"
+        "began = time.process_time()\n"
+        "rules.load()\n"
+        "print(time.process_time() - began)\n"
+    )
+    times = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+        for _ in range(3)
+    ]
+    assert min(times) < 0.3
+
+
+def test_what_is_written_is_read(tmp_path):
+    path = tmp_path / "rules.json"
+    rules.write(SHIPPED, path)
+    assert rules.read(path) == SHIPPED
+    assert path.read_bytes() == rules.PATH.read_bytes()
+    assert rules.load(path) == SHIPPED.rules
+    assert [one.name for one in tmp_path.iterdir()] == ["rules.json"]
+
+
+def test_a_file_that_lies_is_refused(tmp_path, cache):
+    path = write(tmp_path / "rules.json", RIGHT, LIE)
+    for _ in range(2):
+        with pytest.raises(UserError, match="rule lie is refused: wrong for") as error:
+            rules.load(path)
+        assert "\n" not in str(error.value)
+    assert len([*cache.rglob("*")]) == 3  # Two directories, and the mark of what is right.
+
+
+def test_what_was_verified_once_is_not_verified_again(tmp_path, monkeypatch):
+    path = write(tmp_path / "rules.json", RIGHT)
+    (rule,) = rules.load(path)
+    assert rules.unverified([rule]) == {}
+    assert rules.unverified([Substitution.from_dict(LIE)])["lie"]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+    assert rules.unverified([rule]) == {"right": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "expected JSON"),
+        ("[]", "a list 'rules'"),
+        ('{"rules": [1]}', "a list 'rules'"),
+        ('{"rules": [{"source": []}]}', "without a name"),
+        ('{"rules": [{"name": "a", "source": ["(Relu ?x"], "target": ["?x"]}]}', "parenthesis"),
+        ('{"rules": [{"name": "a", "source": ["(Relu ?x)"], "target": ["?y"]}]}', r"\?y is not in"),
+        ('{"rules": [{"name": "a", "because": 1}]}', "unknown field 'because'"),
+    ],
+)
+def test_what_is_no_file_of_rules(text, reason, tmp_path):
+    path = tmp_path / "rules.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=reason) as error:
+        rules.load(path)
+    assert str(path) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_two_rules_of_one_name_are_refused(tmp_path):
+    with pytest.raises(UserError, match="two rules are called right"):
+        rules.load(write(tmp_path / "rules.json", RIGHT, RIGHT))
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(UserError, match="cannot read"):
+        rules.load(tmp_path / "none.json")

@@ -1,0 +1,100 @@
+"""Rules from the command line."""
+
+from __future__ import annotations
+
+import json
+
+LIE = {
+    "name": "lie",
+    "source": ["(Sub ?x ?y)"],
+    "target": ["(Sub ?y ?x)"],
+    "conditions": [],
+    "restrictions": [],
+    "verified_by": "identity testing",
+}
+TRUTH = {**LIE, "name": "truth", "target": ["(Neg (Sub ?y ?x))"]}
+
+
+def write(path, *rules):
+    path.write_text(json.dumps({"rules": list(rules)}))
+    return path
+
+
+def test_list_tells_what_is_shipped(tfrl):
+    listed = tfrl("rules", "list", "--json").json
+    assert len(listed["rules"]) >= 100
+    for one in listed["rules"]:
+        fields = {"name", "source", "target", "conditions", "verified_by"}
+        assert fields <= set(one) and one["verified_by"]
+    assert "command" in listed["made"]
+    out = tfrl("rules", "list").out
+    assert f"{len(listed['rules'])} rules" in out.splitlines()[-1]
+
+
+def test_verify_tells_which_are_wrong(tfrl, tmp_path):
+    path = write(tmp_path / "rules.json", LIE, TRUTH)
+    ran = tfrl("rules", "verify", path, "--instances", 50)
+    assert ran.status == 1 and "1 of 2 rules are right" in ran.out
+    assert "lie: wrong for" in ran.err and "truth" not in ran.err
+    found = tfrl("rules", "verify", path, "--instances", 50, "--json").json
+    assert [(one["name"], one["right"]) for one in found["rules"]] == [
+        ("lie", False),
+        ("truth", True),
+    ]
+    assert tfrl("rules", "verify", write(tmp_path / "one.json", TRUTH)).status == 0
+
+
+def test_generate_writes_what_can_be_read(tfrl, tmp_path):
+    path = tmp_path / "made.json"
+    options = ["--vocabulary", "order", "--max-size", 1, "--without-written", "--instances", 40]
+    ran = tfrl("rules", "generate", "-o", path, *options)
+    assert ran.status == 0 and "rules" in ran.out
+    listed = tfrl("rules", "list", path, "--json").json
+    assert {one["origin"] for one in listed["rules"]} == {"generated"}
+    assert "(Max ?x ?x)" in {one["source"][0] for one in listed["rules"]}
+    made = listed["made"]
+    assert made["command"].startswith("tfrl rules generate -o made.json --seed 0 --max-size 1")
+    assert made["stages"]["order"]["rules"] == len(listed["rules"]) == made["rules"]
+    again = tmp_path / "again.json"
+    tfrl("rules", "generate", "-o", again, *options)
+    assert again.read_text() == path.read_text().replace("-o made.json", "-o again.json")
+    reused = tmp_path / "reused.json"
+    tfrl("rules", "generate", "-o", reused, "--reuse", path, "--without-written")
+    assert tfrl("rules", "list", reused, "--json").json["rules"] == listed["rules"]
+
+
+def test_import_counts_and_gives_reasons(tfrl, tmp_path):
+    relu_of_relu = bytes.fromhex(
+        # rule: Relu(Relu(x)) => Relu(x), then the same with x + x in the place of the result
+        "0a43"
+        "0a110808120d08ffffffffffffffffff011000"
+        "0a080808120408001000"
+        "12110808120d08ffffffffffffffffff011000"
+        "1a08" "0801" "1000" "1800" "2000"
+    )  # fmt: skip
+    path = tmp_path / "graph_subst.pb"
+    path.write_bytes(_with_length(relu_of_relu))
+    ran = tfrl("rules", "import", path, "-o", tmp_path / "taso.json", "--instances", 60, "--json")
+    assert ran.json == {"accepted": 1, "rejected": []}
+    listed = tfrl("rules", "list", tmp_path / "taso.json", "--json").json
+    assert listed["rules"][0]["source"] == ["(Relu (Relu ?x1))"]
+
+
+def _with_length(message):
+    """The first two bytes say the kind and the length of what follows."""
+    return message[:1] + bytes([len(message) - 2]) + message[2:]
+
+
+def test_mistakes_are_one_line(tfrl, tmp_path):
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    for arguments, reason in [
+        (["list", tmp_path / "none.json"], "No such file"),
+        (["verify", broken], "expected JSON"),
+        (["import", broken, "-o", tmp_path / "out.json"], "not a TASO rule file"),
+        (["generate", "-o", tmp_path / "x.json", "--vocabulary", "poems"], "choose among"),
+    ]:
+        ran = tfrl("rules", *arguments)
+        assert ran.status == 1 and reason in ran.err
+        assert len(ran.err.strip().splitlines()) == 1
+    assert not (tmp_path / "out.json").exists()

@@ -20,6 +20,7 @@ ENVIRONMENTS: dict[str, tuple[str, str]] = {
         "environments.learn_to_optimize.environment",
         "LearnToOptimizeEnvironment",
     ),
+    "tensor_graphs": ("environments.tensor_graphs.environment", "TensorGraphEnvironment"),
 }
 
 

@@ -1,0 +1,344 @@
+"""What a policy sees of a graph of tensor operations, and of what it may do.
+
+Besides the fields of `graph_observation`, with the features of `features` (edges lead from the node
+that makes a tensor to the one that uses it), an observation has, for R rules and S locations:
+
+  xfer_mask        bool [R + 1]            rules that match somewhere, and NO-OP, the last
+  location_masks   bool [R + 1, S]         locations of each rule; of NO-OP the first alone
+  actions          int32 [max_actions, 2]  what is allowed: (xfer, location); the first is NO-OP
+  action_mask      bool [max_actions]      which of them there are; the others are padding: NO-OP
+  action_nodes     int32 [max_actions, K]  rows of the nodes that the match takes apart, first those
+                                           that are replaced, in the order of the rule
+  action_inputs    int32 [max_actions, V]  rows of what the rule's variables stand for, in order
+
+In the last two, row `max_nodes`, which is padding, stands for what there is none of. Location L of
+a rule is its match number L in the engine's order. `xfer_mask` and `location_masks` say the same as
+`actions`: what they allow, and nothing else, is among them.
+
+No graph is built to observe one: the tracker's rows, the engine's matches and costs are there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from environments.errors import UserError
+from environments.graph_observation import Arrays, GraphSpace
+from environments.tensor_graphs import features
+from environments.tensor_graphs.engine import State
+from environments.tensor_graphs.expressions import Apply, Expression
+from environments.tensor_graphs.matching import Match
+from environments.tensor_graphs.substitutions import Substitution
+from environments.tensor_graphs.tracking import BYTES, COST, Tracker
+
+GLOBAL_FEATURES = ("cost", "memory", "log_cost", "steps", "nodes", "matches")
+"""Of the graph: its cost and bytes moved over those of the model's first graph; lg(cost in us);
+part of `max_steps` that has been taken; lg(nodes), lg(matches); lg as in `features`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """The most that an observation has room for.
+
+    Attributes:
+      max_nodes: nodes of a graph, a constant expression counted once.
+      max_edges: edges.
+      max_locations: matches of one rule (thesis 3.2.3: 200).
+      max_actions: matches of all rules, and NO-OP.
+      truncate: whether what there is no room for is left out, with a warning: nodes, edges and
+        matches at the end. Otherwise it is an error.
+    """
+
+    max_nodes: int = 1536
+    max_edges: int = 2048
+    max_locations: int = 200
+    max_actions: int = 1024
+    truncate: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks them.
+
+        Raises:
+          UserError: one is less than 1.
+        """
+        for name in ("max_nodes", "max_edges", "max_locations", "max_actions"):
+            if getattr(self, name) < 1:
+                raise UserError(
+                    f"{name}: expected 1 or more, found {getattr(self, name)}; correct it"
+                )
+
+
+class Observer:
+    """Makes observations of states.
+
+    Attributes:
+      sizes: of the observations.
+      space: of the graph fields.
+      num_rules: R.
+    """
+
+    def __init__(self, rules: Sequence[Substitution], sizes: Sizes) -> None:
+        """Nothing is observed yet.
+
+        Args:
+          rules: the engine's.
+          sizes: of the observations.
+        """
+        self.sizes, self.num_rules = sizes, len(rules)
+        self.space = GraphSpace(
+            sizes.max_nodes,
+            sizes.max_edges,
+            features.KINDS,
+            features.NODE_FEATURES,
+            features.EDGE_FEATURES,
+            GLOBAL_FEATURES,
+        )
+        self._num_touched = max((sum(map(_num_nodes, one.source)) for one in rules), default=1)
+        self._num_inputs = max((len(one.variables) for one in rules), default=1)
+        self._locations = np.arange(sizes.max_locations, dtype=np.int32)
+        self._warned: set[str] = set()
+
+    def specs(self) -> dict[str, Any]:
+        """TF-Agents' ArraySpec of each array."""
+        # Only here: see GraphSpace.specs.
+        from tf_agents.specs import array_spec
+
+        sizes, most = self.sizes, (self.num_rules, self.sizes.max_locations - 1)
+        rows, mask = self.sizes.max_actions, (self.num_rules + 1,)
+
+        def bounded(shape: tuple[int, ...], maximum: Any, name: str) -> Any:
+            return array_spec.BoundedArraySpec(shape, np.int32, 0, maximum, name)
+
+        return {
+            **self.space.specs(),
+            "xfer_mask": array_spec.ArraySpec(mask, np.bool_, "xfer_mask"),
+            "location_masks": array_spec.ArraySpec(
+                (*mask, sizes.max_locations), np.bool_, "location_masks"
+            ),
+            "actions": bounded((rows, 2), np.broadcast_to(most, (rows, 2)), "actions"),
+            "action_mask": array_spec.ArraySpec((rows,), np.bool_, "action_mask"),
+            "action_nodes": bounded((rows, self._num_touched), sizes.max_nodes, "action_nodes"),
+            "action_inputs": bounded((rows, self._num_inputs), sizes.max_nodes, "action_inputs"),
+        }
+
+    def observe(self, view: View, steps: float) -> Arrays:
+        """The observation of a view.
+
+        Args:
+          view: at any state.
+          steps: part of an episode's steps that have been taken.
+
+        Raises:
+          UserError: it has no room for the graph or its matches.
+        """
+        nodes, tracker = view.tracker.nodes, view.tracker
+        order = self._fitting("max_nodes", nodes.order(), view)
+        padding = self.sizes.max_nodes
+        # By number of the node; the last entry, which is also that of number -1, is of no node.
+        rows = np.full(tracker.end + 1, padding, np.int32)
+        rows[nodes.keys()[: len(order)]] = np.arange(len(order), dtype=np.int32)
+        edges = tracker.edges.order()
+        ends = rows[tracker.edges.ends[edges]]
+        if len(order) < len(nodes):
+            is_whole = (ends < padding).all(axis=1)
+            edges, ends = edges[is_whole], ends[is_whole]
+        edges = self._fitting("max_edges", edges, view)
+        ends = ends[: len(edges)]
+        values = nodes.values[order]
+        columns = slice(features.FIRST_COST, features.FIRST_COST + len(features.COST_FEATURES))
+        costs_ms = nodes.work[order, COST]
+        values[:, columns] = features.cost_columns(costs_ms, view.start_cost_ms)
+        found = self.space.pad(
+            values,
+            tracker.edges.values[edges],
+            ends[:, 0],
+            ends[:, 1],
+            self._globals(view, steps),
+        )
+        return {**found, **self._allowed(view, rows)}
+
+    def _globals(self, view: View, steps: float) -> tuple[float, ...]:
+        return (
+            view.cost,
+            view.memory,
+            features.lg(1000 * view.state.cost_ms),
+            steps,
+            features.lg(len(view.tracker.nodes)),
+            features.lg(float(view.state.num_matches.sum())),
+        )
+
+    def _allowed(self, view: View, rows: np.ndarray) -> Arrays:
+        """Masks and actions; `rows` by number of the node."""
+        counts = view.state.num_matches
+        if len(counts) and counts.max() > self.sizes.max_locations:
+            self._check("max_locations", int(counts.max()), view)
+        counts = np.minimum(counts, self.sizes.max_locations)
+        total = int(counts.sum()) + 1
+        if total > self.sizes.max_actions:
+            self._check("max_actions", total, view)
+            before = np.cumsum(counts) - counts
+            counts = np.clip(self.sizes.max_actions - 1 - before, 0, counts)
+            total = int(counts.sum()) + 1
+        made = {
+            "xfer_mask": np.append(counts > 0, True),
+            "location_masks": self._locations < np.append(counts, np.int32(1))[:, np.newaxis],
+            "actions": np.zeros((self.sizes.max_actions, 2), np.int32),
+            "action_mask": np.arange(self.sizes.max_actions) < total,
+            "action_nodes": np.full(
+                (self.sizes.max_actions, self._num_touched), self.sizes.max_nodes, np.int32
+            ),
+            "action_inputs": np.full(
+                (self.sizes.max_actions, self._num_inputs), self.sizes.max_nodes, np.int32
+            ),
+        }
+        made["actions"][:, 0] = self.num_rules
+        present = np.flatnonzero(counts)
+        if len(present):
+            numbers = view.numbers(present, self._num_touched, self._num_inputs)
+            kept = [one[: counts[rule]] for rule, one in zip(present, numbers, strict=True)]
+            touched = rows[np.concatenate(kept)]
+            made["action_nodes"][1:total] = touched[:, : self._num_touched]
+            made["action_inputs"][1:total] = touched[:, self._num_touched :]
+            given = counts[present]
+            made["actions"][1:total, 0] = np.repeat(present, given)
+            firsts = np.cumsum(given) - given
+            made["actions"][1:total, 1] = np.arange(total - 1) - np.repeat(firsts, given)
+        return made
+
+    def _fitting(self, setting: str, places: np.ndarray, view: View) -> np.ndarray:
+        most = getattr(self.sizes, setting)
+        if len(places) > most:
+            self._check(setting, len(places), view)
+        return places[:most]
+
+    def _check(self, setting: str, found: int, view: View) -> None:
+        """Refuses what there is no room for, or warns, once for each setting."""
+        problem = (
+            f"{setting}: expected at most {getattr(self.sizes, setting)} in the graph that "
+            f"{view.name} has become after {view.num_steps} steps, found {found}"
+        )
+        if not self.sizes.truncate:
+            raise UserError(f"{problem}; raise {setting}, or set truncate to leave out the rest")
+        if setting not in self._warned:
+            self._warned.add(setting)
+            warnings.warn(f"{problem}; the rest is left out", stacklevel=2)
+
+
+class View:
+    """A state of an episode, and what is to be known of it to observe it.
+
+    Attributes:
+      name: of the model.
+      state: where the episode is.
+      tracker: of its graph.
+      num_steps: rules that were applied.
+      first: where it began.
+      start_cost_ms: the cost there.
+      work: sums over the graph's nodes, as `Tracker.total` has them.
+      start_work: the same of the first graph.
+    """
+
+    def __init__(self, name: str, state: State, tracker: Tracker) -> None:
+        """The beginning of an episode."""
+        self.name, self.state, self.tracker, self.num_steps = name, state, tracker, 0
+        self.first = state
+        self.start_cost_ms = state.cost_ms
+        self.start_work = self.work = tracker.total()
+        self._numbers: dict[int, _Numbers] = {}
+
+    def copy(self) -> View:
+        """Another view of the same."""
+        other = View.__new__(View)
+        other.name, other.num_steps = self.name, self.num_steps
+        other.first, other.state = self.first, self.state
+        other.tracker, other._numbers = self.tracker.copy(), dict(self._numbers)
+        other.start_cost_ms, other.start_work = self.start_cost_ms, self.start_work
+        other.work = self.work
+        return other
+
+    def advance(self, state: State, costs_ms: Mapping[int, float]) -> None:
+        """Goes on to the next state.
+
+        Args:
+          state: made of the last one by one step.
+          costs_ms: of nodes whose costs may have changed.
+        """
+        self.state = state
+        self.num_steps += 1
+        self.tracker.advance(state.graph, costs_ms)
+        self.work = self.tracker.total()
+
+    @property
+    def cost(self) -> float:
+        """RT: the cost as a part of the first graph's."""
+        return _part(self.state.cost_ms, self.start_cost_ms)
+
+    @property
+    def memory(self) -> float:
+        """M: bytes moved as a part of the first graph's."""
+        return _part(float(self.work[BYTES]), float(self.start_work[BYTES]))
+
+    def numbers(self, rules: np.ndarray, num_touched: int, num_inputs: int) -> list[np.ndarray]:
+        """For each of these rules, the nodes of each match: int [matches, K + V], -1 for none."""
+        by_rule, found = self.state.matches_by_rule, []
+        for rule in rules.tolist():
+            matches = by_rule[rule]
+            known = self._numbers.get(rule)
+            # The engine takes over the matches of rules that nothing has happened to.
+            if known is None or known.matches is not matches:
+                known = self._numbers[rule] = _Numbers(matches, num_touched, num_inputs, known)
+            found.append(known.rows)
+        return found
+
+
+class _Numbers:
+    """The nodes of a rule's matches.
+
+    Attributes:
+      matches: of the rule.
+      rows: int32 [matches, K + V], numbers of nodes, -1 for none.
+    """
+
+    __slots__ = ("_places", "matches", "rows")
+
+    def __init__(
+        self, matches: tuple[Match, ...], num_touched: int, num_inputs: int, last: _Numbers | None
+    ) -> None:
+        """Most matches are those that were there before.
+
+        Args:
+          matches: of the rule.
+          num_touched: K.
+          num_inputs: V.
+          last: of the same rule, from another state.
+        """
+        self.matches = matches
+        self._places = {id(match): place for place, match in enumerate(matches)}
+        known = last._places if last else {}
+        old = [known.get(id(match), -1) for match in matches]
+        self.rows = np.full((len(matches), num_touched + num_inputs), -1, np.int32)
+        if last:
+            self.rows[:] = last.rows[old]
+        for place, (match, row) in enumerate(zip(matches, old, strict=True)):
+            if row >= 0:
+                continue
+            touched = list(dict.fromkeys([*[ref.node for ref in match.replaced], *match.nodes]))
+            touched += [-1] * (num_touched - len(touched))
+            inputs = [ref.node for ref in match.refs]
+            self.rows[place] = [*touched, *inputs, *[-1] * (num_inputs - len(inputs))]
+
+
+def _part(value: float, start: float) -> float:
+    """A value over the first one, 1 at the start also where that is 0."""
+    return 1 + (value - start) / (start or 1.0)
+
+
+def _num_nodes(expression: Expression | None) -> int:
+    if not isinstance(expression, Apply):
+        return 0
+    return 1 + sum(map(_num_nodes, expression.inputs))

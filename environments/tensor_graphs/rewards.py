@@ -1,0 +1,104 @@
+"""Rewards of steps that change a graph (thesis, 3.2.4 and Fig. 4.6).
+
+RT is a graph's runtime and M the bytes it moves, both in percent of those of the model's first
+graph: so one setting serves a model of 0.1 ms and one of 100 ms. With the step from t - 1 to t:
+
+  runtime              RT(t-1) - RT(t)                                  the thesis's R5
+  runtime_and_memory   alpha (RT(t-1) - RT(t)) + beta (M(t-1) - M(t))   R1: 0.8, 0.2; R3: 0.1, 0.9;
+                                                                        R4: 0.5, 0.5
+  new_runtime          100 - RT(t)                                      R2
+  terminal             100 - RT(t) with the last step, 0 before
+
+The thesis names "new runtime" and does not define it; ours is how much better than the first graph
+the new one is, so that stopping early is no gain in itself. Where its text speaks of "R4, the
+simplest reward function", it means the one that the figure calls R5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from environments.errors import UserError
+from environments.tensor_graphs.backends import Backend
+from environments.tensor_graphs.graph import Graph
+from environments.tensor_graphs.inputs import random_inputs
+from environments.tensor_graphs.measuring import compare
+from environments.tensor_graphs.onnx_io import write
+
+REWARDS = ("runtime", "runtime_and_memory", "new_runtime", "terminal")
+SYMBOLS = {
+    "R1": ("runtime_and_memory", 0.8, 0.2),
+    "R2": ("new_runtime", 1.0, 0.0),
+    "R3": ("runtime_and_memory", 0.1, 0.9),
+    "R4": ("runtime_and_memory", 0.5, 0.5),
+    "R5": ("runtime", 1.0, 0.0),
+}
+INVALID = -100.0
+"""Of an action that cannot be taken: as bad as a graph that takes twice as long as the first."""
+
+
+class Figures(NamedTuple):
+    """Of a graph, over those of the model's first graph.
+
+    Attributes:
+      runtime: RT / 100.
+      memory: M / 100.
+    """
+
+    runtime: float
+    memory: float
+
+
+RewardFn = Callable[[Figures, Figures, bool], float]
+"""The reward of a step from one graph to the next one, the last of its episode or not."""
+
+MeasureFn = Callable[[Graph, Graph], float]
+"""Runtime of the second graph over that of the first, end to end."""
+
+
+def make_reward(name: str, alpha: float = 0.8, beta: float = 0.2) -> RewardFn:
+    """The reward of that name.
+
+    Args:
+      name: one of REWARDS or SYMBOLS; the latter have their own alpha and beta.
+      alpha: weight of the runtime, of "runtime_and_memory".
+      beta: weight of the memory that is accessed, likewise.
+
+    Raises:
+      UserError: there is none of that name.
+    """
+    name, alpha, beta = SYMBOLS.get(name, (name, alpha, beta))
+    if name not in REWARDS:
+        raise UserError(
+            f"reward: expected one of {', '.join((*REWARDS, *SYMBOLS))}, found {name!r}; correct "
+            "the name"
+        )
+
+    def reward(before: Figures, after: Figures, is_last: bool) -> float:
+        if name == "new_runtime":
+            return 100 * (1 - after.runtime)
+        if name == "terminal":
+            return 100 * (1 - after.runtime) if is_last else 0.0
+        gain = before.runtime - after.runtime
+        if name == "runtime_and_memory":
+            gain = alpha * gain + beta * (before.memory - after.memory)
+        return 100 * gain
+
+    return reward
+
+
+def end_to_end(backend: Backend, seconds: float = 1.0) -> MeasureFn:
+    """Measures whole models in turns, so that what else the machine does hardly matters.
+
+    Args:
+      backend: runs them.
+      seconds: of wall time for each measurement.
+    """
+
+    def measure(first: Graph, other: Graph) -> float:
+        models = write(first), write(other)
+        inputs = random_inputs(models[0])
+        return compare(*models, inputs, backend, seconds=seconds).ratio.value
+
+    return measure

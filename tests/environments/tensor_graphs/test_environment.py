@@ -1,0 +1,231 @@
+"""Episodes on tensor graphs: by hand, by the contract, and at random."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import environments
+from environments import contexts
+from environments.errors import UserError
+from environments.tensor_graphs import features, rewards
+from environments.tensor_graphs.analytic import AnalyticObjective
+from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
+from environments.tensor_graphs.families import all_rules
+from environments.tensor_graphs.graph import Graph
+from environments.tensor_graphs.nodes import INPUT, TensorType
+from environments.tensor_graphs.notation import op, rule
+from environments.tensor_graphs.observation import Sizes
+from environments.tensor_graphs.operators.building import add
+from environments.testing import EnvironmentContractTest
+from tests.environments.tensor_graphs.random_graphs import random_graph
+
+SMALL = Sizes(max_nodes=40, max_edges=60, max_locations=12, max_actions=60)
+
+
+@rule
+def back(x):
+    return op.Relu(op.Relu(x)), op.Relu(x)
+
+
+@rule
+def there(x):
+    return op.Relu(x), op.Relu(op.Relu(x))
+
+
+class Ones:
+    """Each Relu costs 2 ms, whatever else 1 ms."""
+
+    name = "ones"
+
+    def node_cost_ms(self, graph, number):
+        return {"Relu": 2.0, INPUT: 0.0}.get(graph.nodes[number].op, 1.0)
+
+
+def relus(count):
+    """Relu of Relu of Relu … of a vector of 4."""
+    edit = Graph().edit()
+    last = edit.add(INPUT, [], (("name", "x"),), [TensorType("float32", (4,))])
+    for _ in range(count):
+        (last,) = add(edit, "Relu", last)
+    edit.set_outputs([last], ["y"])
+    return Model(f"relus-{count}", edit.finish()[0])
+
+
+def make(*graphs, rules=(back, there), sizes=SMALL, objective=None, **settings):
+    models = [one if isinstance(one, Model) else Model("random", one) for one in graphs]
+    return TensorGraphEnvironment(
+        contexts.uniform(models), rules, objective or Ones(), sizes=sizes, **settings
+    )
+
+
+class TestContract(EnvironmentContractTest):
+    def make_environment(self, seed):
+        return make(relus(1), relus(2), relus(3), max_steps=7, seed=seed)
+
+
+class TestContractOfFamilies(EnvironmentContractTest):
+    def make_environment(self, seed):
+        graphs = [random_graph(number) for number in range(4)]
+        settings = {"objective": AnalyticObjective(), "reward": "R1", "max_steps": 15}
+        sizes = Sizes(max_nodes=60, max_edges=90, max_locations=4, max_actions=80, truncate=True)
+        return make(*graphs, rules=all_rules(), sizes=sizes, seed=seed, **settings)
+
+
+def test_one_episode_by_hand():
+    """Relu(Relu(Relu(x))), 6 ms: two of the three can be one, at two places."""
+    environment = make(relus(3), rules=(back,))
+    first = environment.reset()
+    seen = first.observation
+    assert first.is_first() and seen["n_node"].tolist() == [4, 37]
+    kinds = [features.KINDS[int(kind)] for kind in seen["nodes"][:5, 0]]
+    assert kinds == ["Input", "Relu", "Relu", "Relu", "padding"]
+    assert seen["senders"][:4].tolist() == [0, 1, 2, 40]
+    assert seen["receivers"][:4].tolist() == [1, 2, 3, 40]
+    is_output = features.NODE_FEATURES.index("is_output")
+    assert seen["nodes"][:5, is_output].tolist() == [0, 0, 0, 1, 0]
+    assert seen["xfer_mask"].tolist() == [True, True]
+    assert seen["location_masks"][:, :3].tolist() == [[True, True, False], [True, False, False]]
+    assert seen["actions"][:4].tolist() == [[1, 0], [0, 0], [0, 1], [1, 0]]
+    assert seen["action_mask"][:4].tolist() == [True, True, True, False]
+    # The Relu that is replaced comes first, then the other one; the variable is what is below.
+    assert seen["action_nodes"][:4].tolist() == [[40, 40], [2, 1], [3, 2], [40, 40]]
+    assert seen["action_inputs"][:4].tolist() == [[40], [0], [1], [40]]
+    assert seen["globals"][0, :2].tolist() == [1, 1]
+
+    middle = environment.step(np.array([0, 1], np.int32))
+    assert middle.is_mid() and middle.discount == 1
+    assert middle.reward == pytest.approx(100 * 2 / 6)
+    assert middle.observation["n_node"].tolist() == [3, 38]
+    assert middle.observation["globals"][0, 0] == pytest.approx(4 / 6)
+    last = environment.step(np.array([0, 0], np.int32))
+    assert last.is_last() and last.discount == 0
+    assert last.reward == pytest.approx(100 * 2 / 6)
+    assert last.observation["xfer_mask"].tolist() == [False, True]
+    assert [one.xfer for one in environment.trail] == ["back", "back"]
+    assert [one.cost_ms for one in environment.trail] == [4, 2]
+    assert environment.get_info() == {
+        "context": "relus-3",
+        "steps": 2,
+        "invalid_steps": 0,
+        "cost_ms": 2,
+        "best_cost_ms": 2,
+        "start_cost_ms": 6,
+        "flops": 4,
+        "start_flops": 12,
+        "bytes_moved": 32,
+        "start_bytes_moved": 96,
+        "num_kernels": 1,
+        "start_num_kernels": 3,
+    }
+
+
+def test_no_op_ends_and_what_is_not_allowed_changes_nothing():
+    environment = make(relus(2))
+    environment.reset()
+    start = environment.state
+    for action in ([0, 1], [2, 1], [1, 11]):
+        step = environment.step(np.array(action, np.int32))
+        assert step.reward == -100 and step.is_mid() and environment.state is start
+    last = environment.step(environment.no_op)
+    assert last.reward == 0 and last.is_last()
+    assert environment.get_info()["invalid_steps"] == 3
+    assert environment.step(environment.no_op).is_first()
+
+
+def test_steps_are_limited():
+    environment = make(relus(1), max_steps=2)
+    environment.reset()
+    assert environment.step(np.array([1, 0], np.int32)).is_mid()
+    assert environment.step(np.array([1, 0], np.int32)).is_last()
+    assert environment.get_info()["best_cost_ms"] == 2 < environment.get_info()["cost_ms"]
+
+
+def test_without_masks_all_is_shown_and_costs_100():
+    environment = make(relus(2), masked=False)
+    seen = environment.reset().observation
+    assert seen["xfer_mask"].all() and seen["location_masks"].all()
+    assert environment.step(np.array([0, 9], np.int32)).reward == rewards.INVALID == -100
+
+
+def test_masks_are_exact():
+    """Every action that they allow changes the graph as its match says; no other changes it."""
+    rules = all_rules()
+    for seed in range(3):
+        environment = make(
+            random_graph(seed), rules=rules, objective=AnalyticObjective(), max_steps=10**6
+        )
+        masks = environment.reset().observation["location_masks"]
+        start = environment.state
+        assert masks.any(axis=1).tolist() == [*start.xfer_mask.tolist(), True]
+        assert int(masks.sum()) == len(start.matches) + 1
+        for action in np.argwhere(masks[:-1]):
+            step = environment.step(action.astype(np.int32))
+            match = start.matches_by_rule[action[0]][action[1]]
+            assert environment.state.graph == start.apply(match).graph != start.graph
+            assert step.reward != -100
+            environment.reset()
+        for action in np.argwhere(~masks)[::7]:
+            assert environment.step(action.astype(np.int32)).reward == -100
+            assert environment.state is start
+
+
+def test_a_random_policy_that_heeds_masks_does_nothing_invalid():
+    models = [Model.load("bert-tiny"), Model.load("squeezenet-1.1")]
+    environment = make(
+        *models, rules=all_rules(), objective=AnalyticObjective(), sizes=Sizes(), max_steps=60
+    )
+    random = np.random.default_rng(0)
+    step = environment.reset()
+    for _ in range(240):
+        seen = step.observation
+        xfer = random.choice(np.flatnonzero(seen["xfer_mask"]))
+        location = random.choice(np.flatnonzero(seen["location_masks"][xfer]))
+        assert [xfer, location] in seen["actions"][seen["action_mask"]].tolist()
+        step = environment.step(np.array([xfer, location], np.int32))
+        assert step.reward != -100
+
+
+@pytest.mark.parametrize(
+    ("sizes", "setting"),
+    [({"max_nodes": 3}, "max_nodes"), ({"max_edges": 2}, "max_edges"),
+     ({"max_locations": 1}, "max_locations"), ({"max_actions": 2}, "max_actions")],
+)  # fmt: skip
+def test_what_there_is_no_room_for(sizes, setting):
+    with pytest.raises(UserError, match=f"{setting}: expected at most .*raise {setting}"):
+        make(relus(3), rules=(back,), sizes=Sizes(**sizes)).reset()
+    environment = make(relus(3), rules=(back,), sizes=Sizes(**sizes, truncate=True))
+    with pytest.warns(UserWarning, match=f"{setting}.*left out"):
+        seen = environment.reset().observation
+    assert seen["n_node"][0] == min(4, environment._observer.sizes.max_nodes)
+    assert seen["location_masks"].sum() == seen["action_mask"].sum()
+    rows = np.concatenate([seen[name].ravel() for name in ("senders", "receivers", "action_nodes")])
+    assert set(rows) <= {*range(seen["n_node"][0]), environment._observer.sizes.max_nodes}
+    assert environment.step(np.array([0, 0], np.int32)).reward > 0
+
+
+def test_a_graph_that_grows_too_large_ends_the_episode():
+    environment = make(relus(1), sizes=Sizes(max_nodes=2))
+    environment.reset()
+    with pytest.raises(UserError, match="relus-1 has become after 1 steps, found 3"):
+        environment.step(np.array([1, 0], np.int32))
+    assert environment.step(environment.no_op).is_first()
+
+
+def test_what_the_engine_has_no_matches_for():
+    environment = make(relus(1), rules=(back,))
+    seen = environment.reset().observation
+    assert seen["xfer_mask"].tolist() == [False, True] and seen["action_mask"].sum() == 1
+    assert environment.step(environment.no_op).is_last()
+
+
+def test_it_is_made_by_its_name():
+    sampler = contexts.uniform([relus(2)])
+    environment = environments.make(
+        "tensor_graphs", sampler=sampler, rules=(back,), objective=Ones()
+    )
+    assert environment.reset().is_first()
+    with pytest.raises(UserError, match="max_steps: expected 1 or more"):
+        make(relus(1), max_steps=0)
+    with pytest.raises(UserError, match="max_edges: expected 1 or more"):
+        Sizes(max_edges=0)

@@ -1,0 +1,125 @@
+"""What is kept up to date is what one sees who looks for the first time."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from environments.tensor_graphs import features, onnx_io
+from environments.tensor_graphs.analytic import AnalyticObjective, figures
+from environments.tensor_graphs.engine import Engine
+from environments.tensor_graphs.families import all_rules
+from environments.tensor_graphs.features import NODE_FEATURES, lg
+from environments.tensor_graphs.graph import Graph
+from environments.tensor_graphs.nodes import INPUT, TensorType
+from environments.tensor_graphs.observation import Observer, Sizes, View
+from environments.tensor_graphs.operators.building import add
+from environments.tensor_graphs.tracking import BYTES, COST, FLOPS, KERNELS, Tracker
+from tests.environments.tensor_graphs.random_graphs import random_graph
+from tests.environments.tensor_graphs.small_models import convolutions
+
+RULES = all_rules()
+SIZES = Sizes(max_nodes=120, max_edges=200, max_locations=60, max_actions=300)
+
+
+def costs_of(state):
+    objective = AnalyticObjective()
+    nodes = state.graph.nodes
+    return {number: objective.node_cost_ms(state.graph, number) for number in nodes}
+
+
+def fresh(state, constants=True):
+    return View("fresh", state, Tracker(state.graph, costs_of(state), constants))
+
+
+def test_kept_up_to_date_is_as_seen_for_the_first_time():
+    engine, observer = Engine(RULES, AnalyticObjective()), Observer(RULES, SIZES)
+    for seed in range(25):
+        rng = random.Random(seed)
+        constants = seed % 5 > 0
+        state = engine.start(random_graph(seed))
+        view = fresh(state, constants)
+        for _ in range(8):
+            if not state.matches:
+                break
+            state = state.apply(rng.choice(state.matches))
+            view = view.copy() if rng.random() < 0.3 else view
+            view.advance(state, costs_of(state))
+            expected = fresh(engine.start(state.graph), constants)
+            # These two say what it was like at the beginning.
+            expected.start_cost_ms, expected.start_work = view.start_cost_ms, view.start_work
+            seen, first_seen = observer.observe(view, 0.5), observer.observe(expected, 0.5)
+            for name, array in first_seen.items():
+                np.testing.assert_array_equal(seen[name], array, err_msg=f"{name} {seed}")
+            np.testing.assert_array_equal(view.work, expected.work)
+
+
+def test_sums_are_those_of_the_whole_graph():
+    for seed in range(10):
+        state = Engine(RULES, AnalyticObjective()).start(random_graph(seed))
+        work, expected = fresh(state).work, figures(state.graph)
+        assert (work[FLOPS], work[BYTES]) == (expected.flops, expected.bytes_moved)
+        assert work[KERNELS] == expected.num_kernels
+        assert np.isclose(work[COST], state.cost_ms)
+
+
+def test_observing_asks_for_few_costs_and_builds_no_graph():
+    class Counting(AnalyticObjective):
+        def node_cost_ms(self, graph, number):
+            nonlocal asked
+            asked += 1
+            return super().node_cost_ms(graph, number)
+
+    asked = 0
+    state = Engine(RULES, Counting()).start(random_graph(0, num_nodes=60))
+    view = fresh(state)
+    asked = 0
+    Observer(RULES, SIZES).observe(view, 0.0)
+    assert asked == 0
+
+
+def test_a_constant_expression_is_one_node():
+    """conv-bn folding makes expressions of weights; the weights inside are no nodes any more."""
+    state = Engine(RULES, AnalyticObjective()).start(onnx_io.read(convolutions()))
+    num_seen = len(fresh(state).tracker.nodes)
+    assert num_seen == len(state.graph.nodes)
+    folded = next(match for match in state.matches if "batch" in match.xfer or "bn" in match.xfer)
+    after = state.apply(folded)
+    view = fresh(after)
+    assert len(after.graph.nodes) > num_seen > len(view.tracker.nodes)
+    alone = fresh(after, constants=False)
+    kinds = Observer(RULES, SIZES).observe(alone, 0.0)["nodes"][:, 0]
+    assert features.KINDS.index("Constant") not in kinds
+    assert alone.work.tolist() == view.work.tolist()
+
+
+def test_features_by_hand():
+    """A convolution of 3 × 3 with stride 2 over [1, 2, 8, 8], 4 filters: [1, 4, 4, 4]."""
+    edit = Graph().edit()
+    x = edit.add(INPUT, [], (("name", "x"),), [TensorType("float32", (1, 2, 8, 8))])
+    weight = edit.add_constant(np.ones((4, 2, 3, 3), np.float32))
+    (y,) = add(edit, "Conv", x, weight, strides=(2, 2), pads=(1, 1, 1, 1))
+    edit.set_outputs([y], ["y"])
+    state = Engine([], AnalyticObjective()).start(edit.finish()[0])
+    seen = Observer([], Sizes(max_nodes=5)).observe(fresh(state), 0.25)
+    row = dict(zip(NODE_FEATURES, seen["nodes"][2].tolist(), strict=True))
+    flops, size_bytes = 2 * 64 * 18, 4 * (128 + 72 + 64)
+    expected = {
+        "kind": features.KINDS.index("Conv"), "is_constant": 0, "is_output": 1, "num_users": 0,
+        "constant_input_0": 0, "constant_input_1": 1, "constant_input_2": 0, "rank": 0.8,
+        "size_0": lg(1), "size_1": lg(4), "size_2": lg(4), "size_3": lg(4), "size_4": 0,
+        "elements": lg(64), "is_static": 1, "is_float": 1, "itemsize": lg(4), "num_outputs": lg(1),
+        "flops": lg(flops), "bytes": lg(size_bytes), "kernel_0": lg(3), "kernel_1": lg(3),
+        "stride_0": lg(2), "stride_1": lg(2), "pads": lg(4), "dilation": lg(1), "group": lg(1),
+        "axis": 0, "perm_0": 0, "perm_1": 0, "perm_2": 0, "perm_3": 0, "perm_4": 0, "trans_a": 0,
+        "trans_b": 0, "cost_share": np.log1p(1000) / 7, "log_cost": lg(1000 * state.cost_ms),
+    }  # fmt: skip
+    assert row == {name: np.float32(value) for name, value in expected.items()}
+    assert seen["edges"][:2].tolist() == [
+        [1, 0, 0, 0, 0, np.float32(lg(128)), 0],
+        [0, 1, 0, 0, 0, np.float32(lg(72)), 1],
+    ]
+    assert seen["senders"][:3].tolist() == [0, 1, 5] and seen["receivers"][:3].tolist() == [2, 2, 5]
+    expected_globals = [1, 1, lg(1000 * state.cost_ms), 0.25, lg(3), 0]
+    np.testing.assert_allclose(seen["globals"][0], expected_globals, rtol=1e-6)

@@ -1,0 +1,96 @@
+"""Rewards, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from environments.errors import UserError
+from environments.tensor_graphs.backends import backend
+from environments.tensor_graphs.environment import Model
+from environments.tensor_graphs.onnx_io import read
+from environments.tensor_graphs.rewards import Figures, end_to_end, make_reward
+from tests.environments.tensor_graphs.small_models import relu
+from tests.environments.tensor_graphs.test_environment import back, make, relus
+
+BEFORE, AFTER = Figures(0.9, 0.8), Figures(0.7, 0.75)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("runtime", 20),
+        ("R5", 20),
+        ("runtime_and_memory", 0.6 * 20 + 0.4 * 5),
+        ("R1", 0.8 * 20 + 0.2 * 5),
+        ("R3", 0.1 * 20 + 0.9 * 5),
+        ("R4", 0.5 * 20 + 0.5 * 5),
+        ("new_runtime", 30),
+        ("R2", 30),
+        ("terminal", 0),
+    ],
+)
+def test_of_a_step(name, expected):
+    assert make_reward(name, 0.6, 0.4)(BEFORE, AFTER, False) == pytest.approx(expected)
+
+
+def test_terminal_comes_with_the_last_step():
+    assert make_reward("terminal")(BEFORE, AFTER, True) == pytest.approx(30)
+
+
+def test_an_unknown_one_is_named():
+    with pytest.raises(UserError, match="reward: expected one of runtime.*R5, found 'speed'"):
+        make_reward("speed")
+
+
+def rewards_of(*actions, count=4, **settings):
+    environment = make(relus(count), rules=(back,), **settings)
+    environment.reset()
+    steps = [environment.step(np.array(action, np.int32)) for action in actions]
+    return [float(step.reward) for step in steps], environment
+
+
+def test_in_an_episode():
+    """Four Relus of 2 ms: the last one is taken away, the one before it, then NO-OP."""
+    actions = [0, 2], [0, 1], [1, 0]
+    assert rewards_of(*actions)[0] == pytest.approx([25, 25, 0])
+    assert rewards_of(*actions, reward="new_runtime")[0] == pytest.approx([25, 50, 50])
+    assert rewards_of(*actions, reward="terminal")[0] == pytest.approx([0, 0, 50])
+    # A Relu moves as much memory as the next one.
+    memory = {"reward": "runtime_and_memory", "alpha": 0.5, "beta": 2.0}
+    assert rewards_of(*actions, **memory)[0] == pytest.approx([62.5, 62.5, 0])
+
+
+def test_one_setting_serves_small_and_large_models():
+    class Slow:
+        name = "slow"
+
+        def node_cost_ms(self, graph, number):
+            return 0.0 if graph.nodes[number].op == "Input" else 1e4
+
+    assert rewards_of([0, 2], objective=Slow())[0] == pytest.approx([25])
+
+
+def test_measured_every_other_step():
+    """Estimated 3/4, 1/2, 1/4; measured 0.8 after two steps, 0.7 in the end."""
+    measured = iter([0.8, 0.7])
+    found, environment = rewards_of(
+        *([0, 2], [0, 1], [0, 0]), measure_every=2, measure_fn=lambda first, graph: next(measured)
+    )
+    # The first is the estimate, the second corrects it, the third is the end and measured again.
+    assert found == pytest.approx([25, 100 * (0.75 - 0.8), 100 * (0.8 - 0.7)])
+    assert environment.get_info()["measured_ratio"] == pytest.approx(0.7)
+    assert sum(found) == pytest.approx(30)
+
+
+def test_no_graph_is_measured_twice_in_a_row():
+    def measure(first, graph):
+        raise AssertionError
+
+    found, _ = rewards_of([1, 0], measure_every=1, measure_fn=measure)
+    assert found == [0]
+
+
+def test_end_to_end_is_a_ratio():
+    model = Model("relu", read(relu()))
+    assert 0.2 < end_to_end(backend(), seconds=0.05)(model.graph, model.graph) < 5

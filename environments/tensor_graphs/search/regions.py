@@ -29,7 +29,12 @@ from environments.tensor_graphs.search.neighbourhoods import (
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import Visited
 
-EFFORTS = (4, 32, 256)
+ROUNDS = ((1, 4), (4, 1), (32, 1), (256, 1))
+"""(steps that a region's search may try, how far two places have to look alike to be tried once).
+
+What a step saves is mostly decided where it is taken. Not always: what is fused with what can
+depend on operators farther away. So each place is tried alone first.
+"""
 
 Key = tuple[Any, ...]
 """A rule and how the place looks."""
@@ -39,17 +44,16 @@ Way = tuple[Key, ...]
 
 
 def regions(
-    record: Record, alpha: float = 1.05, efforts: tuple[int, ...] = EFFORTS, radius: int = 1
+    record: Record, alpha: float = 1.05, rounds: tuple[tuple[int, int], ...] = ROUNDS
 ) -> None:
     """Searches.
 
     Args:
       record: where it begins.
       alpha: a region's search may pass graphs that cost so many times the cost it began with.
-      efforts: steps that a region's search may try, in its first round, its second one, ….
-      radius: how far two places have to look alike.
+      rounds: see `ROUNDS`.
     """
-    _Regions(record, alpha, radius).run(efforts)
+    _Regions(record, alpha).run(rounds)
 
 
 class _Regions:
@@ -60,21 +64,22 @@ class _Regions:
       changes_ms: of steps tried, by signature: what they change of the cost.
       ways: that led to cheaper graphs, by the key of their first step.
       failed: keys from which a search of the present effort found nothing.
+      radius: how far two places have to look alike to have the same key.
     """
 
-    def __init__(self, record: Record, alpha: float, radius: int) -> None:
+    def __init__(self, record: Record, alpha: float) -> None:
         self.record = record
         self.alpha = alpha
-        self.radius = radius
+        self.radius = 1
         self.here = record.best
         self.changes_ms: dict[Key, float] = {}
         self.ways: dict[Key, list[Way]] = {}
         self.failed: set[Key] = set()
 
-    def run(self, efforts: tuple[int, ...]) -> None:
+    def run(self, rounds: tuple[tuple[int, int], ...]) -> None:
         """All rounds."""
         self._descend()
-        for effort in efforts:
+        for effort, self.radius in rounds:
             self.failed.clear()
             while self._search_regions(effort):
                 self._descend()

@@ -73,7 +73,9 @@ def average_pool_is_conv(x, kernel: Attribute, strides: Attribute):
 
 @rule
 def relu_of_largest(x):
-    return op.Relu(op.MaxPool(x, **_POOL)), op.MaxPool(op.Relu(x), **_POOL)
+    """Windows with gaps may lie in the padding: then the largest is -inf, and its Relu 0."""
+    pool = {name: value for name, value in _POOL.items() if name != "dilations"}
+    return op.Relu(op.MaxPool(x, **pool)), op.MaxPool(op.Relu(x), **pool)
 
 
 @rule

@@ -21,17 +21,17 @@ from environments.tensor_graphs.notation import (
 
 @rule
 def constant_matrices_first(x, a: Constant, b: Constant):
-    return (x @ a) @ b, x @ (a @ b), a.rank > 1
+    return (x @ a) @ b, x @ (a @ b), x.rank > 1, a.rank > 1, b.rank > 1
 
 
 @rule
 def left_product_first(x, y, z):
-    return x @ (y @ z), (x @ y) @ z, y.rank > 1, z.rank > 1
+    return x @ (y @ z), (x @ y) @ z, x.rank > 1, y.rank > 1, z.rank > 1
 
 
 @rule
 def right_product_first(x, y, z):
-    return (x @ y) @ z, x @ (y @ z), y.rank > 1
+    return (x @ y) @ z, x @ (y @ z), x.rank > 1, y.rank > 1, z.rank > 1
 
 
 @rule

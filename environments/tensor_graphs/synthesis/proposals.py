@@ -26,10 +26,9 @@ def unary(use: Use) -> None:
 
 
 def matmul(use: Use) -> None:
-    """Matrices, stacks of them, now and then a vector."""
+    """Matrices, stacks of them, and vectors, which are legal and easily forgotten."""
     draw = use.draw
     left, right = use.shapes
-    # Vectors are legal, and easily forgotten.
     if left is None and right is None:
         left = draw.shape(1) if draw.chance(draw.vectors) else draw.shape(least=2)
     if left is not None and right is None:
@@ -37,13 +36,22 @@ def matmul(use: Use) -> None:
         if draw.chance(draw.vectors):
             right = (inner,)
         else:
-            batch = draw.partner(left[:-2]) if draw.chance(0.5) else ()
-            right = (*batch, inner, draw.size())
+            right = (*_stack(draw, left[:-2]), inner, draw.size())
     elif right is not None and left is None:
         inner = right[-2] if len(right) > 1 else sum(right)
-        batch = draw.partner(right[:-2]) if draw.chance(0.7) else draw.shape(1)
-        left = (inner,) if draw.chance(draw.vectors) else (*batch, draw.size(), inner)
+        if draw.chance(draw.vectors):
+            left = (inner,)
+        else:
+            left = (*_stack(draw, right[:-2]), draw.size(), inner)
     use.shapes[:] = [left, right]
+
+
+def _stack(draw: Draw, other: Shape) -> Shape:
+    """The axes before a matrix, beside those of another."""
+    kind = draw.rng.random()
+    if kind < draw.stacks:
+        return draw.shape(draw.rng.choice((1, 2)))
+    return draw.partner(other) if kind < 0.7 else ()
 
 
 def gemm(use: Use) -> None:
@@ -84,7 +92,7 @@ def _window(use: Use, spatial: int, kernel: Sequence[int]) -> Shape:
         raise ImpossibleError
     strides = [1] * spatial if draw.chance(0.6) else [rng.choice((1, 2, 3)) for _ in kernel]
     use.choose("strides", lambda: tuple(strides))
-    dilations = [1] * spatial if draw.chance(0.8) else [rng.choice((1, 2)) for _ in kernel]
+    dilations = [1] * spatial if draw.chance(0.7) else [rng.choice((1, 2)) for _ in kernel]
     dilations = use.choose("dilations", lambda: tuple(dilations))
     reach = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=False)]
     pads = rng.choice(
@@ -102,7 +110,7 @@ def _window(use: Use, spatial: int, kernel: Sequence[int]) -> Shape:
 
 def _image(draw: Draw, least: Sequence[int]) -> tuple[int, Shape]:
     """A number of images, and their sizes."""
-    return draw.size(), tuple(one + draw.rng.randint(0, 3) for one in least)
+    return draw.size(), tuple(one + draw.rng.choice((0, 0, 1, 2, 3)) for one in least)
 
 
 def conv(use: Use) -> None:

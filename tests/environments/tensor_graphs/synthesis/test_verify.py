@@ -35,6 +35,7 @@ RIGHT = {
     "matrices": make(
         "(MatMul (MatMul ?x ?y) ?z)",
         "(MatMul ?x (MatMul ?y ?z))",
+        "(>= (rank ?x) 2)",
         "(>= (rank ?y) 2)",
         "(>= (rank ?z) 2)",
     ),
@@ -68,6 +69,22 @@ WRONG = {
         "(Relu (Mul ?x (full $c)))", "(Mul (Relu ?x) (full $c (list) (dtype ?x)))"
     ),
     "vectors forgotten": make("(MatMul (MatMul ?x ?y) ?z)", "(MatMul ?x (MatMul ?y ?z))"),
+    "vectors beside stacks forgotten": make(
+        "(MatMul ?x (MatMul ?y ?z))",
+        "(MatMul (MatMul ?x ?y) ?z)",
+        "(>= (rank ?y) 2)",
+        "(>= (rank ?z) 2)",
+    ),
+    "stacks beside vectors forgotten": make(
+        "(MatMul (MatMul ?x ?y) ?z)",
+        "(MatMul ?x (MatMul ?y ?z))",
+        "(>= (rank ?y) 2)",
+        "(>= (rank ?x) 2)",
+    ),
+    "gaps in the padding forgotten": make(
+        "(Relu (MaxPool ?x :kernel_shape $k :pads $p :dilations $d))",
+        "(MaxPool (Relu ?x) :kernel_shape $k :pads $p :dilations $d)",
+    ),
     "wrong broadcasting": make("(MatMul (Mul ?x ?y) ?z)", "(Mul (MatMul ?x ?z) ?y)"),
     "broadcast before a sum": make(
         "(ReduceSum (Add ?x ?y) :axes $r)", "(Add (ReduceSum ?x :axes $r) ?y)"

@@ -15,7 +15,8 @@ from tf_agents.trajectories import time_step as ts
 
 from environments.contexts import ContextSampler
 from environments.errors import UserError
-from environments.tensor_graphs import families, models, objectives, onnx_io, rewards
+from environments.tensor_graphs import models, objectives, onnx_io, rewards
+from environments.tensor_graphs import rules as rule_files
 from environments.tensor_graphs.backends import backend
 from environments.tensor_graphs.engine import Engine, State
 from environments.tensor_graphs.graph import Graph
@@ -104,7 +105,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
 
     Args:
       sampler: draws the model of each episode.
-      rules: that can be applied; by default those of all families.
+      rules: that can be applied; by default those that come with the package.
       objective: gives costs; by default what is measured with onnxruntime on this machine.
       seed: of the sampler's random generator.
       reward: one of `rewards.REWARDS` or `rewards.SYMBOLS`.
@@ -144,7 +145,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         self._sampler = sampler
         self._generator = np.random.default_rng(seed)
         self._costs = _Costs(objectives.make_objective() if objective is None else objective)
-        self._engine = Engine(families.all_rules() if rules is None else rules, self._costs)
+        self._engine = Engine(rule_files.load() if rules is None else rules, self._costs)
         self._observer = Observer(self._engine.rules, sizes or Sizes())
         self._reward_fn = rewards.make_reward(reward, alpha, beta)
         self._max_steps, self._masked, self._constants = max_steps, masked, constants

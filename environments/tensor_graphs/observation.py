@@ -54,8 +54,8 @@ class Sizes:
         matches at the end. Otherwise it is an error.
     """
 
-    max_nodes: int = 1536
-    max_edges: int = 2048
+    max_nodes: int = 1024
+    max_edges: int = 1536
     max_locations: int = 200
     max_actions: int = 1024
     truncate: bool = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from environments.tensor_graphs.expressions import parse
@@ -23,14 +25,17 @@ def make(source, target, *conditions):
     return Substitution.from_dict(data)
 
 
-def generate(name, max_size, seed=0):
+def generate(name, max_size, seed=0, without=()):
+    """Rules of a vocabulary, without some operators."""
+    vocabulary = BY_NAME[name]
+    moves = tuple(one for one in vocabulary.moves if one.op not in without)
     generator = Generator(seed, max_size, num_instances=60)
-    generator.run([BY_NAME[name]])
+    generator.run([dataclasses.replace(vocabulary, moves=moves)])
     return generator
 
 
 def test_small_rules_of_order_are_found():
-    generator = generate("order", 2)
+    generator = generate("order", 2, without=["Min"])
     found = {canonical(one) for one in generator.rules}
     expected = [
         make("(Max ?x ?x)", "?x"),
@@ -76,9 +81,9 @@ def test_what_is_known_is_not_found_again():
 )
 def test_known_rules_are_found(name, source, target):
     rules = generate(name, 2).rules
-    sides = [str(make(source, target).source), str(make(source, target).target)]
-    found = {text.split("\n", 2)[0] for text in map(canonical, rules)}
-    assert canonical(make(source, target)).split("\n", 2)[0] in found, sides
+    # Conditions aside, with which it may have been found.
+    found = {canonical(dataclasses.replace(one, conditions=())) for one in rules}
+    assert canonical(make(source, target)) in found
 
 
 def test_conditions_are_learned():

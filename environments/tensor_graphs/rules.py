@@ -144,12 +144,12 @@ def unverified(rules: Sequence[Substitution]) -> dict[str, str]:
 
 
 def without_duplicates(rules: Iterable[Substitution]) -> tuple[Substitution, ...]:
-    """The first of those that are renamings of each other."""
+    """The first of those that are renamings of each other and are tried at the same places."""
     from environments.tensor_graphs.synthesis.prune import canonical
 
-    found: dict[str, Substitution] = {}
+    found: dict[tuple[str, ...], Substitution] = {}
     for rule in rules:
-        found.setdefault(canonical(rule), rule)
+        found.setdefault((canonical(rule), *sorted(map(str, rule.restrictions))), rule)
     return tuple(found.values())
 
 

@@ -149,7 +149,8 @@ def _concat_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
     first = shapes[0]
     axis = checked_axis(attributes["axis"], len(first))
     for shape in shapes[1:]:
-        if shape[:axis] != first[:axis] or shape[axis + 1 :] != first[axis + 1 :]:
+        same = shape[:axis] == first[:axis] and shape[axis + 1 :] == first[axis + 1 :]
+        if len(shape) != len(first) or not same:
             raise OperatorError(f"expected shapes that differ at {axis}, found {first} and {shape}")
     size = dimensions.total([shape[axis] for shape in shapes])
     return ((*first[:axis], size, *first[axis + 1 :]),)

@@ -97,7 +97,7 @@ def _along_axis_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shap
 
 def _shares(algebra: Any, x: Array, axis: int) -> Array:
     if x.dtype.kind == "f":
-        x = x - np.max(x, axis=axis, keepdims=True)
+        x = x - np.max(x, axis=axis, keepdims=True, initial=-np.inf)
     powers = algebra.apply("Exp", x)
     return algebra.divide(powers, algebra.sum(powers, [axis], keepdims=True))
 
@@ -109,7 +109,7 @@ def _softmax(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple
 def _log_softmax(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
     x, axis = arrays[0], attributes["axis"]
     if x.dtype.kind == "f":
-        x = x - np.max(x, axis=axis, keepdims=True)
+        x = x - np.max(x, axis=axis, keepdims=True, initial=-np.inf)
         return (x - np.log(np.sum(np.exp(x), axis=axis, keepdims=True)),)
     return (algebra.apply("Log", _shares(algebra, x, axis)),)
 

@@ -55,12 +55,30 @@ def stack_episodes(episodes: Sequence[Episode]) -> trajectory.Trajectory:
     if not episodes or empty:
         found = f"empty ones of {', '.join(empty)}" if empty else "none"
         raise ValueError(f"stack_episodes: expected episodes with steps, found {found}; drop them")
-    length = max(episode.num_steps for episode in episodes)
-    if all(episode.num_steps == length for episode in episodes):
-        steps = [episode.trajectory for episode in episodes]
-        return tree.map_structure(lambda *arrays: np.array(arrays), *steps)
-    padded = [_pad(_batch(episode.trajectory), length) for episode in episodes]
-    return tree.map_structure(lambda *arrays: np.concatenate(arrays), *padded)
+    steps = [episode.trajectory for episode in episodes]
+    return split_episodes(
+        tree.map_structure(lambda *arrays: np.concatenate(arrays), *steps),
+        [episode.num_steps for episode in episodes],
+    )
+
+
+def split_episodes(steps: trajectory.Trajectory, lengths: Sequence[int]) -> trajectory.Trajectory:
+    """Episodes one after another, put side by side as `stack_episodes` does.
+
+    Args:
+      steps: [N, ...].
+      lengths: how many of the N each of the B episodes has, at least 1.
+
+    Returns:
+      [B, T, ...], T the greatest of the lengths.
+    """
+    num_rows, length = len(lengths), max(lengths)
+    if num_rows * length == len(steps.step_type):
+        return tree.map_structure(
+            lambda array: array.reshape(num_rows, length, *array.shape[1:]), steps
+        )
+    num_steps = np.array(lengths)
+    return _rows_of(steps, np.cumsum(num_steps) - num_steps, num_steps, length)
 
 
 def end_episodes(steps: trajectory.Trajectory, lengths: np.ndarray) -> trajectory.Trajectory:
@@ -76,11 +94,6 @@ def end_episodes(steps: trajectory.Trajectory, lengths: np.ndarray) -> trajector
     return _pad(steps, int(lengths.max()), lengths)
 
 
-def _batch(steps: trajectory.Trajectory) -> trajectory.Trajectory:
-    """[1, T, ...] of [T, ...]."""
-    return tree.map_structure(lambda array: np.asarray(array)[np.newaxis], steps)
-
-
 def _pad(
     steps: trajectory.Trajectory, length: int, lengths: np.ndarray | None = None
 ) -> trajectory.Trajectory:
@@ -90,16 +103,30 @@ def _pad(
         return steps
     if lengths is None:
         lengths = np.full(num_rows, num_steps)
+    flat = tree.map_structure(lambda array: array.reshape(-1, *array.shape[2:]), steps)
+    return _rows_of(flat, num_steps * np.arange(num_rows), lengths, length)
+
+
+def _rows_of(
+    steps: trajectory.Trajectory, starts: np.ndarray, lengths: np.ndarray, length: int
+) -> trajectory.Trajectory:
+    """Rows [B, T, ...] of steps [N, ...], and of boundary steps where a row's have ended.
+
+    Args:
+      steps: [N, ...].
+      starts: int [B], where in them a row's begin.
+      lengths: int [B], how many a row has.
+      length: T.
+    """
     number = np.arange(length)
     is_padding = number >= lengths[:, np.newaxis]
-    kept = np.minimum(number, lengths[:, np.newaxis] - 1)
-    rows = np.arange(num_rows)[:, np.newaxis]
+    kept = starts[:, np.newaxis] + np.minimum(number, lengths[:, np.newaxis] - 1)
 
     def repeat_last(array: np.ndarray) -> np.ndarray:
-        return array[rows, kept]
+        return array[kept]
 
     def fill(array: np.ndarray, value: float) -> np.ndarray:
-        filled = array[rows, kept]
+        filled = array[kept]
         filled[is_padding] = value
         return filled
 
@@ -136,14 +163,25 @@ class Experience:
         Raises:
           ValueError: there are none, or one is empty.
         """
-        return cls(
-            stack_episodes(episodes),
-            np.array([episode.context for episode in episodes]),
-            {
-                name: np.array([episode.info[name] for episode in episodes])
-                for name in episodes[0].info
-            },
-        )
+        contexts = [episode.context for episode in episodes]
+        return cls.of(stack_episodes(episodes), contexts, [episode.info for episode in episodes])
+
+    @classmethod
+    def of(
+        cls,
+        steps: trajectory.Trajectory,
+        contexts: Sequence[str],
+        infos: Sequence[Mapping[str, Any]],
+    ) -> Experience:
+        """Of steps [B, T, ...], and of what is told of each episode by itself.
+
+        Args:
+          steps: padded as `stack_episodes` does.
+          contexts: of each episode.
+          infos: of each episode, all with the same names.
+        """
+        info = {name: np.array([one[name] for one in infos]) for name in infos[0]}
+        return cls(steps, np.array(contexts), info)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Experience]) -> Experience:

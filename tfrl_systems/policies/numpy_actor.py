@@ -114,12 +114,13 @@ class NumpyNetwork:
         sums = self._sums(observation)
         if not self._is_normal:
             return {"logits": sums.copy()}
+        squashed = np.tanh(sums)
         if self._has_std_layer:
-            scale = self._exp((1 + np.tanh(sums[:, self.num_actions :])) / 2 + self._log_std)
+            scale = self._exp((1 + squashed[:, self.num_actions :]) / 2 + self._log_std)
         else:
-            scale = np.empty((len(sums), self.num_actions), np.float32)
+            scale = np.empty(squashed.shape, np.float32)
             scale[:] = self._std
-        return {"loc": self._mean(sums), "scale_diag": scale}
+        return {"loc": self._mean(squashed), "scale_diag": scale}
 
     def __getstate__(self) -> dict[str, Any]:
         # A buffer and a view of it would come back as two arrays that know nothing of each other.
@@ -128,7 +129,7 @@ class NumpyNetwork:
     def mode(self, observation: Any) -> np.ndarray:
         """The likeliest action of each row: float32 [B, n], or int64 [B]."""
         sums = self._sums(observation)
-        return self._mean(sums) if self._is_normal else sums.argmax(axis=1)
+        return self._mean(np.tanh(sums)) if self._is_normal else sums.argmax(axis=1)
 
     def _normalise_first_layer(self, mean: np.ndarray, std: np.ndarray) -> None:
         """Puts (x - mean) / std, cut off at ±5, into the first layer and limits of x."""
@@ -141,8 +142,8 @@ class NumpyNetwork:
             mean + sign * _NORMALISER_LIMIT * std for sign in (np.float32(-1), np.float32(1))
         )
 
-    def _mean(self, sums: np.ndarray) -> np.ndarray:
-        mean: np.ndarray = np.tanh(sums[:, : self.num_actions] if self._has_std_layer else sums)
+    def _mean(self, squashed: np.ndarray) -> np.ndarray:
+        mean = squashed[:, : self.num_actions]
         if not self._has_unit_range:
             np.multiply(mean, self._half_range, mean)
             np.add(mean, self._middle, mean)

@@ -156,6 +156,18 @@ def test_an_action_may_be_of_any_structure():
         np.testing.assert_array_equal(rest["a"][1], steps.action)
 
 
+def test_an_episode_without_steps_is_named():
+    class Ended(Countdown):
+        def _reset(self):
+            return super()._reset()._replace(step_type=np.array(2, np.int32))
+
+        def get_info(self):
+            return {"context": "a/b"}
+
+    with pytest.raises(ValueError, match="episode of 'a/b': expected steps, found none"):
+        EpisodeRunner([Ended()], Parity(), 4).run(Chunk(0, 0))
+
+
 class Assassin(EpisodeRunner):
     """Kills its worker in the middle of an iteration, once: then there is the file `memory`."""
 

@@ -71,6 +71,9 @@ up to date. Random walks of 20 steps; medians of CPU time.
 engine_step_ms_MODEL                a step
 incremental_over_full_match_MODEL   searching all matches of the same graphs anew, over a step: how
                                     many times faster
+environment_step_ms_MODEL           a step of the environment, with its observation
+memory_growth_mib_MODEL             by how much the process grew in the last nine tenths of those
+                                    steps; tells more with --steps 100000
 """
 _TENSOR_GRAPHS_MODELS = ("resnet-50", "inception-v3", "bert-base")
 

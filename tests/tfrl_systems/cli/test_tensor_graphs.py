@@ -70,10 +70,17 @@ def test_what_a_step_costs(model, tfrl):
     assert found.keys() == {
         f"{name}_{one}"
         for one in (model, "bert-tiny")
-        for name in ("engine_step_ms", "incremental_over_full_match")
+        for name in (
+            "engine_step_ms",
+            "incremental_over_full_match",
+            "environment_step_ms",
+            "memory_growth_mib",
+        )
     }
     step = found["engine_step_ms_bert-tiny"]
     assert 0 < step["value"] < 50 and step["unit"] == "ms" and "--steps 20" in step["command"]
     ratio = found["incremental_over_full_match_bert-tiny"]
     assert ratio["ratio"] == pytest.approx(ratio["theirs_ms"] / ratio["ours_ms"])
     assert ratio["ratio"] > 1 and ratio["against"]
+    assert 0 < found["environment_step_ms_bert-tiny"]["value"] < 100
+    assert abs(found["memory_growth_mib_bert-tiny"]["value"]) < 200

@@ -12,7 +12,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import psutil
+
+from environments import contexts
 from environments.tensor_graphs.engine import Engine, State
+from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.match_index import MatchIndex, Starts
 from environments.tensor_graphs.matching import Match, Rule, compile_rules
@@ -25,28 +30,36 @@ _HEADER = ("benchmark", "", "full re-match ms", "ours ms")
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Of one step, in milliseconds of CPU time.
+    """Of steps, in milliseconds of CPU time.
 
     Attributes:
-      step_ms: a rule applied, matches, cost and masks brought up to date; median.
-      slowest_ms: the same, the 95th percentile.
-      full_match_ms: all matches searched anew; median.
+      median_ms: half of them take less.
+      slowest_ms: 95 in a hundred take less.
     """
 
-    step_ms: float
+    median_ms: float
     slowest_ms: float
-    full_match_ms: float
+
+    @classmethod
+    def of(cls, steps_ms: Sequence[float]) -> Cost:
+        """Of steps that took so long; 0 where none could be taken."""
+        if not steps_ms:
+            return cls(0.0, 0.0)
+        slowest_ms = sorted(steps_ms)[int(0.95 * (len(steps_ms) - 1))]
+        return cls(statistics.median(steps_ms), slowest_ms)
 
 
 def run(options: argparse.Namespace) -> int:
     """Measures as the command line says."""
     benchmarks: list[dict[str, Any]] = []
     with Progress() as progress:
-        advance = progress.task("measuring", len(options.models))
+        advance = progress.task("measuring", 2 * len(options.models))
         for name in options.models:
             problem = Problem.of(name, model_of(options, name), options)
-            cost = measure(problem, options.steps, options.seed)
-            benchmarks += _described(problem, cost)
+            benchmarks += _of_engine(problem, *measure_engine(problem, options.steps, options.seed))
+            advance(1)
+            cost, growth_mib = measure_environment(problem, options.steps, options.seed)
+            benchmarks += _of_environment(problem, options.steps, cost, growth_mib)
             advance(1)
     words = [word for name in options.models for word in ("--model", name)]
     command = shlex.join(["tfrl", "bench", "tensor_graphs", "--steps", str(options.steps), *words])
@@ -58,13 +71,17 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def measure(problem: Problem, num_steps: int, seed: int) -> Cost:
+def measure_engine(problem: Problem, num_steps: int, seed: int) -> tuple[Cost, Cost]:
     """Times steps of random walks, each beside a full re-match of the same graph.
 
     Args:
       problem: the model.
       num_steps: to time.
       seed: of the walks.
+
+    Returns:
+      Of a step: a rule applied, matches, cost and masks brought up to date; and of searching all
+      matches anew.
     """
     engine = Engine(problem.rules, problem.objective)
     compiled = compile_rules(problem.rules)
@@ -78,18 +95,52 @@ def measure(problem: Problem, num_steps: int, seed: int) -> Cost:
             state = start
         if not state.matches:
             break
-        match = chosen.choice(state.matches)
-        # Once untimed: what a rule makes of tensors of new types is worked out only once.
-        state.apply(match)
-        taken_ms, following = _time(functools.partial(_step, state, match))
+        taken_ms, following = _time(functools.partial(_step, state, chosen.choice(state.matches)))
         steps_ms.append(taken_ms)
         taken_ms, _ = _time(functools.partial(_search_anew, following.graph, compiled, starts))
         full_ms.append(taken_ms)
         state = following
-    if not steps_ms:
-        return Cost(0.0, 0.0, 0.0)
-    slowest = sorted(steps_ms)[int(0.95 * (len(steps_ms) - 1))]
-    return Cost(statistics.median(steps_ms), slowest, statistics.median(full_ms))
+    return Cost.of(steps_ms), Cost.of(full_ms)
+
+
+def measure_environment(problem: Problem, num_steps: int, seed: int) -> tuple[Cost, float]:
+    """Times steps of random allowed actions, each with its observation.
+
+    Args:
+      problem: the model.
+      num_steps: to time; resets are not.
+      seed: of the actions.
+
+    Returns:
+      Of a step; and by how many MiB this process grew after a tenth of the steps.
+    """
+    model = Model(problem.name, problem.graph)
+    environment = TensorGraphEnvironment(
+        contexts.sequential([model]), problem.rules, problem.objective, max_steps=_WALK
+    )
+    generator = np.random.default_rng(seed)
+    steps_ms: list[float] = []
+    early_mib = 0.0
+    time_step = environment.reset()
+    while len(steps_ms) < num_steps:
+        if time_step.is_last():
+            time_step = environment.reset()
+        observation = time_step.observation
+        # The first action is NO-OP, the last resort.
+        num_actions = int(observation["action_mask"].sum())
+        row = generator.integers(1, num_actions) if num_actions > 1 else 0
+        step = functools.partial(environment.step, observation["actions"][row])
+        taken_ms, time_step = _time(step)
+        steps_ms.append(taken_ms)
+        if len(steps_ms) == max(1, num_steps // 10):
+            early_mib = _memory_mib()
+    return Cost.of(steps_ms), _memory_mib() - early_mib
+
+
+def _memory_mib() -> float:
+    """What this process has in memory."""
+    found: float = psutil.Process().memory_info().rss / 2**20
+    return found
 
 
 def _step(state: State, match: Any) -> State:
@@ -109,32 +160,50 @@ def _time(function: Callable[[], Any]) -> tuple[float, Any]:
     return 1e3 * (time.process_time() - began_s), found
 
 
-def _described(problem: Problem, cost: Cost) -> list[dict[str, Any]]:
+def _of_engine(problem: Problem, step: Cost, full_match: Cost) -> list[dict[str, Any]]:
     of = (
         f"{num_operators(problem.graph)} operators, {len(problem.rules)} rules, "
         f"{len(problem.start.matches)} matches"
     )
     return [
-        {
-            "name": f"engine_step_ms_{problem.name}",
-            "value": cost.step_ms,
-            "unit": "ms",
-            "slowest_ms": cost.slowest_ms,
-            "of": of,
-        },
+        _in_ms(f"engine_step_ms_{problem.name}", step, of),
         {
             "name": f"incremental_over_full_match_{problem.name}",
-            "ratio": cost.full_match_ms / cost.step_ms if cost.step_ms else 1.0,
+            "ratio": full_match.median_ms / step.median_ms if step.median_ms else 1.0,
             "against": "all matches searched anew",
-            "theirs_ms": cost.full_match_ms,
-            "ours_ms": cost.step_ms,
+            "theirs_ms": full_match.median_ms,
+            "ours_ms": step.median_ms,
         },
     ]
 
 
+def _of_environment(
+    problem: Problem, num_steps: int, step: Cost, growth_mib: float
+) -> list[dict[str, Any]]:
+    return [
+        _in_ms(f"environment_step_ms_{problem.name}", step, "random allowed actions"),
+        {
+            "name": f"memory_growth_mib_{problem.name}",
+            "value": growth_mib,
+            "unit": "MiB",
+            "of": f"the last nine tenths of {num_steps} steps of the environment",
+        },
+    ]
+
+
+def _in_ms(name: str, cost: Cost, of: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "value": cost.median_ms,
+        "unit": "ms",
+        "slowest_ms": cost.slowest_ms,
+        "of": of,
+    }
+
+
 def _cells(one: Mapping[str, Any]) -> Sequence[str]:
     if "ratio" not in one:
-        return [one["name"], f"{one['value']:.3f} ms", "", ""]
+        return [one["name"], f"{one['value']:.3f} {one['unit']}", "", ""]
     return [
         one["name"], f"{one['ratio']:.1f} x", f"{one['theirs_ms']:.3f}", f"{one['ours_ms']:.3f}"
     ]  # fmt: skip

@@ -22,15 +22,7 @@ import time
 from typing import Any
 
 from tfrl_systems.drivers.runner_host import RunnerHost
-from tfrl_systems.drivers.wire import (
-    Channel,
-    Frame,
-    Kind,
-    pickled,
-    pickled_fast,
-    trouble_of,
-    unpickled,
-)
+from tfrl_systems.drivers.wire import Channel, Frame, Kind, pickled, trouble_of, unpickled
 
 
 def main() -> None:
@@ -114,7 +106,7 @@ def _answer(host: RunnerHost[Any, Any], frame: Frame) -> Frame:
         began_s = time.perf_counter()
         result = host.run(unpickled(frame.payload), frame.version)
         seconds = time.perf_counter() - began_s
-        return Frame(Kind.RESULT, pickled_fast(result), frame.number, frame.version, seconds)
+        return Frame(Kind.RESULT, pickled(result), frame.number, frame.version, seconds)
     except Exception as error:
         kind = Kind.LOAD_FAILED if frame.kind == Kind.LOAD else Kind.JOB_FAILED
         return Frame(kind, pickled(trouble_of(error)), frame.number, frame.version)

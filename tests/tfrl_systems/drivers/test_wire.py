@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from environments.errors import UserError
-from tfrl_systems.drivers.wire import Channel, Frame, Kind, trouble_of
+from tfrl_systems.drivers.wire import Channel, Frame, Kind, pickled, trouble_of, unpickled
 
 FRAMES = st.builds(
     Frame,
@@ -94,3 +95,15 @@ def test_exceptions_travel_as_text(error, message, is_users):
         trouble = trouble_of(caught)
     assert (trouble.message, trouble.is_users) == (message, is_users)
     assert trouble.traceback.startswith("Traceback") and "raise error" in trouble.traceback
+
+
+def test_what_a_script_defines_travels_with_it(monkeypatch):
+    """The other process has another script, where a name of this one says nothing."""
+    script = sys.modules["__main__"]
+    point = type("Point", (), {"__module__": "__main__", "x": 3})
+    monkeypatch.setattr(script, "Point", point, raising=False)
+    payloads = [pickled(value) for value in ([point()], [point(), lambda: 4], Frame(Kind.JOB))]
+    monkeypatch.delattr(script, "Point")
+    first, (second, four), frame = map(unpickled, payloads)
+    assert first[0].x == second.x == 3 and four() == 4
+    assert frame == Frame(Kind.JOB)

@@ -15,9 +15,10 @@ and advantage are 0. And the epochs are a loop in the graph, traced once, not `n
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
+import tree
 from tf_agents.agents import tf_agent
 from tf_agents.agents.ppo import ppo_agent, ppo_clip_agent, ppo_utils
 from tf_agents.specs import tensor_spec
@@ -26,7 +27,6 @@ from tf_agents.trajectories import trajectory
 from tf_agents.utils import common
 
 from tfrl_systems.agents import policy_gradients
-from tfrl_systems.networks import actors
 
 # Of rewards that are normalised; the logarithm needs one.
 _LEAST_ERROR = 1e-4
@@ -39,9 +39,15 @@ class Config:
     Attributes:
       hidden_sizes: units of the hidden layers, of the actor as of the value network.
       activation: of the hidden layers: "tanh" or "relu".
+      graph_width: where observations are graphs: numbers in the vector of a node.
+      graph_rounds: where observations are graphs: rounds of message passing, how far a node sees.
+      head: where observations are graphs: "pointer" scores each match of a rule by the nodes that
+        it touches; "hierarchical" chooses the rule first, then the location, by their numbers.
       learning_rate: Adam's at the start.
       final_learning_rate: Adam's at the end; it falls by equal factors.
-      num_epochs: steps on the experience of an iteration, each on all of it.
+      num_epochs: how often the experience of an iteration is learned from.
+      minibatch_size: steps of experience that one step of Adam sees, drawn without replacement; 0
+        for all. With graphs it bounds the memory: one takes about 5 MB for a thousand nodes.
       clip: how far the ratio of new to old probability may leave 1 before its gradient is cut off.
       gamma: discount of later rewards. At 0 an action answers for its own reward alone, which is
         right where rewards are the improvements that learn_to_optimize pays; at 1 for all that
@@ -54,7 +60,7 @@ class Config:
         magnitude less for some c than for others, and noise more; then all c are learned alike.
       gradient_clipping: greatest norm of a gradient; 0 for no limit.
       normalize_observations: whether float observations are brought to mean 0 and variance 1 by
-        running statistics, which are part of the policy. Integers never are.
+        running statistics, which are part of the policy. Integers never are, nor are graphs.
       normalize_rewards: whether rewards are divided by their running standard deviation.
       action_std: standard deviation of float actions at the start, as a share of half their range.
       search_action_std: the same from a tenth to seven tenths of the training. Valleys narrower
@@ -69,9 +75,13 @@ class Config:
 
     hidden_sizes: tuple[int, ...] = (32, 32)
     activation: str = "tanh"
+    graph_width: int = 32
+    graph_rounds: int = 5
+    head: str = "pointer"
     learning_rate: float = 3e-3
-    final_learning_rate: float = 5e-5
+    final_learning_rate: float = 3e-5
     num_epochs: int = 2
+    minibatch_size: int = 0
     clip: float = 0.2
     gamma: float = 0.0
     gae_lambda: float = 0.95
@@ -93,8 +103,9 @@ def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.Type
 
     Args:
       config: its settings.
-      time_step_spec: the observation is a nest of numbers.
-      action_spec: a bounded float32 vector, or an integer scalar from 0 on.
+      time_step_spec: the observation is a nest of numbers, or a graph with a list of actions.
+      action_spec: a bounded float32 vector, or an integer scalar from 0 on; with a graph,
+        (xfer_id, location).
 
     Raises:
       UserError: a setting is out of its range, or the specs are of another kind.
@@ -104,6 +115,7 @@ def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.Type
         config,
         {
             "num_epochs": config.num_epochs >= 1,
+            "minibatch_size": config.minibatch_size >= 0,
             "clip": config.clip > 0,
             "gae_lambda": 0 <= config.gae_lambda <= 1,
             "value_weight": config.value_weight >= 0,
@@ -112,6 +124,24 @@ def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.Type
     return PPOAgent(
         config, tensor_spec.from_spec(time_step_spec), tensor_spec.from_spec(action_spec)
     )
+
+
+class _Learned(NamedTuple):
+    """What an update learns from.
+
+    Attributes:
+      time_steps: in which actions were taken, [1, N].
+      actions: those.
+      log_probabilities: of the actions, when they were taken.
+      returns: what the value network learns.
+      advantages: with mean 0 and variance 1.
+    """
+
+    time_steps: ts.TimeStep
+    actions: tf.Tensor
+    log_probabilities: tf.Tensor
+    returns: tf.Tensor
+    advantages: tf.Tensor
 
 
 class PPOAgent(ppo_clip_agent.PPOClipAgent):
@@ -146,8 +176,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
             use_gae=True,
             use_td_lambda_return=True,
             normalize_rewards=config.normalize_rewards,
-            normalize_observations=config.normalize_observations
-            and actors.are_floats(actor.inputs),
+            normalize_observations=config.normalize_observations and actor.can_be_normalized,
             aggregate_losses_across_replicas=False,
             train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
         )
@@ -161,10 +190,29 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         if weights is not None:
             raise ValueError("ppo: expected no weights, found some; all steps count alike")
         steps = self._taken_steps(experience)
+        learned = self._learned(steps)
+        num_parts = self._num_parts(learned.advantages)
+
+        def update(number: tf.Tensor, _: Any) -> tuple[tf.Tensor, Any]:
+            return number + 1, self._update(self._part(learned, number, num_parts))
+
+        nothing = tf_agent.LossInfo(0.0, ppo_agent.PPOLossInfo(*[0.0] * 6))
+        _, loss = tf.while_loop(
+            lambda number, _: number < self._num_epochs * num_parts,
+            update,
+            (0, tf.nest.map_structure(tf.constant, nothing)),
+        )
+        self.update_observation_normalizer(steps.observation)
+        self.update_reward_normalizer(steps.reward)
+        self.train_step_counter.assign_add(1)
+        return loss
+
+    def _learned(self, steps: trajectory.Trajectory) -> _Learned:
+        """What is learned from steps [1, N] with returns and advantages."""
         info = steps.policy_info
         advantages = info["advantage"]
         if self._config.relative_advantages:
-            _, log_spread = self._values(steps.observation)
+            _, log_spread = self._values(steps.observation, training=False)
             advantages *= tf.exp(-log_spread)
         advantages -= tf.reduce_mean(advantages)
         advantages *= tf.math.rsqrt(tf.reduce_mean(advantages**2) + 1e-8)
@@ -173,37 +221,54 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
             info["dist_params"],
             legacy_distribution_network=False,
         )
-        time_steps = ts.TimeStep(steps.step_type, steps.reward, steps.discount, steps.observation)
-        variables = [*self._actor_net.trainable_variables, *self._value_net.trainable_variables]
-        log_probabilities = common.log_probability(drawn_from, steps.action, self._action_spec)
-
-        def epoch(number: tf.Tensor, _: Any) -> tuple[tf.Tensor, Any]:
-            with tf.GradientTape() as tape:
-                loss = self.get_loss(
-                    time_steps,
-                    steps.action,
-                    log_probabilities,
-                    info["return"],
-                    advantages,
-                    info["dist_params"],
-                    tf.ones_like(advantages),
-                    self.train_step_counter,
-                    debug_summaries=False,
-                    training=True,
-                )
-            gradients = tape.gradient(loss.loss, variables)
-            self._optimizer.apply_gradients(zip(gradients, variables, strict=True))
-            return number + 1, loss
-
-        nothing = tf_agent.LossInfo(0.0, ppo_agent.PPOLossInfo(*[0.0] * 6))
-        _, loss = tf.while_loop(
-            lambda number, _: number < self._num_epochs,
-            epoch,
-            (0, tf.nest.map_structure(tf.constant, nothing)),
+        return _Learned(
+            ts.TimeStep(steps.step_type, steps.reward, steps.discount, steps.observation),
+            steps.action,
+            common.log_probability(drawn_from, steps.action, self._action_spec),
+            info["return"],
+            advantages,
         )
-        self.update_observation_normalizer(time_steps.observation)
-        self.update_reward_normalizer(steps.reward)
-        self.train_step_counter.assign_add(1)
+
+    def _num_parts(self, advantages: tf.Tensor) -> tf.Tensor | int:
+        """Minibatches of an epoch."""
+        size = self._config.minibatch_size
+        return -(-tf.shape(advantages)[1] // size) if size else 1
+
+    def _part(self, learned: _Learned, number: tf.Tensor, num_parts: tf.Tensor | int) -> _Learned:
+        """What update `number` learns from: all, or one of the parts that an epoch cuts it into.
+
+        Parts are of one size, or differ by one. The order is another one in each epoch, and it
+        depends on nothing but the configuration's seed and how much was learned before.
+        """
+        if not self._config.minibatch_size:
+            return learned
+        num_steps = tf.shape(learned.advantages)[1]
+        epoch = self.train_step_counter * self._num_epochs + tf.cast(number // num_parts, tf.int64)
+        order = tf.random.experimental.stateless_shuffle(
+            tf.range(num_steps), tf.stack([tf.constant(self._config.seed, tf.int64), epoch])
+        )
+        part = number % num_parts
+        places = order[part * num_steps // num_parts : (part + 1) * num_steps // num_parts]
+        return tree.map_structure(lambda array: tf.gather(array, places, axis=1), learned)
+
+    def _update(self, learned: _Learned) -> tf_agent.LossInfo:
+        """One step of Adam; the loss before it."""
+        variables = [*self._actor_net.trainable_variables, *self._value_net.trainable_variables]
+        with tf.GradientTape() as tape, self.actor_network.once():
+            loss = self.get_loss(
+                learned.time_steps,
+                learned.actions,
+                learned.log_probabilities,
+                learned.returns,
+                learned.advantages,
+                None,  # parameters of old distributions: for a penalty that there is none of
+                tf.ones_like(learned.advantages),
+                self.train_step_counter,
+                debug_summaries=False,
+                training=True,
+            )
+        gradients = tape.gradient(loss.loss, variables)
+        self._optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss
 
     def value_estimation_loss(
@@ -212,17 +277,17 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         """TF-Agents' squared error; with it, where wanted, that of what it usually is."""
         if not self._config.relative_advantages:
             return super().value_estimation_loss(time_steps, returns, *args, **kwargs)
-        values, log_spread = self._values(time_steps.observation)
+        values, log_spread = self._values(time_steps.observation, training=True)
         errors = returns - values
         log_errors = tf.math.log(tf.abs(tf.stop_gradient(errors)) + _LEAST_ERROR)
         losses = tf.reduce_mean(errors**2) + tf.reduce_mean((log_spread - log_errors) ** 2)
         return self._config.value_weight * losses
 
-    def _values(self, observation: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def _values(self, observation: Any, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """Values of states, and the logarithms of how far returns usually are from them."""
         if self._observation_normalizer is not None:
             observation = self._observation_normalizer.normalize(observation)
-        return self._value_net.value_and_log_spread(observation)
+        return self._value_net.value_and_log_spread(observation, training)
 
     def _taken_steps(self, experience: trajectory.Trajectory) -> trajectory.Trajectory:
         """[1, N] of [B, T], with returns and advantages."""

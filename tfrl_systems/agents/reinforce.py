@@ -34,6 +34,10 @@ class Config:
     Attributes:
       hidden_sizes: units of the hidden layers, of the actor as of the value network.
       activation: of the hidden layers: "tanh" or "relu".
+      graph_width: where observations are graphs: numbers in the vector of a node.
+      graph_rounds: where observations are graphs: rounds of message passing, how far a node sees.
+      head: where observations are graphs: "pointer" scores each match of a rule by the nodes that
+        it touches; "hierarchical" chooses the rule first, then the location, by their numbers.
       learning_rate: Adam's at the start.
       final_learning_rate: Adam's at the end; it falls by equal factors.
       gamma: discount of later rewards. At 0 an action answers for its own reward alone, which is
@@ -56,8 +60,11 @@ class Config:
 
     hidden_sizes: tuple[int, ...] = (32, 32)
     activation: str = "tanh"
+    graph_width: int = 32
+    graph_rounds: int = 5
+    head: str = "pointer"
     learning_rate: float = 3e-3
-    final_learning_rate: float = 5e-5
+    final_learning_rate: float = 3e-5
     gamma: float = 0.0
     entropy_regularization: float = 0.0
     value_weight: float = 0.5
@@ -77,8 +84,9 @@ def make_agent(
 
     Args:
       config: its settings.
-      time_step_spec: the observation is a nest of numbers.
-      action_spec: a bounded float32 vector, or an integer scalar from 0 on.
+      time_step_spec: the observation is a nest of numbers, or a graph with a list of actions.
+      action_spec: a bounded float32 vector, or an integer scalar from 0 on; with a graph,
+        (xfer_id, location).
 
     Raises:
       UserError: a setting is out of its range, or the specs are of another kind.
@@ -135,4 +143,5 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
     ) -> tf_agent.LossInfo:
         """The loss over the steps that were taken, [1, N] of [B, T]."""
         taken, taken_returns = policy_gradients.taken_steps(experience, returns)
-        return super().total_loss(taken, taken_returns, weights=weights, training=training)
+        with self.actor_network.once():
+            return super().total_loss(taken, taken_returns, weights=weights, training=training)

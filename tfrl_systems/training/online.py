@@ -61,7 +61,7 @@ class Config:
 
     iterations: int = 10000
     num_chunks: int = 4
-    episodes_per_chunk: int = 128
+    episodes_per_chunk: int = 256
     max_failed_chunks: int = 0
     evaluate_every: int = 10
     checkpoint_every: int = 250

@@ -139,7 +139,7 @@ def ackley(points: np.ndarray) -> np.ndarray:
     distance = np.sqrt((points * points).dot(_ones(num)))
     distance *= -0.2 / math.sqrt(num)
     bowl = np.expm1(distance, out=distance)
-    bowl *= 20
+    bowl *= 20.0
     waves = points * (2 * math.pi)
     np.cos(waves, out=waves)
     return math.e - np.exp(waves.dot(_ones(num)) / num) - bowl

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from tfrl_systems.networks import actors
 
-_ZERO = np.float32(0)
+# Arrays, because NumPy takes a third less time for them than for numbers.
+_ZERO, _ONE, _TWO = (np.array(value, np.float32) for value in (0, 1, 2))
 # Those of TF-Agents' StreamingTensorNormalizer.
 _NORMALISER = ("count", "mean", "squares")
 _NORMALISER_LIMIT = np.float32(5)
@@ -79,7 +80,9 @@ class NumpyNetwork:
         self._middle, self._half_range = (low + high) / 2, (high - low) / 2
         self._has_unit_range = bool(np.all((low == -1) & (high == 1)))
         self._has_std_layer = self._is_normal and bool(description["state_dependent_std"])
-        self._log_std_limits = [np.float32(limit) for limit in description["log_std_limits"]]
+        self._log_std_limits = [
+            np.array(limit, np.float32) for limit in description["log_std_limits"]
+        ]
         self._is_normalised = "count_0" in arrays
         self._activate, one = _ACTIVATIONS[description["activation"]]
         outputs = self.num_actions * (2 if self._has_std_layer else 1)
@@ -116,7 +119,7 @@ class NumpyNetwork:
             return {"logits": sums.copy()}
         squashed = np.tanh(sums)
         if self._has_std_layer:
-            scale = self._exp((1 + squashed[:, self.num_actions :]) / 2 + self._log_std)
+            scale = self._exp((_ONE + squashed[:, self.num_actions :]) / _TWO + self._log_std)
         else:
             scale = np.empty(squashed.shape, np.float32)
             scale[:] = self._std
@@ -151,7 +154,8 @@ class NumpyNetwork:
 
     def _exp(self, log_std: np.ndarray) -> np.ndarray:
         least, greatest = self._log_std_limits
-        return np.exp(np.minimum(np.maximum(log_std, least), greatest)) * self._half_range
+        std: np.ndarray = np.exp(np.minimum(np.maximum(log_std, least), greatest))
+        return std if self._has_unit_range else std * self._half_range
 
     def _sums(self, observation: Any) -> np.ndarray:
         """The last layer's sums [B, outputs], in a buffer that the next call overwrites."""

@@ -35,8 +35,9 @@ from tfrl_systems.policies.tf_actor import TFActor
 
 NUM_EPISODES = 64
 SLEEP_S = 1e-3
-# Of an environment that sleeps: as many chunks for any number of workers up to 8.
-_SLEEPING_CHUNKS, _SLEEPING_EPISODES = 96, 8
+# Of an environment that sleeps: as many chunks for each of 2, 4 or 8 workers. A chunk is smaller than
+# a training's, for brevity; what one costs by itself, `pipes` measures.
+_SLEEPING_CHUNKS, _SLEEPING_EPISODES = 24, 32
 
 # As large as the networks of Stable-Baselines3; with a normaliser, more is broadcast.
 _CONFIG = ppo.Config(

@@ -8,6 +8,8 @@
   regions   ours, see `regions.py`
   random    random steps
 
+A policy that has learned leads a search of its own, `rollouts.follow`.
+
 All work on any object with `graph`, `matches`, `cost_ms` and `apply` (`results.State`). For one
 start, rules, costs and number of expansions a search's result is the same in every process; what a
 budget in seconds allows is not. Ctrl-C ends a search as an empty budget does.
@@ -21,7 +23,7 @@ from typing import Any
 
 from environments.errors import UserError
 from environments.tensor_graphs.search.basic import beam, greedy, random_walk, taso
-from environments.tensor_graphs.search.record import BudgetSpent, Record, replay
+from environments.tensor_graphs.search.record import Record, replay
 from environments.tensor_graphs.search.regions import regions
 from environments.tensor_graphs.search.results import (
     EXHAUSTED,
@@ -34,17 +36,20 @@ from environments.tensor_graphs.search.results import (
     Step,
     Visited,
 )
+from environments.tensor_graphs.search.rollouts import PlayFn, follow
 
 __all__ = [
     "EXHAUSTED",
     "INTERRUPTED",
     "METHODS",
     "Budget",
+    "PlayFn",
     "Progress",
     "Result",
     "State",
     "Step",
     "Visited",
+    "follow",
     "replay",
     "search",
 ]
@@ -87,12 +92,4 @@ def search(
     if method not in METHODS:
         raise UserError(f"search: expected one of {', '.join(METHODS)}; found {method!r}")
     record = Record(method, start, budget or Budget(), on_progress, resume_file)
-    try:
-        METHODS[method](record, **settings)
-        stopped = EXHAUSTED
-    except BudgetSpent as spent:
-        stopped = str(spent)
-    except KeyboardInterrupt:
-        stopped = INTERRUPTED
-    record.tell()
-    return record.result(stopped)
+    return record.run(METHODS[method], **settings)

@@ -7,11 +7,13 @@ import json
 import os
 import pathlib
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from environments.errors import UserError
 from environments.tensor_graphs.search.results import (
+    EXHAUSTED,
+    INTERRUPTED,
     OUT_OF_EXPANSIONS,
     OUT_OF_TIME,
     Budget,
@@ -71,6 +73,23 @@ class Record:
     def seconds(self) -> float:
         """Wall time so far."""
         return time.monotonic() - self._began_s
+
+    def run(self, method: Callable[..., None], **settings: Any) -> Result:
+        """Has a method search until it is at its end, the budget is spent, or Ctrl-C is pressed.
+
+        Args:
+          method: takes this record, and `settings`.
+          **settings: of the method.
+        """
+        try:
+            method(self, **settings)
+            stopped = EXHAUSTED
+        except BudgetSpent as spent:
+            stopped = str(spent)
+        except KeyboardInterrupt:
+            stopped = INTERRUPTED
+        self.tell()
+        return self.result(stopped)
 
     def expand(self, origin: Visited, match: Any, *, count: bool = True) -> Visited:
         """Applies a match.

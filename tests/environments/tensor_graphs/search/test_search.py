@@ -11,9 +11,10 @@ import sys
 import pytest
 
 from environments.errors import UserError
-from environments.tensor_graphs.search import METHODS, Budget, Step, replay, search
+from environments.tensor_graphs.search import METHODS, Budget, Step, follow, replay, search
 from environments.tensor_graphs.search.results import Visited
 from tests.environments.tensor_graphs.search.fakes import (
+    FakeMatch,
     TableState,
     ToyState,
     branches,
@@ -79,6 +80,28 @@ def test_taso_ends_after_its_budget_of_graphs():
 def test_beam_keeps_what_greedy_drops():
     assert search(HILL, "beam", width=2).best.cost_ms == 5.0
     assert search(HILL, "beam", width=1).best.cost_ms == 9.0
+
+
+def play_over_the_hill(number: int):
+    """What a policy does that knows the hill: the second episode goes over it and back down."""
+    state = HILL
+    for xfer in ("down",) if number == 0 else ("over", "down"):
+        step = Step(xfer, (state.graph,))
+        state = state.apply(FakeMatch(*step))
+        yield step, state
+
+
+def test_a_policy_is_followed_for_so_many_episodes():
+    one, two = (follow(HILL, play_over_the_hill, number) for number in (1, 2))
+    assert (one.best.graph, one.path, one.expansions) == (1, (Step("down", (0,)),), 1)
+    assert (two.best.graph, two.best.cost_ms, two.stopped) == (4, 5.0, "exhausted")
+    assert two.path == (Step("over", (0,)), Step("down", (3,)))
+    assert (two.method, two.expansions, two.expansions_of_best) == ("policy", 3, 3)
+
+
+def test_a_policy_is_followed_as_far_as_the_budget_goes():
+    result = follow(HILL, play_over_the_hill, 2, Budget(expansions=2))
+    assert (result.best.graph, result.stopped) == (1, "out of expansions")
 
 
 @pytest.mark.parametrize("method", ["taso", "beam", "regions"])

@@ -10,10 +10,15 @@ that makes a tensor to the one that uses it), an observation has, for R rules an
   action_nodes     int32 [max_actions, K]  rows of the nodes that the match takes apart, first those
                                            that are replaced, in the order of the rule
   action_inputs    int32 [max_actions, V]  rows of what the rule's variables stand for, in order
+  rule_ids         int32 [R + 1]           a number made of each rule's name; of NO-OP 0
+  rule_targets     int32 [R + 1, 8]        kinds (`features.KINDS`) of the operators of its target,
+                                           the outermost first, at most 8; then 0, as for NO-OP
 
-In the last two, row `max_nodes`, which is padding, stands for what there is none of. Location L of
-a rule is its match number L in the engine's order. `xfer_mask` and `location_masks` say the same as
-`actions`: what they allow, and nothing else, is among them.
+In `action_nodes` and `action_inputs`, row `max_nodes`, which is padding, stands for what there is
+none of. Location L of a rule is its match number L in the engine's order. `xfer_mask` and
+`location_masks` say the same as `actions`: what they allow, and nothing else, is among them. The
+last two are the same in all observations: whoever heeds them, and not the rules' numbers, knows a
+rule again among other ones, and something of one that is new.
 
 No graph is built to observe one: the tracker's rows, the engine's matches and costs are there.
 """
@@ -22,6 +27,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,6 +45,9 @@ from environments.tensor_graphs.tracking import BYTES, COST, Tracker
 GLOBAL_FEATURES = ("cost", "memory", "log_cost", "steps", "nodes", "matches")
 """Of the graph: its cost and bytes moved over those of the model's first graph; lg(cost in us);
 part of `max_steps` that has been taken; lg(nodes), lg(matches); lg as in `features`."""
+
+_MOST_ID = 2**31 - 1
+_NUM_TARGETS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +110,7 @@ class Observer:
         self._num_touched = max((sum(map(_num_nodes, one.source)) for one in rules), default=1)
         self._num_inputs = max((len(one.variables) for one in rules), default=1)
         self._locations = np.arange(sizes.max_locations, dtype=np.int32)
+        self._rule_ids, self._rule_targets = _describe(rules)
         self._warned: set[str] = set()
 
     def specs(self) -> dict[str, Any]:
@@ -124,6 +134,10 @@ class Observer:
             "action_mask": array_spec.ArraySpec((rows,), np.bool_, "action_mask"),
             "action_nodes": bounded((rows, self._num_touched), sizes.max_nodes, "action_nodes"),
             "action_inputs": bounded((rows, self._num_inputs), sizes.max_nodes, "action_inputs"),
+            "rule_ids": bounded(mask, _MOST_ID, "rule_ids"),
+            "rule_targets": bounded(
+                self._rule_targets.shape, len(features.KINDS) - 1, "rule_targets"
+            ),
         }
 
     def observe(self, view: View, steps: float) -> Arrays:
@@ -160,7 +174,8 @@ class Observer:
             ends[:, 1],
             self._globals(view, steps),
         )
-        return {**found, **self._allowed(view, rows)}
+        known = {"rule_ids": self._rule_ids, "rule_targets": self._rule_targets}
+        return {**found, **self._allowed(view, rows), **known}
 
     def _globals(self, view: View, steps: float) -> tuple[float, ...]:
         return (
@@ -331,6 +346,32 @@ class _Numbers:
             touched += [-1] * (num_touched - len(touched))
             inputs = [ref.node for ref in match.refs]
             self.rows[place] = [*touched, *inputs, *[-1] * (num_inputs - len(inputs))]
+
+
+def _describe(rules: Sequence[Substitution]) -> tuple[np.ndarray, np.ndarray]:
+    """`rule_ids` and `rule_targets`, not to be written into."""
+    ids = np.zeros(len(rules) + 1, np.int32)
+    targets = np.zeros((len(rules) + 1, _NUM_TARGETS), np.int32)
+    for number, rule in enumerate(rules):
+        ids[number] = zlib.crc32(rule.name.encode()) & _MOST_ID
+        kinds = [features.KINDS.index(op) for op in _operators(rule.target)][:_NUM_TARGETS]
+        targets[number, : len(kinds)] = kinds
+    for array in (ids, targets):
+        array.setflags(write=False)
+    return ids, targets
+
+
+def _operators(expressions: Sequence[Expression | None]) -> list[str]:
+    """Of all applications, each counted once: those on the outside first, from left to right."""
+    found: dict[tuple[object, ...], str] = {}
+    level: Sequence[Expression | None] = expressions
+    while level:
+        applied = [one for one in level if isinstance(one, Apply)]
+        for one in applied:
+            # Several outputs of one operator are one operator.
+            found.setdefault((one.op, one.inputs, one.attributes), one.op)
+        level = [given for one in applied for given in one.inputs]
+    return list(found.values())
 
 
 def _part(value: float, start: float) -> float:

@@ -13,49 +13,62 @@ from tf_agents.trajectories import trajectory
 
 from environments.errors import UserError
 from tfrl_systems.agents import adam
-from tfrl_systems.networks import actors
+from tfrl_systems.networks import actors, graph_actors
 
 # Shares of a training: when the standard deviation has come down to that of the search, when it
 # leaves it, and when it is at its last value.
 _SEARCH_BEGINS, _SEARCH_ENDS, _LAST_STD_BEGINS = 0.1, 0.7, 0.9
 
 
-def make_networks(
-    config: Any, time_step_spec: ts.TimeStep, action_spec: Any
-) -> tuple[actors.ActorNetwork, actors.ValueNetwork]:
+def make_networks(config: Any, time_step_spec: ts.TimeStep, action_spec: Any) -> tuple[Any, Any]:
     """Actor and value network; the configuration's seed alone decides their initial weights.
 
     Args:
       config: one of the agents' configurations.
       time_step_spec: of tensors or arrays.
       action_spec: of a tensor or an array.
+
+    Returns:
+      Those of `graph_actors` where observations are graphs with a list of actions, else of
+      `actors`.
     """
+    generators = [
+        np.random.default_rng(part) for part in np.random.SeedSequence(config.seed).spawn(2)
+    ]
+    specs = tensor_spec.from_spec((time_step_spec.observation, action_spec))
+    has_spread = getattr(config, "relative_advantages", False)
+    make_fn = _graph_networks if graph_actors.are_graphs(specs[0]) else _networks
+    return make_fn(config, specs, generators, has_spread)
+
+
+def _networks(
+    config: Any, specs: tuple[Any, Any], generators: list[np.random.Generator], has_spread: bool
+) -> tuple[actors.ActorNetwork, actors.ValueNetwork]:
     settings = actors.ActorSettings(
         tuple(config.hidden_sizes),
         config.activation,
         config.action_std,
         config.state_dependent_std,
     )
-    actor_generator, value_generator = (
-        np.random.default_rng(part) for part in np.random.SeedSequence(config.seed).spawn(2)
-    )
-    observation_spec = tensor_spec.from_spec(time_step_spec.observation)
-    actor = actors.ActorNetwork(
-        observation_spec, tensor_spec.from_spec(action_spec), settings, actor_generator
-    )
+    actor = actors.ActorNetwork(*specs, settings, generators[0])
     value = actors.ValueNetwork(
-        observation_spec,
-        settings.hidden_sizes,
-        settings.activation,
-        value_generator,
-        getattr(config, "relative_advantages", False),
+        specs[0], settings.hidden_sizes, settings.activation, generators[1], has_spread
     )
     return actor, value
 
 
-def make_optimizer(
-    config: Any, actor: actors.ActorNetwork, value: actors.ValueNetwork
-) -> adam.Adam:
+def _graph_networks(
+    config: Any, specs: tuple[Any, Any], generators: list[np.random.Generator], has_spread: bool
+) -> tuple[graph_actors.GraphActorNetwork, graph_actors.GraphValueNetwork]:
+    settings = graph_actors.GraphSettings(config.graph_width, config.graph_rounds, config.head)
+    actor = graph_actors.GraphActorNetwork(*specs, settings, generators[0])
+    value = graph_actors.GraphValueNetwork(
+        specs[0], actor.trunk, settings.width, generators[1], has_spread
+    )
+    return actor, value
+
+
+def make_optimizer(config: Any, actor: Any, value: Any) -> adam.Adam:
     """The optimizer of both networks."""
     for net in (actor, value):
         net.create_variables()
@@ -63,9 +76,7 @@ def make_optimizer(
     return adam.Adam(config.learning_rate, variables, config.gradient_clipping)
 
 
-def set_progress(
-    config: Any, optimizer: adam.Adam, actor: actors.ActorNetwork, progress: float
-) -> None:
+def set_progress(config: Any, optimizer: adam.Adam, actor: Any, progress: float) -> None:
     """Sets learning rate and standard deviation; `progress` goes from 0 to 1 during training.
 
     The standard deviation falls to `search_action_std` in the first tenth, keeps it until 0.7,
@@ -136,6 +147,9 @@ def check(name: str, config: Any, ranges: dict[str, bool]) -> None:
     shared = {
         "hidden_sizes": all(size >= 1 for size in config.hidden_sizes),
         "activation": config.activation in actors.ACTIVATIONS,
+        "graph_width": config.graph_width >= 1,
+        "graph_rounds": config.graph_rounds >= 1,
+        "head": config.head in graph_actors.HEADS,
         "learning_rate": config.learning_rate > 0,
         "final_learning_rate": config.final_learning_rate > 0,
         "gamma": 0 <= config.gamma <= 1,

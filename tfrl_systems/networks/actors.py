@@ -17,6 +17,7 @@ NumPy.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -260,9 +261,19 @@ class ActorNetwork(_Perceptron):
         if self._log_std is not None:
             self._log_std.assign(tf.fill(self._log_std.shape, math.log(share)))
 
+    def once(self) -> contextlib.AbstractContextManager[None]:
+        """Within it, what actor and value network share is computed once: they share nothing."""
+        return contextlib.nullcontext()
+
+    @property
+    def can_be_normalized(self) -> bool:
+        """Whether no observation is an integer."""
+        return are_floats(self.inputs)
+
     def describe(self) -> dict[str, Any]:
         """All that a NumPy twin must know beside the variables, as JSON values."""
         return {
+            "kind": "actor",
             "inputs": [dataclasses.asdict(one) for one in self.inputs],
             "actions": dataclasses.asdict(self._actions),
             "hidden_sizes": list(self._settings.hidden_sizes),
@@ -312,7 +323,9 @@ class ValueNetwork(_Perceptron):
         """Values [B] or [B, T], and no state."""
         return self._outputs(observation)[..., 0], network_state
 
-    def value_and_log_spread(self, observation: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def value_and_log_spread(
+        self, observation: Any, training: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Values, and the logarithms of the usual |return - value|: each [B] or [B, T]."""
         outputs = self._outputs(observation)
         return outputs[..., 0], outputs[..., 1]

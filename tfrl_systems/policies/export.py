@@ -85,7 +85,7 @@ def _parts(policy: tf_policy.TFPolicy) -> tuple[dict[str, Any], dict[str, np.nda
         return {**inner.describe(), "features_needed": list(names)}, inner.arrays()
     network, variables = numpy_actor.read_policy(policy)
     arrays = {name: variable.numpy() for name, variable in variables.items()}
-    return {"kind": "actor", **network.describe()}, arrays
+    return network.describe(), arrays
 
 
 def _write_own_files(

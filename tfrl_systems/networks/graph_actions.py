@@ -1,0 +1,98 @@
+"""A distribution over listed actions, of which some are masked.
+
+A categorical one, whose outcomes are the rows of a list instead of numbers: which rows there are is
+part of the observation. Its parameters are tensors of a fixed size, so TF-Agents keeps them with
+the experience and makes the same distribution of them again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+MASKED = -1e9
+"""The logit of what is not allowed: its probability is exactly 0, and so is the gradient."""
+
+
+class ListedActions(tfp.distributions.Distribution):
+    """One of the listed actions.
+
+    An action that is listed twice is the first one of its kind: give the others MASKED. Where
+    nothing is allowed, all is equally likely.
+
+    Args:
+      logits: float32 [..., A], MASKED where there is no action.
+      actions: int32 [..., A, n].
+      validate_args: TFP's; nothing is validated.
+      allow_nan_stats: TFP's; there are no NaNs.
+      name: of the distribution.
+    """
+
+    def __init__(
+        self,
+        logits: tf.Tensor,
+        actions: tf.Tensor,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "ListedActions",
+    ) -> None:
+        parameters = dict(locals())
+        self.logits = tf.convert_to_tensor(logits)
+        self.actions = tf.convert_to_tensor(actions)
+        super().__init__(
+            dtype=self.actions.dtype,
+            reparameterization_type=tfp.distributions.NOT_REPARAMETERIZED,
+            validate_args=validate_args,
+            allow_nan_stats=allow_nan_stats,
+            parameters=parameters,
+            name=name,
+        )
+
+    @classmethod
+    def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict[str, Any]:
+        return {
+            "logits": tfp.util.ParameterProperties(event_ndims=1),
+            "actions": tfp.util.ParameterProperties(event_ndims=2),
+        }
+
+    def _event_shape(self) -> tf.TensorShape:
+        return self.actions.shape[-1:]
+
+    def _event_shape_tensor(self) -> tf.Tensor:
+        return tf.shape(self.actions)[-1:]
+
+    def _sample_n(self, n: int, seed: Any = None) -> tf.Tensor:
+        num_actions = tf.shape(self.logits)[-1]
+        outer_shape = tf.shape(self.logits)[:-1]
+        drawn = tf.random.stateless_categorical(
+            tf.reshape(self.logits, [-1, num_actions]), n, tfp.random.sanitize_seed(seed), tf.int32
+        )
+        places = tf.reshape(tf.transpose(drawn), tf.concat([[n], outer_shape], axis=0))
+        return self._at(places, tf.broadcast_to(self.actions, self._repeated_shape(n)))
+
+    def _repeated_shape(self, n: int) -> tf.Tensor:
+        return tf.concat([[n], tf.shape(self.actions)], axis=0)
+
+    def _log_prob(self, action: tf.Tensor) -> tf.Tensor:
+        is_it = tf.reduce_all(tf.equal(self.actions, action[..., tf.newaxis, :]), axis=-1)
+        places = tf.argmax(is_it, axis=-1, output_type=tf.int32)
+        logs = tf.nn.log_softmax(self.logits)
+        found = tf.gather(
+            tf.broadcast_to(logs, tf.shape(is_it)), places, batch_dims=places.shape.rank
+        )
+        return tf.where(tf.reduce_any(is_it, axis=-1), found, MASKED)
+
+    def _entropy(self) -> tf.Tensor:
+        logs = tf.nn.log_softmax(self.logits)
+        shares = tf.exp(logs)
+        # 0 log 0 is 0, and so is its gradient.
+        return -tf.reduce_sum(shares * tf.where(shares > 0, logs, 0.0), axis=-1)
+
+    def _mode(self) -> tf.Tensor:
+        places = tf.argmax(self.logits, axis=-1, output_type=tf.int32)
+        return self._at(places, self.actions)
+
+    def _at(self, places: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+        return tf.gather(actions, places, axis=places.shape.rank, batch_dims=places.shape.rank)

@@ -1,0 +1,280 @@
+"""Actor and value networks for observations that are graphs with a list of allowed actions.
+
+    observation [B, …] ─▶ graphs without padding ─▶ encoder ─┬─▶ head ─▶ ListedActions
+                                                             └─▶ value [B]
+
+The encoder is the actor's; the value network asks it and has variables of its last layers alone.
+So each variable is trained once, and the encoder learns what both need.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+from graph_nets import graphs
+from tf_agents.networks import network
+from tf_agents.trajectories import time_step as ts
+
+from environments.errors import UserError
+from tfrl_systems.networks import graph_encoder, graph_heads
+from tfrl_systems.networks.graph_actions import ListedActions
+
+HEADS = (graph_heads.PointerHead.kind, graph_heads.HierarchicalHead.kind)
+
+NEEDED = (
+    *graphs.ALL_FIELDS,
+    "actions",
+    "action_mask",
+    "action_nodes",
+    "action_inputs",
+    "rule_ids",
+    "rule_targets",
+)
+"""What the networks need of an observation; they do without whatever else is in it."""
+
+# Graphs whose values are computed together, where nothing is learned of them.
+_BLOCK = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphSettings:
+    """What graph networks are, beside the specs.
+
+    Attributes:
+      width: numbers in the vector of a node, and of a graph.
+      rounds: of message passing.
+      head: one of `HEADS`.
+    """
+
+    width: int
+    rounds: int
+    head: str
+
+
+def are_graphs(observation_spec: Any) -> bool:
+    """Whether observations are graphs with a list of actions."""
+    return isinstance(observation_spec, Mapping) and observation_spec.keys() >= set(NEEDED)
+
+
+class Trunk(snt.Module):
+    """The encoder between observations and heads.
+
+    Args:
+      observation_spec: of graphs.
+      settings: of the networks.
+      generator: draws the initial weights.
+    """
+
+    def __init__(
+        self,
+        observation_spec: Mapping[str, Any],
+        settings: GraphSettings,
+        generator: np.random.Generator,
+    ) -> None:
+        super().__init__(name="trunk")
+        nodes, edges, features = (
+            int(observation_spec[name].shape[-1]) for name in ("nodes", "edges", "globals")
+        )
+        self.encoder = graph_encoder.GraphEncoder(
+            graph_encoder.Features(graph_heads.num_kinds(observation_spec), nodes, edges, features),
+            settings.width,
+            settings.rounds,
+            generator,
+        )
+        self._known: list[tuple[list[tf.Tensor], graphs.GraphsTuple]] | None = None
+
+    def __call__(self, observation: Mapping[str, tf.Tensor]) -> graphs.GraphsTuple:
+        """Graphs [B] with vectors; observations [B, …], or [B, T, …] as if they were [B T, …]."""
+        tensors = [observation[name] for name in graphs.ALL_FIELDS]
+        for known, encoded in self._known or ():
+            if all(one is other for one, other in zip(known, tensors, strict=True)):
+                return encoded
+        encoded = self.encoder(graph_encoder.graphs_of(flat(observation)))
+        if self._known is not None:
+            self._known.append((tensors, encoded))
+        return encoded
+
+    @contextlib.contextmanager
+    def once(self) -> Iterator[None]:
+        """Within it, an observation is encoded once, whoever asks: actor or value network.
+
+        The variables must not change within it, and it must not be left for another graph function.
+        """
+        self._known = []
+        try:
+            yield
+        finally:
+            self._known = None
+
+
+def flat(observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """What the networks need of observations [B, …] or [B, T, …], with one leading axis."""
+    outer_rank = observation["n_node"].shape.rank - 1
+    if outer_rank == 1:
+        return {name: observation[name] for name in NEEDED}
+    return {
+        name: tf.reshape(
+            observation[name], tf.concat([[-1], tf.shape(observation[name])[outer_rank:]], axis=0)
+        )
+        for name in NEEDED
+    }
+
+
+class GraphActorNetwork(network.Network):
+    """From observed graphs to a distribution over the allowed actions.
+
+    Args:
+      observation_spec: of graphs with a list of actions.
+      action_spec: (xfer_id, location).
+      settings: of the network.
+      generator: draws the initial weights.
+
+    Raises:
+      UserError: the action is another one.
+    """
+
+    def __init__(
+        self,
+        observation_spec: Mapping[str, Any],
+        action_spec: Any,
+        settings: GraphSettings,
+        generator: np.random.Generator,
+    ) -> None:
+        if action_spec.shape != (2,) or action_spec.dtype != tf.int32:
+            raise UserError(
+                f"action: expected (xfer_id, location), int32 [2], found {action_spec}; observe "
+                "something else than graphs, or choose among what is listed"
+            )
+        super().__init__(input_tensor_spec=observation_spec, state_spec=(), name="actor")
+        self._settings = settings
+        self.trunk = Trunk(observation_spec, settings, generator)
+        self.head = graph_heads.make_head(
+            settings.head, observation_spec, action_spec, settings.width, generator
+        )
+
+    def call(
+        self,
+        observation: Mapping[str, tf.Tensor],
+        step_type: Any = (),
+        network_state: Any = (),
+        training: bool = False,
+    ) -> tuple[ListedActions, Any]:
+        """The distribution of the action, and no state; observations [B, ...] or [B, T, ...]."""
+        logits = self.head(self.trunk(observation), flat(observation))
+        actions = observation["actions"]
+        logits = tf.ensure_shape(tf.reshape(logits, tf.shape(actions)[:-1]), actions.shape[:-1])
+        return ListedActions(logits, actions), network_state
+
+    def once(self) -> contextlib.AbstractContextManager[None]:
+        """See `Trunk.once`."""
+        return self.trunk.once()
+
+    def set_std(self, share: float) -> None:
+        """For networks whose actions are floats: these have no standard deviation."""
+
+    @property
+    def can_be_normalized(self) -> bool:
+        """No: features of graphs are made to be of one size."""
+        return False
+
+    def describe(self) -> dict[str, Any]:
+        """All that a NumPy twin must know beside the variables, as JSON values."""
+        return {
+            "kind": "graph_actor",
+            **dataclasses.asdict(self._settings),
+            "features": dataclasses.asdict(self.trunk.encoder.features),
+            "norm_epsilon": graph_encoder.NORM_EPSILON,
+        }
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """By where they are: "encoder/round0/send/w", "head/score/w"."""
+        named = {_place(one.name): one for one in self.trunk.encoder.variables}
+        return named | {f"head/{_place(one.name)}": one for one in self.head.variables}
+
+
+class GraphValueNetwork(network.Network):
+    """From observed graphs to the value of their states, and to how far returns are from it.
+
+    Args:
+      observation_spec: of graphs.
+      encode_fn: an actor's trunk.
+      width: of the vectors that it makes.
+      generator: draws the initial weights.
+      has_spread: whether it has an output for that distance.
+    """
+
+    def __init__(
+        self,
+        observation_spec: Mapping[str, Any],
+        encode_fn: Callable[[Mapping[str, tf.Tensor]], graphs.GraphsTuple],
+        width: int,
+        generator: np.random.Generator,
+        has_spread: bool = False,
+    ) -> None:
+        super().__init__(input_tensor_spec=observation_spec, state_spec=(), name="value")
+        # A function, not the trunk: the trunk's variables are the actor's.
+        self._encode = lambda observation: encode_fn(observation)
+        self.hidden = graph_encoder.linear(generator, (width, width), "hidden")
+        self.out = graph_encoder.linear(generator, (width, 2 if has_spread else 1), "out", 0.01)
+
+    def call(
+        self,
+        observation: Mapping[str, tf.Tensor],
+        step_type: Any = (),
+        network_state: Any = (),
+        training: bool = False,
+    ) -> tuple[tf.Tensor, Any]:
+        """Values [B] or [B, T], and no state; where nothing is learned, 0 of boundary steps."""
+        if training:
+            return self._outputs(observation)[..., 0], network_state
+        return self._some_at_a_time(observation, step_type)[..., 0], network_state
+
+    def value_and_log_spread(
+        self, observation: Mapping[str, tf.Tensor], training: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Values, and the logarithms of the usual |return - value|: each [B] or [B, T]."""
+        outputs = self._outputs(observation) if training else self._some_at_a_time(observation)
+        return outputs[..., 0], outputs[..., 1]
+
+    def _outputs(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """The last layer's sums, float32 [..., outputs]."""
+        outputs = self.out(tf.nn.relu(self.hidden(self._encode(observation).globals)))
+        return tf.reshape(outputs, self._shape(observation))
+
+    def _some_at_a_time(
+        self, observation: Mapping[str, tf.Tensor], step_type: tf.Tensor | tuple[()] = ()
+    ) -> tf.Tensor:
+        """The same in little memory, and 0 of boundary steps, where nothing is decided."""
+        observations = flat(observation)
+        num_steps = tf.shape(observations["n_node"])[0]
+        is_decided = tf.fill([num_steps], True)
+        if not isinstance(step_type, tuple):
+            is_decided = tf.reshape(tf.not_equal(step_type, ts.StepType.LAST), [-1])
+        rows = tf.where(is_decided)
+
+        def block(start: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            some = rows[start : start + _BLOCK]
+            given = {name: tf.gather(field, some[:, 0]) for name, field in observations.items()}
+            return start + _BLOCK, tf.tensor_scatter_nd_update(outputs, some, self._outputs(given))
+
+        _, outputs = tf.while_loop(
+            lambda start, _: start < tf.shape(rows)[0],
+            block,
+            (0, tf.zeros([num_steps, self.out.output_size])),
+            parallel_iterations=1,
+        )
+        return tf.reshape(outputs, self._shape(observation))
+
+    def _shape(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return tf.concat([tf.shape(observation["n_node"])[:-1], [self.out.output_size]], axis=0)
+
+
+def _place(name: str) -> str:
+    """A variable's name within its outermost module."""
+    return name.partition("/")[2].removesuffix(":0")

@@ -1,0 +1,253 @@
+"""What graph networks make of observed graphs: a vector for each node, and one for each graph.
+
+Encode and process (P. Battaglia et al.: Relational inductive biases, deep learning, and graph
+networks, 2018) by message passing, as in the thesis, 3.1.1:
+
+    kind ─▶ embedding ┐
+    features ─▶ linear ┴▶ norm ─▶ nodes ──▶ round 1 ─▶ … ─▶ round K ─▶ nodes   [N, H]
+    globals  ─▶ linear ─▶ norm ─▶ global ─▶    "               "    ─▶ globals [B, H]
+
+One round, for a node v, the nodes u whose tensors it uses (edges u → v), those w that use its own
+(edges v → w), and the global vector g of its graph:
+
+    a_v  = Σ_{u→v} relu(A h_u + E e_uv)          what comes from its inputs,
+    b_v  = Σ_{v→w} relu(B h_w + F e_vw)          what comes back from its users,
+    c_v  = relu(C h_v + D g)                     and what it is itself;
+    h'_v = norm(h_v + W [a_v, b_v, c_v])
+    g'   = norm(g + V relu(U [g, mean_v h'_v]))
+
+Only what is there gets in: observations have padding so that arrays have one size, and
+`graphs_of` takes it off. Sums are of edges that are sorted by where they end.
+
+`policies/numpy_graph.py` has the same arithmetic in NumPy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+from graph_nets import blocks, graphs
+
+NORM_EPSILON = 1e-5
+"""Added to variances before they are divided by."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+    """What is said of graphs.
+
+    Attributes:
+      num_kinds: of nodes; a node's first feature is its kind, a whole number below.
+      nodes: features of a node, its kind among them.
+      edges: features of an edge.
+      globals: features of a graph.
+    """
+
+    num_kinds: int
+    nodes: int
+    edges: int
+    globals: int
+
+
+def graphs_of(observation: Mapping[str, tf.Tensor]) -> graphs.GraphsTuple:
+    """The graphs of a batch of observations, without their padding.
+
+    Args:
+      observation: the fields of `environments.graph_observation`, with a leading axis [B].
+
+    Returns:
+      B graphs; of nodes and edges there are as many as all of them have together, rows are counted
+      through. An edge to or from padding is none.
+    """
+    n_node = observation["n_node"][:, 0]
+    is_node = tf.sequence_mask(n_node, tf.shape(observation["nodes"])[1])
+    senders, receivers = observation["senders"], observation["receivers"]
+    is_edge = tf.sequence_mask(observation["n_edge"][:, 0], tf.shape(senders)[1])
+    is_edge &= tf.maximum(senders, receivers) < n_node[:, tf.newaxis]
+    first_rows = first_nodes(n_node)[:, tf.newaxis]
+    return graphs.GraphsTuple(
+        nodes=tf.boolean_mask(observation["nodes"], is_node),
+        edges=tf.boolean_mask(observation["edges"], is_edge),
+        senders=tf.boolean_mask(senders + first_rows, is_edge),
+        receivers=tf.boolean_mask(receivers + first_rows, is_edge),
+        globals=observation["globals"][:, 0],
+        n_node=n_node,
+        n_edge=tf.reduce_sum(tf.cast(is_edge, tf.int32), axis=1),
+    )
+
+
+def first_nodes(n_node: tf.Tensor) -> tf.Tensor:
+    """The row of each graph's first node, int32 [B], where rows are counted through."""
+    return tf.cumsum(n_node, exclusive=True)
+
+
+def sorted_sum(data: tf.Tensor, segments: tf.Tensor, num_segments: tf.Tensor) -> tf.Tensor:
+    """Sums [num_segments, H] of rows [N, H] whose segments [N] are in ascending order."""
+    sums = tf.math.segment_sum(data, segments)
+    return tf.pad(sums, [[0, num_segments - tf.shape(sums)[0]], [0, 0]])
+
+
+class Drawn(snt.initializers.Initializer):
+    """Normally distributed weights, drawn from a generator that is handed in.
+
+    Args:
+      generator: of NumPy.
+      gain: the standard deviation is this over the root of the number of inputs.
+    """
+
+    def __init__(self, generator: np.random.Generator, gain: float = 1.0) -> None:
+        self._generator = generator
+        self._gain = gain
+
+    def __call__(self, shape: tf.TensorShape, dtype: tf.DType) -> tf.Tensor:
+        """Weights [inputs, outputs]."""
+        scale = self._gain / math.sqrt(shape[0])
+        return tf.constant(self._generator.normal(scale=scale, size=tuple(shape)), dtype)
+
+
+def linear(
+    generator: np.random.Generator,
+    sizes: tuple[int, int],
+    name: str,
+    gain: float = 1.0,
+    has_bias: bool = True,
+) -> snt.Linear:
+    """A linear layer whose variables are there.
+
+    Args:
+      generator: draws its weights.
+      sizes: inputs and outputs.
+      name: of the layer.
+      gain: of the weights.
+      has_bias: whether it has a bias.
+    """
+    made = snt.Linear(sizes[1], with_bias=has_bias, w_init=Drawn(generator, gain), name=name)
+    made(tf.zeros([1, sizes[0]]))
+    return made
+
+
+def norm(width: int, name: str) -> snt.LayerNorm:
+    """A layer norm over the last axis, whose variables are there."""
+    made = snt.LayerNorm(-1, create_scale=True, create_offset=True, eps=NORM_EPSILON, name=name)
+    made(tf.zeros([1, width]))
+    return made
+
+
+class Round(snt.Module):
+    """One round of message passing.
+
+    Args:
+      width: H.
+      num_edge_features: of an edge.
+      generator: draws the initial weights.
+      name: of the module.
+    """
+
+    def __init__(
+        self, width: int, num_edge_features: int, generator: np.random.Generator, name: str
+    ) -> None:
+        super().__init__(name=name)
+        # A, B and C are one matrix: one product is quicker than three.
+        self.send = linear(generator, (width, 3 * width), "send")
+        self.edges_in = linear(generator, (num_edge_features, width), "edges_in", has_bias=False)
+        self.edges_out = linear(generator, (num_edge_features, width), "edges_out", has_bias=False)
+        self.hear = linear(generator, (width, width), "hear", has_bias=False)
+        self.combine = linear(generator, (3 * width, width), "combine")
+        self.norm = norm(width, "norm")
+        self.global_hidden = linear(generator, (2 * width, width), "global_hidden")
+        self.global_out = linear(generator, (width, width), "global_out")
+        self.global_norm = norm(width, "global_norm")
+        self._sum_edges = blocks.ReceivedEdgesToNodesAggregator(sorted_sum)
+        self._sum_nodes = blocks.NodesToGlobalsAggregator(sorted_sum)
+
+    def __call__(
+        self, forth: graphs.GraphsTuple, back: graphs.GraphsTuple
+    ) -> tuple[graphs.GraphsTuple, graphs.GraphsTuple]:
+        """Both with new nodes and globals; `back` has the edges of `forth` turned round."""
+        from_inputs, from_users, own = tf.split(self.send(forth.nodes), 3, axis=1)
+        heard = blocks.broadcast_globals_to_nodes(forth.replace(globals=self.hear(forth.globals)))
+        streams = [
+            self._messages(forth, from_inputs, self.edges_in),
+            self._messages(back, from_users, self.edges_out),
+            tf.nn.relu(own + heard),
+        ]
+        nodes = self.norm(forth.nodes + self.combine(tf.concat(streams, axis=1)))
+        counts = tf.cast(tf.maximum(forth.n_node, 1), tf.float32)
+        mean = self._sum_nodes(forth.replace(nodes=nodes)) / counts[:, tf.newaxis]
+        hidden = tf.nn.relu(self.global_hidden(tf.concat([forth.globals, mean], axis=1)))
+        new = {"nodes": nodes, "globals": self.global_norm(forth.globals + self.global_out(hidden))}
+        return forth.replace(**new), back.replace(**new)
+
+    def _messages(
+        self, graph: graphs.GraphsTuple, sent: tf.Tensor, edges_layer: snt.Linear
+    ) -> tf.Tensor:
+        """What nodes [N, H] are sent along the edges, summed where they end."""
+        along = blocks.broadcast_sender_nodes_to_edges(graph.replace(nodes=sent))
+        messages = tf.nn.relu(along + edges_layer(graph.edges))
+        return self._sum_edges(graph.replace(edges=messages))
+
+
+class GraphEncoder(snt.Module):
+    """Makes vectors of graphs.
+
+    Whatever the order of nodes and edges, and whatever the numbers of the nodes, a node has the
+    same vector, and a graph has (up to rounding): the network is equivariant.
+
+    Args:
+      features: what is said of graphs.
+      width: H, numbers in the vector of a node, and of a graph.
+      num_rounds: K, how far a node sees.
+      generator: draws the initial weights.
+    """
+
+    def __init__(
+        self, features: Features, width: int, num_rounds: int, generator: np.random.Generator
+    ) -> None:
+        super().__init__(name="encoder")
+        self.features = features
+        self.width = width
+        self.kinds = tf.Variable(
+            generator.normal(size=(features.num_kinds, width)).astype(np.float32),
+            name="kinds",
+        )
+        self.nodes = linear(generator, (features.nodes - 1, width), "nodes")
+        self.nodes_norm = norm(width, "nodes_norm")
+        self.globals = linear(generator, (features.globals, width), "globals")
+        self.globals_norm = norm(width, "globals_norm")
+        self.rounds = [
+            Round(width, features.edges, generator, f"round{number}")
+            for number in range(num_rounds)
+        ]
+
+    def __call__(self, graph: graphs.GraphsTuple) -> graphs.GraphsTuple:
+        """The same graphs with nodes [N, H] and globals [B, H]."""
+        kinds = tf.cast(graph.nodes[:, 0], tf.int32)
+        # One that it does not know is 0, which no node has.
+        is_known = (kinds >= 0) & (kinds < self.features.num_kinds)
+        embedded = tf.gather(self.kinds, tf.where(is_known, kinds, 0))
+        graph = graph.replace(
+            nodes=self.nodes_norm(embedded + self.nodes(graph.nodes[:, 1:])),
+            globals=self.globals_norm(self.globals(graph.globals)),
+        )
+        forth, back = _sorted(graph), _sorted(_turned(graph))
+        for one in self.rounds:
+            forth, back = one(forth, back)
+        return forth
+
+
+def _sorted(graph: graphs.GraphsTuple) -> graphs.GraphsTuple:
+    """The same, edges in the order of where they end."""
+    order = tf.argsort(graph.receivers, stable=True)
+    return graph.map(
+        lambda field: tf.gather(field, order), fields=("edges", "senders", "receivers")
+    )
+
+
+def _turned(graph: graphs.GraphsTuple) -> graphs.GraphsTuple:
+    """The same, edges the other way round."""
+    return graph.replace(senders=graph.receivers, receivers=graph.senders)

@@ -18,12 +18,13 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 from graph_nets import graphs
+from tf_agents.distributions import utils as distribution_utils
 from tf_agents.networks import network
 from tf_agents.trajectories import time_step as ts
 
 from environments.errors import UserError
 from tfrl_systems.networks import graph_encoder, graph_heads
-from tfrl_systems.networks.graph_actions import ListedActions
+from tfrl_systems.networks.graph_actions import MASKED, ListedActions
 
 HEADS = (graph_heads.PointerHead.kind, graph_heads.HierarchicalHead.kind)
 
@@ -157,6 +158,17 @@ class GraphActorNetwork(network.Network):
         self.head = graph_heads.make_head(
             settings.head, observation_spec, action_spec, settings.width, generator
         )
+        num_listed = observation_spec["action_mask"].shape[0]
+        listed = {
+            "logits": tf.TensorSpec([num_listed], tf.float32),
+            "actions": tf.TensorSpec([num_listed, 2], tf.int32),
+        }
+        _is_built(
+            self,
+            distribution_utils.DistributionSpecV2(
+                tf.TensorShape([2]), tf.int32, distribution_utils.Params(ListedActions, listed)
+            ),
+        )
 
     def call(
         self,
@@ -187,9 +199,12 @@ class GraphActorNetwork(network.Network):
         """All that a NumPy twin must know beside the variables, as JSON values."""
         return {
             "kind": "graph_actor",
+            "actions": {"kind": "listed", "dtype": "int32"},
             **dataclasses.asdict(self._settings),
             "features": dataclasses.asdict(self.trunk.encoder.features),
+            "hash_size": graph_heads.HASH_SIZE,
             "norm_epsilon": graph_encoder.NORM_EPSILON,
+            "masked": MASKED,
         }
 
     def named_variables(self) -> dict[str, tf.Variable]:
@@ -222,6 +237,7 @@ class GraphValueNetwork(network.Network):
         self._encode = lambda observation: encode_fn(observation)
         self.hidden = graph_encoder.linear(generator, (width, width), "hidden")
         self.out = graph_encoder.linear(generator, (width, 2 if has_spread else 1), "out", 0.01)
+        _is_built(self, tf.TensorSpec([], tf.float32))
 
     def call(
         self,
@@ -273,6 +289,15 @@ class GraphValueNetwork(network.Network):
 
     def _shape(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return tf.concat([tf.shape(observation["n_node"])[:-1], [self.out.output_size]], axis=0)
+
+
+def _is_built(net: network.Network, output_spec: Any) -> None:
+    """Tells TF-Agents what it would find by calling the network with random numbers.
+
+    Those are no graph. All variables are there already.
+    """
+    net.built = True
+    net._network_output_spec = output_spec
 
 
 def _place(name: str) -> str:

@@ -62,22 +62,21 @@ def graphs_of(observation: Mapping[str, tf.Tensor]) -> graphs.GraphsTuple:
 
     Returns:
       B graphs; of nodes and edges there are as many as all of them have together, rows are counted
-      through. An edge to or from padding is none.
+      through.
     """
     n_node = observation["n_node"][:, 0]
     is_node = tf.sequence_mask(n_node, tf.shape(observation["nodes"])[1])
-    senders, receivers = observation["senders"], observation["receivers"]
-    is_edge = tf.sequence_mask(observation["n_edge"][:, 0], tf.shape(senders)[1])
-    is_edge &= tf.maximum(senders, receivers) < n_node[:, tf.newaxis]
+    n_edge = observation["n_edge"][:, 0]
+    is_edge = tf.sequence_mask(n_edge, tf.shape(observation["edges"])[1])
     first_rows = first_nodes(n_node)[:, tf.newaxis]
     return graphs.GraphsTuple(
         nodes=tf.boolean_mask(observation["nodes"], is_node),
         edges=tf.boolean_mask(observation["edges"], is_edge),
-        senders=tf.boolean_mask(senders + first_rows, is_edge),
-        receivers=tf.boolean_mask(receivers + first_rows, is_edge),
+        senders=tf.boolean_mask(observation["senders"] + first_rows, is_edge),
+        receivers=tf.boolean_mask(observation["receivers"] + first_rows, is_edge),
         globals=observation["globals"][:, 0],
         n_node=n_node,
-        n_edge=tf.reduce_sum(tf.cast(is_edge, tf.int32), axis=1),
+        n_edge=n_edge,
     )
 
 

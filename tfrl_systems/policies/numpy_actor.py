@@ -19,14 +19,13 @@ import numpy as np
 
 from environments.errors import UserError
 from tfrl_systems.policies import distributions, variables
+from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
 
 if TYPE_CHECKING:
     import tensorflow as tf
     from tf_agents.policies import tf_policy
     from tf_agents.trajectories import policy_step
     from tf_agents.trajectories import time_step as ts
-
-    from tfrl_systems.networks import actors
 
 # Arrays, because NumPy takes a third less time for them than for numbers.
 _ZERO, _ONE, _TWO = (np.array(value, np.float32) for value in (0, 1, 2))
@@ -224,6 +223,10 @@ class NumpyNetwork:
                 raise ValueError(f"{name} of the sizes {sizes}")
 
 
+NETWORKS: Mapping[str, type] = {"actor": NumpyNetwork, "graph_actor": NumpyGraphNetwork}
+"""By kind, as an actor network's `describe` and policy.json call it."""
+
+
 class NumpyActor:
     """Acts as a collect policy does. It can be pickled.
 
@@ -231,10 +234,10 @@ class NumpyActor:
     drawn, so it is for the environment to cut them off.
 
     Args:
-      description: as `networks.actors.ActorNetwork.describe` gives it.
+      description: as the actor network's `describe` gives it.
       has_info: whether `act` returns the distributions' parameters as policy info, as PPO wants.
       layout: of all variables of the collect policy.
-      positions: for each array of `NumpyNetwork`, which of the variables it is.
+      positions: for each array of the network, which of the variables it is.
     """
 
     def __init__(
@@ -249,7 +252,7 @@ class NumpyActor:
         self._layout = layout
         self._positions = dict(positions)
         self._action_dtype = np.dtype(description["actions"]["dtype"])
-        self._network: NumpyNetwork | None = None
+        self._network: Any = None
 
     @classmethod
     def from_policy(cls, policy: tf_policy.TFPolicy) -> NumpyActor:
@@ -268,8 +271,8 @@ class NumpyActor:
         return cls(network.describe(), bool(policy.info_spec), layout, positions)
 
     @property
-    def network(self) -> NumpyNetwork:
-        """The network with the values that were loaded last.
+    def network(self) -> Any:
+        """The network, one of `NETWORKS`, with the values that were loaded last.
 
         Raises:
           RuntimeError: nothing was loaded.
@@ -293,7 +296,7 @@ class NumpyActor:
         version, values = self._layout.read(data)
         arrays = {name: values[position] for name, position in self._positions.items()}
         if self._network is None:
-            self._network = NumpyNetwork(self._description, arrays)
+            self._network = NETWORKS[self._description["kind"]](self._description, arrays)
         else:
             self._network.update(arrays)
         return version
@@ -325,10 +328,8 @@ class NumpyActor:
         return self.network.mode(observation).astype(self._action_dtype, copy=False)
 
 
-def read_policy(
-    policy: tf_policy.TFPolicy,
-) -> tuple[actors.ActorNetwork, dict[str, tf.Variable]]:
-    """The actor network of a policy, and the variables that `NumpyNetwork` needs, by its names.
+def read_policy(policy: tf_policy.TFPolicy) -> tuple[Any, dict[str, tf.Variable]]:
+    """The actor network of a policy, and the variables that its twin needs, by their names.
 
     Raises:
       UserError: there is none, or something is before it that has no twin in NumPy.
@@ -336,9 +337,10 @@ def read_policy(
     import tensorflow as tf
     from tf_agents.utils import tensor_normalizer
 
-    from tfrl_systems.networks import actors
+    from tfrl_systems.networks import actors, graph_actors
 
-    networks = [one for one in policy.submodules if isinstance(one, actors.ActorNetwork)]
+    kinds = (actors.ActorNetwork, graph_actors.GraphActorNetwork)
+    networks = [one for one in policy.submodules if isinstance(one, kinds)]
     normalisers = [
         one for one in policy.submodules if isinstance(one, tensor_normalizer.TensorNormalizer)
     ]

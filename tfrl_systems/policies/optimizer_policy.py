@@ -18,7 +18,7 @@ import numpy as np
 
 from environments.errors import UserError
 from tfrl_systems.policies import policy_files
-from tfrl_systems.policies.numpy_actor import NumpyNetwork
+from tfrl_systems.policies.numpy_actor import NETWORKS, NumpyNetwork
 
 
 class OptimizerPolicy:
@@ -92,21 +92,25 @@ class OptimizerPolicy:
         return x[0] if given.ndim == 1 else x
 
 
-def load_network(directory: pathlib.Path | str) -> NumpyNetwork:
+def load_network(directory: pathlib.Path | str, kind: str = "actor") -> Any:
     """The actor network of a saved policy; imports no TensorFlow.
+
+    Args:
+      directory: the policy's.
+      kind: one of `numpy_actor.NETWORKS`.
 
     Raises:
       UserError: there is no policy, one of another kind, or its files are damaged.
     """
     described = policy_files.load_policy_json(directory)
-    if described["kind"] != "actor":
+    if described["kind"] != kind:
         raise UserError(
-            f"{directory}: expected a policy of PPO or REINFORCE, found one of "
+            f"{directory}: expected a policy of PPO or REINFORCE of the kind {kind}, found one of "
             f"{described['kind']}; name another"
         )
     arrays = policy_files.load_arrays(directory, described)
     try:
-        return NumpyNetwork(described, arrays)
+        return NETWORKS[kind](described, arrays)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise UserError(
             f"{directory}: expected a policy whose files fit each other, found {error!r}; "

@@ -32,6 +32,15 @@ _FIELDS = {
         "state_dependent_std",
         "log_std_limits",
     ),
+    "graph_actor": (
+        "width",
+        "rounds",
+        "head",
+        "features",
+        "hash_size",
+        "norm_epsilon",
+        "masked",
+    ),
     "networks": ("num_models", "features", "baseline_feature", "margin"),
     "trees": ("num_models", "features", "baseline_feature", "margin"),
 }

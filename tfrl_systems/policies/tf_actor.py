@@ -129,6 +129,8 @@ def _distribution_function(policy: tf_policy.TFPolicy) -> Callable[[Any], Any]:
     import tensorflow as tf
     import tensorflow_probability as tfp
 
+    from tfrl_systems.networks import graph_actions
+
     @tf.function(autograph=False)
     def compute(time_step: Any) -> tuple[Any, Any]:
         step = policy.distribution(time_step)
@@ -137,9 +139,11 @@ def _distribution_function(policy: tf_policy.TFPolicy) -> Callable[[Any], Any]:
             return {"logits": found.logits_parameter()}, step.info
         if isinstance(found, tfp.distributions.MultivariateNormalDiag):
             return {"loc": found.mean(), "scale_diag": found.stddev()}, step.info
+        if isinstance(found, graph_actions.ListedActions):
+            return {"logits": found.logits, "actions": found.actions}, step.info
         raise UserError(
             "policy: expected a categorical or a normal distribution with independent components, "
-            f"found {found}; use another agent"
+            f"or listed actions, found {found}; use another agent"
         )
 
     return compute

@@ -1,0 +1,264 @@
+"""A graph actor in NumPy: what collection workers act with where observations are graphs.
+
+The arithmetic is that of `networks/graph_encoder.py` and `networks/graph_heads.py`, in float32; the
+two agree up to rounding. Graphs are taken one at a time, so what is decided of one does not depend
+on the others in its batch. Sums over edges are products with sparse matrices of ones.
+
+Nothing here imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from tfrl_systems.policies import distributions
+
+Arrays = Mapping[str, np.ndarray]
+
+_ZERO = np.float32(0)
+_ENCODER = "encoder/"
+_HEAD = "head/"
+
+
+class NumpyGraphNetwork:
+    """Encoder and head of a graph actor.
+
+    Args:
+      description: as `networks.graph_actors.GraphActorNetwork.describe` gives it.
+      arrays: its variables, as `named_variables` names them.
+
+    Raises:
+      KeyError: an array or something of the description is missing.
+      ValueError: an array has another shape than the description says.
+    """
+
+    def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
+        self._width = int(description["width"])
+        self._num_rounds = int(description["rounds"])
+        self._num_kinds = int(description["features"]["num_kinds"])
+        self._epsilon = np.float32(description["norm_epsilon"])
+        self._masked = np.float32(description["masked"])
+        self._head: Any = _HEADS[description["head"]](description)
+        self.update(arrays)
+
+    def update(self, arrays: Arrays) -> None:
+        """Takes new values; `arrays` as before."""
+        self._arrays = _within(_ENCODER, arrays)
+        shape = (self._num_kinds, self._width)
+        if self._arrays["kinds"].shape != shape:
+            raise ValueError(f"kinds of the shape {self._arrays['kinds'].shape}, not {shape}")
+        self._rounds = [
+            _Round(_within(f"round{number}/", self._arrays), self._epsilon)
+            for number in range(self._num_rounds)
+        ]
+        # What edges say in each round, forth and back: one product for all.
+        self._edges = np.stack([edges for one in self._rounds for edges in one.edges])
+        self._head.update(_within(_HEAD, arrays))
+
+    def parameters(self, observation: Arrays) -> dict[str, np.ndarray]:
+        """Logits of what is listed, [B, A], and the list, [B, A, 2]; see `distributions`.
+
+        Args:
+          observation: arrays [B, ...] as the observation spec names them.
+        """
+        is_there = observation["action_mask"]
+        logits = np.full(is_there.shape, self._masked, np.float32)
+        for number, allowed in enumerate(is_there):
+            one = {name: field[number] for name, field in observation.items()}
+            (places,) = np.nonzero(allowed)
+            logits[number, places] = self._head(*self._encode(one), one, places)
+        return {"logits": logits, "actions": observation["actions"]}
+
+    def mode(self, observation: Arrays) -> np.ndarray:
+        """The likeliest action of each row, int32 [B, 2]."""
+        return distributions.mode(self.parameters(observation))
+
+    def _encode(self, one: Arrays) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors of the nodes [N, H] and of the graph [1, H]."""
+        arrays = self._arrays
+        num_nodes, num_edges = int(one["n_node"][0]), int(one["n_edge"][0])
+        nodes = one["nodes"][:num_nodes]
+        kinds = nodes[:, 0].astype(np.intp)
+        kinds[(kinds < 0) | (kinds >= self._num_kinds)] = 0
+        h = np.dot(nodes[:, 1:], arrays["nodes/w"])
+        h += arrays["nodes/b"]
+        h += arrays["kinds"][kinds]
+        _norm(h, arrays["nodes_norm/scale"], arrays["nodes_norm/offset"], self._epsilon)
+        g = one["globals"][:1] @ arrays["globals/w"] + arrays["globals/b"]
+        _norm(g, arrays["globals_norm/scale"], arrays["globals_norm/offset"], self._epsilon)
+        senders, receivers = one["senders"][:num_edges], one["receivers"][:num_edges]
+        ways = [
+            (begins, _sums_at(ends, num_nodes))
+            for begins, ends in ((senders, receivers), (receivers, senders))
+        ]
+        said = np.matmul(one["edges"][:num_edges], self._edges)
+        for number, each in enumerate(self._rounds):
+            each(h, g, ways, said[2 * number : 2 * number + 2])
+        return h, g
+
+
+class _Round:
+    """As `networks.graph_encoder.Round`.
+
+    Attributes:
+      edges: what edges say, forth and back, [F, H] each.
+    """
+
+    def __init__(self, arrays: Arrays, epsilon: np.float32) -> None:
+        self.edges = arrays["edges_in/w"], arrays["edges_out/w"]
+        self._arrays = arrays
+        self._epsilon = epsilon
+        # Three products with contiguous results are quicker than one that is cut.
+        kernels = np.split(arrays["send/w"], 3, axis=1)
+        self._send = list(
+            zip(map(np.ascontiguousarray, kernels), np.split(arrays["send/b"], 3), strict=True)
+        )
+        self._combine = np.split(arrays["combine/w"], 3)
+
+    def __call__(
+        self,
+        h: np.ndarray,
+        g: np.ndarray,
+        ways: Sequence[tuple[np.ndarray, scipy.sparse.csr_matrix]],
+        said: np.ndarray,
+    ) -> None:
+        """Changes the vectors of the nodes [N, H] and of the graph [1, H].
+
+        Args:
+          h: of the nodes.
+          g: of the graph.
+          ways: forth and back: where each edge begins, and what sums up where it ends.
+          said: by each edge, forth and back, [2, E, H]; it is overwritten.
+        """
+        arrays = self._arrays
+        (kernel, bias), *sending = reversed(self._send)
+        own = np.dot(h, kernel)
+        own += bias + (g @ arrays["hear/w"])[0]
+        streams = [np.maximum(own, _ZERO, own)]
+        for (kernel, bias), messages, (begins, sums) in zip(
+            sending, said[::-1], ways[::-1], strict=True
+        ):
+            sent = np.dot(h, kernel)
+            sent += bias
+            messages += sent.take(begins, axis=0, mode="clip")
+            streams.append(sums @ np.maximum(messages, _ZERO, messages))
+        for stream, kernel in zip(reversed(streams), self._combine, strict=True):
+            h += np.dot(stream, kernel)
+        h += arrays["combine/b"]
+        _norm(h, arrays["norm/scale"], arrays["norm/offset"], self._epsilon)
+        mean = h.sum(axis=0, keepdims=True) / np.float32(max(len(h), 1))
+        hidden = np.concatenate((g, mean), axis=1) @ arrays["global_hidden/w"]
+        hidden = np.maximum(hidden + arrays["global_hidden/b"], _ZERO)
+        g += hidden @ arrays["global_out/w"] + arrays["global_out/b"]
+        _norm(g, arrays["global_norm/scale"], arrays["global_norm/offset"], self._epsilon)
+
+
+class _PointerHead:
+    """As `networks.graph_heads.PointerHead`; the rules' vectors are kept while they hold."""
+
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        self._hash_size = int(description["hash_size"])
+        self._known: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    def update(self, arrays: Arrays) -> None:
+        self._arrays, self._known = arrays, None
+        # Here means are taken first: [root, touched, inputs] [M, 3H] times one matrix.
+        self._nodes = np.concatenate(np.split(arrays["nodes/w"], 3, axis=1))
+
+    def __call__(self, h: np.ndarray, g: np.ndarray, one: Arrays, places: np.ndarray) -> np.ndarray:
+        arrays, num_nodes = self._arrays, len(h)
+        touched, given = one["action_nodes"][places], one["action_inputs"][places]
+        means = [_means_of(rows, num_nodes) @ h for rows in (touched[:, :1], touched, given)]
+        hidden = np.dot(np.concatenate(means, axis=1), self._nodes)
+        hidden += self._rules(one["rule_ids"], one["rule_targets"])[one["actions"][places, 0]]
+        hidden += g @ arrays["globals/w"] + arrays["globals/b"]
+        return np.dot(np.maximum(hidden, _ZERO, hidden), arrays["score/w"])[:, 0]
+
+    def _rules(self, ids: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """The vectors of all rules and of NO-OP, [R + 1, H]."""
+        known = self._known
+        if known and np.array_equal(known[0], ids) and np.array_equal(known[1], targets):
+            return known[2]
+        arrays, size = self._arrays, self._hash_size
+        built = arrays["targets"][targets] * (targets > 0)[..., np.newaxis]
+        made = arrays["first_hash"][ids % size] + arrays["second_hash"][ids // size % size]
+        made = (made + built.sum(axis=-2)).astype(np.float32)
+        self._known = ids.copy(), targets.copy(), made
+        return made
+
+
+class _HierarchicalHead:
+    """As `networks.graph_heads.HierarchicalHead`."""
+
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        """It has no settings."""
+
+    def update(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+
+    def __call__(self, h: np.ndarray, g: np.ndarray, one: Arrays, places: np.ndarray) -> np.ndarray:
+        arrays = self._arrays
+        xfers, locations = one["actions"][places].T
+        present, pairs = np.unique(xfers, return_inverse=True)
+        hidden = np.maximum(g @ arrays["xfer_hidden/w"] + arrays["xfer_hidden/b"], _ZERO)
+        logits = hidden @ arrays["xfers/w"] + arrays["xfers/b"]
+        logs = _log_shares(logits[0, present], np.zeros(len(present), np.intp), 1)
+        hidden = g @ arrays["location_hidden/w"] + arrays["location_hidden/b"]
+        hidden = np.maximum(hidden + arrays["location_xfers"][xfers], _ZERO)
+        scores = np.einsum("mh,mh->m", hidden, arrays["locations/w"].T[locations])
+        scores += arrays["locations/b"][locations]
+        return logs[pairs] + _log_shares(scores, pairs, len(present))
+
+
+_HEADS = {"pointer": _PointerHead, "hierarchical": _HierarchicalHead}
+
+
+def _within(place: str, arrays: Arrays) -> dict[str, np.ndarray]:
+    """Copies of those whose names begin with `place`, by the rest of their names."""
+    return {
+        name.removeprefix(place): np.array(array)
+        for name, array in arrays.items()
+        if name.startswith(place)
+    }
+
+
+def _norm(values: np.ndarray, scale: np.ndarray, offset: np.ndarray, epsilon: np.float32) -> None:
+    """Layer norm of the rows of `values`, in place."""
+    size = np.float32(values.shape[1])
+    values -= (values @ np.full(values.shape[1], 1 / size, np.float32))[:, np.newaxis]
+    variances = np.einsum("nh,nh->n", values, values) / size
+    values *= (1 / np.sqrt(variances + epsilon))[:, np.newaxis]
+    values *= scale
+    values += offset
+
+
+def _sums_at(rows: np.ndarray, num_rows: int) -> scipy.sparse.csr_matrix:
+    """A matrix [num_rows, E] that sums what [E, H] has at each row."""
+    order = np.argsort(rows, kind="stable").astype(np.int32)
+    ends = np.zeros(num_rows + 1, np.int32)
+    np.cumsum(np.bincount(rows, minlength=num_rows), out=ends[1:])
+    ones = np.ones(len(rows), np.float32)
+    return scipy.sparse.csr_matrix((ones, order, ends), (num_rows, len(rows)))
+
+
+def _means_of(rows: np.ndarray, num_nodes: int) -> scipy.sparse.csr_matrix:
+    """A matrix [M, N] that takes the mean of the nodes in each of `rows` [M, K], 0 of none."""
+    is_node = rows < num_nodes
+    counts = is_node.sum(axis=1)
+    ends = np.zeros(len(rows) + 1, np.int32)
+    np.cumsum(counts, out=ends[1:])
+    shares = np.repeat((1 / np.maximum(counts, 1)).astype(np.float32), counts)
+    return scipy.sparse.csr_matrix((shares, rows[is_node], ends), (len(rows), num_nodes))
+
+
+def _log_shares(scores: np.ndarray, segments: np.ndarray, num_segments: int) -> np.ndarray:
+    """Logarithms of the softmax within each segment, float32 [M]."""
+    most = np.full(num_segments, -np.inf, np.float32)
+    np.maximum.at(most, segments, scores)
+    scores = scores - most[segments]
+    sums = np.bincount(segments, np.exp(scores), num_segments)
+    return (scores - np.log(sums)[segments]).astype(np.float32)

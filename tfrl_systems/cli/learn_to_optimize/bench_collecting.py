@@ -35,9 +35,9 @@ from tfrl_systems.policies.tf_actor import TFActor
 
 NUM_EPISODES = 64
 SLEEP_S = 1e-3
-# Of an environment that sleeps: as many chunks for each of 2, 4 or 8 workers. A chunk is smaller than
-# a training's, for brevity; what one costs by itself, `pipes` measures.
-_SLEEPING_CHUNKS, _SLEEPING_EPISODES = 24, 32
+# Of an environment that sleeps: as many chunks for each of 2, 4 or 8 workers. They are smaller than
+# a training's, for brevity; what a chunk costs by itself, `pipes` measures.
+_SLEEPING_CHUNKS, _SLEEPING_EPISODES = 40, 32
 
 # As large as the networks of Stable-Baselines3; with a normaliser, more is broadcast.
 _CONFIG = ppo.Config(

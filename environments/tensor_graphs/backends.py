@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import math
 import pathlib
 import tempfile
 import time
@@ -69,10 +68,8 @@ class Backend(Protocol):
         """Whether it makes one kernel of several operators."""
         ...
 
-    def signature(self, model: Model) -> str:
-        """What it makes of a small model; "" if it does not tell.
-
-        Models of one signature take the same time.
+    def rewritten(self, model: Model) -> tuple[onnx.ModelProto, Backend] | None:
+        """What it makes of a model, and what runs that as it is; None if it does not tell.
 
         Raises:
           UserError: the library refuses the model.
@@ -122,14 +119,14 @@ class OnnxRuntime:
         """Unless it is told to leave the model as it is."""
         return self.level != "disable"
 
-    def signature(self, model: Model) -> str:
-        """The operators that onnxruntime's optimisation ends with, and how they hang together."""
-        if not self.fuses:
-            return ""
+    def rewritten(self, model: Model) -> tuple[onnx.ModelProto, Backend] | None:
+        """What onnxruntime's optimisation ends with; with a GPU it has copies to and fro."""
+        if not self.fuses or self.cuda:
+            return None
         with tempfile.TemporaryDirectory() as directory:
             path = pathlib.Path(directory) / "optimised.onnx"
             self.open_optimised(model, path)
-            return structure_of(onnx.load(path))
+            return onnx.load(path), OnnxRuntime("disable")
 
     def open(self, model: Model) -> Program:
         """Prepares a model."""
@@ -203,9 +200,9 @@ class OpenVino:
     clock: Callable[[], float] = time.process_time
     fuses: bool = True
 
-    def signature(self, model: Model) -> str:
+    def rewritten(self, model: Model) -> None:
         """OpenVINO does not tell."""
-        return ""
+        return None
 
     @property
     def version(self) -> str:
@@ -259,25 +256,6 @@ def backend(name: str = "onnxruntime") -> Backend:
         names = ", ".join([*known, "openvino"])
         raise UserError(f"no backend {name!r}; there are {names}")
     return known[name]
-
-
-def structure_of(model: onnx.ModelProto) -> str:
-    """A model without names and weights: equal texts mean equal work."""
-    names: dict[str, str] = {}
-    for weight in model.graph.initializer:
-        number = weight.raw_data if math.prod(weight.dims) == 1 else b""
-        names[weight.name] = f"{weight.data_type}{list(weight.dims)}{number!r}"
-    lines = []
-    for place, value in enumerate(model.graph.input):
-        names[value.name] = f"x{place}"
-        lines.append(f"{value.type.SerializeToString()!r}")
-    for node in model.graph.node:
-        attributes = sorted(one.SerializeToString() for one in node.attribute)
-        used = [names.get(name, "") for name in node.input]
-        lines.append(f"{node.domain}.{node.op_type}{used}{attributes}")
-        for name in node.output:
-            names[name] = f"v{len(names)}"
-    return "\n".join(lines)
 
 
 def _runtimes(cuda: bool) -> list[OnnxRuntime]:

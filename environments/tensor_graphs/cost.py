@@ -1,12 +1,12 @@
 """What operators cost on this machine: measured, and remembered on disk.
 
-An operator is measured as a model of its own, in several copies one after another: what it costs to
-call a model at all is shared by them, and each has its own weights and inputs, so that these are as
-far away as in a large model. Operators that the backend may fuse are measured together (see
-`grouping`); their cost is the last one's, the others cost nothing. What the backend makes the same
-of, such as a convolution with a batch normalisation and one with a bias, is measured once: rules
-that only do what the backend does anyway then gain nothing, not even by chance. Sizes that are
-known only when the model runs are those that the user names, or 1.
+What the backend makes of operators decides what they cost, so it is asked: operators that it may
+fuse are looked at together (see `grouping`), and each kernel that comes out is measured by itself
+(see `kernels`), in several copies one after another: what it costs to call a model at all is shared
+by them, and each has its own weights and inputs, so that these are as far away as in a large model.
+A group's cost is the last operator's, the others cost nothing. Where a backend does not tell, the
+group is measured as it is. Sizes that are known only when the model runs are those that the user
+names, or 1.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-import math
 import operator
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
 
 from environments.errors import UserError
 from environments.tensor_graphs.analytic import VIEWS, AnalyticObjective
-from environments.tensor_graphs.backends import Backend
+from environments.tensor_graphs.backends import Arrays, Backend
 from environments.tensor_graphs.cost_table import CostTable
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.grouping import Groups, changed
 from environments.tensor_graphs.inputs import random_inputs
+from environments.tensor_graphs.kernels import Kernel, kernels_of
 from environments.tensor_graphs.nodes import (
     CONSTANT,
     INPUT,
@@ -42,6 +43,7 @@ from environments.tensor_graphs.nodes import (
 from environments.tensor_graphs.onnx_io import part_model
 from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.operators.table import OPERATORS, bytes_moved
+from environments.tensor_graphs.timing import Stopwatch
 
 Sizes = Mapping[str, int]
 
@@ -49,12 +51,6 @@ _MOST_GRAPHS = 4
 _MOST_COPIES = 8
 # Copies together are larger than the caches, unless they would be many.
 _SPREAD_BYTES = 48 << 20
-_NUM_SAMPLES = 9, 30
-_NUM_LONG_SAMPLES = 3, 5
-_NUM_NEAR = 3
-_NEAR = 1.02
-_SAMPLE_S = 0.002
-_LONG_S = 0.05
 _COMMUTATIVE = frozenset(name for name, one in OPERATORS.items() if one.commutative)
 _NAME = re.compile(r"\{([^{}]*)\}|[A-Za-z_][\w.]*")
 
@@ -87,6 +83,7 @@ class MeasuredObjective:
         self._sizes = dict(sizes or {})
         self._fused = fused and backend.fuses
         self._fallback = AnalyticObjective()
+        self._stopwatch = Stopwatch(backend, table)
         self._groups: deque[Groups] = deque(maxlen=_MOST_GRAPHS)
         self._known: dict[tuple, float] = {}
 
@@ -142,64 +139,57 @@ class MeasuredObjective:
         text = repr((key, _opset(graph), sizes))
         cost_ms = self.table.get(_digest(text))
         if cost_ms is None:
-            measured_ms = self._measure(graph, members, sizes)
+            measured_ms = self._measure(graph, members)
             cost_ms = self.table.put(_digest(text), measured_ms, _description(graph, members))
         return cost_ms
 
-    def _measure(self, graph: Graph, members: tuple[int, ...], sizes: Sequence) -> float:
-        """The measured cost, or an estimate where it cannot be run.
-
-        What the backend makes the same of has the same cost, and is measured once.
-        """
+    def _measure(self, graph: Graph, members: tuple[int, ...]) -> float:
+        """The measured cost, or an estimate where it cannot be run."""
         try:
-            alike = self._backend.signature(part_model(graph, members))
-            if not alike:
-                return self._run(graph, members)
-            digest = _digest(repr((alike, sizes)))
-            known = self.table.get(digest)
-            if known is None:
-                known = self._run(graph, members)
-                known = self.table.put(digest, known, _description(graph, members))
-            return known
+            part = part_model(graph, members)
+            made = self._backend.rewritten(part)
+            if made is not None:
+                return self._sum_of_kernels(*made)
+        except (UserError, ValueError):
+            made = None
+        try:
+            return self._run(graph, members)
         except (UserError, ValueError):
             return sum(self._fallback.node_cost_ms(graph, member) for member in members)
 
+    def _sum_of_kernels(self, made: onnx.ModelProto, plain: Backend) -> float:
+        def run(model: onnx.ModelProto, feeds: Arrays) -> Mapping[str, Any]:
+            return plain.open(model).run(feeds)
+
+        kernels = kernels_of(made, _inputs(made, self._sizes), run)
+        return sum(self._kernel_ms(one, plain) for one in kernels)
+
+    def _kernel_ms(self, kernel: Kernel, plain: Backend) -> float:
+        if kernel.is_view:
+            return self._start_ms
+        digest = _digest(kernel.key)
+        cost_ms = self.table.get(digest)
+        if cost_ms is None:
+            copies = _num_copies(kernel.size_bytes)
+            model, feeds = kernel.model(copies)
+            self.num_measured += 1
+            measured_ms = self._time_ms(plain, model, feeds) / copies
+            cost_ms = self.table.put(digest, measured_ms, kernel.description)
+        return cost_ms
+
     def _run(self, graph: Graph, members: tuple[int, ...]) -> float:
-        copies = _num_copies(graph, members)
+        """The nodes measured together, as the backend has them."""
+        copies = _num_copies(_size_bytes(graph, members))
         model = part_model(graph, members, copies)
-        run = self._backend.open(model).bind(_inputs(model, self._sizes))
         self.num_measured += 1
-        return 1e3 * time_of(run, self._backend.clock) / copies
+        return self._time_ms(self._backend, model, _inputs(model, self._sizes)) / copies
+
+    def _time_ms(self, backend: Backend, model: onnx.ModelProto, feeds: Arrays) -> float:
+        return self._stopwatch.measure_ms(backend.open(model).bind(feeds))
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def time_of(run: Callable[[], None], clock: Callable[[], float]) -> float:
-    """Seconds that a run takes: the least of several samples.
-
-    What disturbs a measurement makes it longer: on a busy machine the least differs by 1% from one
-    time to the next, where the median of the same samples differed by 3%, and sometimes by 25%. A
-    least value that others do not come near may yet be undercut, so then there are more samples.
-    """
-
-    def sample(num_runs: int) -> float:
-        begin = clock()
-        for _ in range(num_runs):
-            run()
-        return (clock() - begin) / num_runs
-
-    once_s = min(sample(1) for _ in range(2))
-    num_runs = max(1, math.ceil(_SAMPLE_S / max(once_s, 1e-7)))
-    least, most = _NUM_SAMPLES if once_s < _LONG_S else _NUM_LONG_SAMPLES
-    samples: list[float] = []
-    while len(samples) < most:
-        samples.append(sample(num_runs))
-        near = sum(one < _NEAR * min(samples) for one in samples)
-        if len(samples) >= least and near >= _NUM_NEAR:
-            break
-    return min(samples)
 
 
 def _least_graph() -> tuple[Graph, int]:
@@ -210,14 +200,17 @@ def _least_graph() -> tuple[Graph, int]:
     return edit.finish()[0], y.node
 
 
-def _num_copies(graph: Graph, members: Sequence[int]) -> int:
+def _num_copies(size_bytes: int) -> int:
     """One, if that is large enough not to stay in a cache; more of what is small."""
-    size_bytes = sum(
+    return max(1, min(_MOST_COPIES, _SPREAD_BYTES // max(1, size_bytes)))
+
+
+def _size_bytes(graph: Graph, members: Sequence[int]) -> int:
+    return sum(
         bytes_moved([None if ref is None else graph.type_of(ref) for ref in node.inputs],
                     node.types)
         for node in (graph.nodes[number] for number in members)
     )  # fmt: skip
-    return max(1, min(_MOST_COPIES, _SPREAD_BYTES // max(1, size_bytes)))
 
 
 def _key(graph: Graph, members: Sequence[int]) -> tuple:

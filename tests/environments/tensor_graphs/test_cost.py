@@ -385,7 +385,7 @@ class Machine:
 
 def test_a_slower_machine_is_told_from_a_slower_kernel() -> None:
     machine = Machine()
-    stopwatch = Stopwatch(machine, CostTable())  # type: ignore[arg-type]
+    stopwatch = Stopwatch(machine, CostTable())
     assert stopwatch.measure_ms(machine.runs(0.01)) == pytest.approx(10)
     machine.times = 1.5
     assert stopwatch.measure_ms(machine.runs(0.01)) == pytest.approx(10)

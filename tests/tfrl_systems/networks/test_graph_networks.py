@@ -1,0 +1,320 @@
+"""Graph networks: what must not matter does not, and probabilities are those worked by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+from tf_agents.distributions import utils as distribution_utils
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
+
+from environments.errors import UserError
+from tests.tfrl_systems import graph_problems
+from tests.tfrl_systems.graph_problems import RULES, SIZES, batch, random_observation
+from tfrl_systems.networks import graph_actors, graph_encoder
+from tfrl_systems.networks.graph_actions import MASKED, ListedActions
+from tfrl_systems.policies import distributions
+from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
+
+HEADS = pytest.mark.parametrize("head", graph_actors.HEADS)
+
+LARGER = dataclasses.replace(SIZES, max_nodes=31, max_edges=40, max_actions=30)
+FEATURES = ("nodes", "edges")
+
+
+def make_actor(head="pointer", sizes=SIZES, rules=RULES, seed=0):
+    specs = tensor_spec.from_spec(graph_problems.specs(sizes, rules))
+    action = tensor_spec.BoundedTensorSpec([2], tf.int32, 0, [len(rules), sizes.max_locations - 1])
+    settings = graph_actors.GraphSettings(8, 3, head)
+    actor = graph_actors.GraphActorNetwork(specs, action, settings, np.random.default_rng(seed))
+    noise = np.random.default_rng(seed + 1)
+    for one in actor.trainable_variables:
+        one.assign_add(noise.normal(scale=0.3, size=one.shape))
+    return actor
+
+
+def make_value(actor, has_spread=False):
+    generator = np.random.default_rng(2)
+    return graph_actors.GraphValueNetwork(
+        actor.input_tensor_spec, actor.trunk, 8, generator, has_spread
+    )
+
+
+def twin(actor):
+    arrays = {name: one.numpy() for name, one in actor.named_variables().items()}
+    return NumpyGraphNetwork(actor.describe(), arrays)
+
+
+def observations(count=3, sizes=SIZES, rules=RULES):
+    generator = np.random.default_rng(7)
+    sizes_of = generator.integers(1, SIZES.max_nodes + 1, count)
+    return [random_observation(generator, int(size), sizes, rules) for size in sizes_of]
+
+
+def tensors(*given):
+    return {name: tf.constant(array) for name, array in batch(*given).items()}
+
+
+def logits_of(actor, *given):
+    return actor(batch(*given))[0].logits.numpy()
+
+
+def padded(one, sizes, generator=None):
+    """The same graph with more room, filled with random numbers if there is a generator."""
+    num_nodes, num_edges = int(one["n_node"][0]), int(one["n_edge"][0])
+    num_actions = int(one["action_mask"].sum())
+    ends = {"nodes": num_nodes, "edges": num_edges, "senders": num_edges, "receivers": num_edges}
+    ends |= dict.fromkeys(("actions", "action_nodes", "action_inputs"), num_actions)
+    made = dict(one)
+    for name, spec in graph_problems.specs(sizes).items():
+        if name in ends:
+            room = np.zeros(spec.shape, spec.dtype)
+            if generator and name in FEATURES:
+                room[:] = generator.normal(scale=1e3, size=room.shape)
+            elif generator:
+                room[:] = generator.integers(np.broadcast_to(spec.maximum, room.shape) + 1)
+            room[: ends[name]] = one[name][: ends[name]]
+            made[name] = room
+    # Whatever points to padding points to the new one.
+    for name in ("action_nodes", "action_inputs"):
+        there = made[name][:num_actions]
+        there[there == one["nodes"].shape[0] - 1] = sizes.max_nodes
+    made["action_mask"] = np.arange(sizes.max_actions) < num_actions
+    made["n_node"] = np.array((num_nodes, sizes.max_nodes + 1 - num_nodes), np.int32)
+    made["n_edge"] = np.array((num_edges, sizes.max_edges - num_edges), np.int32)
+    if generator:
+        made["globals"] = one["globals"] + np.float32([[0], [1e3]])
+    return made
+
+
+@HEADS
+def test_padding_changes_no_bit(head):
+    """Neither how much there is, nor what is in it; in TensorFlow and in NumPy."""
+    small, large = make_actor(head), make_actor(head, LARGER)
+    given = observations()
+    generator = np.random.default_rng(3)
+    masks = [one["action_mask"] for one in given]
+    expected = [logits_of(small, *given), twin(small).parameters(batch(*given))["logits"]]
+    value = make_value(small)(batch(*given))[0].numpy()
+    for actor, sizes, noise in ((small, SIZES, generator), (large, LARGER, None),
+                                (large, LARGER, generator)):  # fmt: skip
+        others = [padded(one, sizes, noise) for one in given]
+        found = [logits_of(actor, *others), twin(actor).parameters(batch(*others))["logits"]]
+        for before, after in zip(expected, found, strict=True):
+            for row, mask in enumerate(masks):
+                np.testing.assert_array_equal(after[row, : len(mask)][mask], before[row, mask])
+                assert np.all(after[row, mask.sum() :] == np.float32(MASKED))
+        np.testing.assert_array_equal(make_value(actor)(batch(*others))[0], value)
+
+
+@HEADS
+def test_neither_names_nor_order_matter(head):
+    """Nodes, edges and, of what is listed, actions in another order: the same logits."""
+    actor, generator = make_actor(head), np.random.default_rng(4)
+    for one in observations(5):
+        num_nodes, num_edges = int(one["n_node"][0]), int(one["n_edge"][0])
+        num_actions = int(one["action_mask"].sum())
+        nodes = np.arange(SIZES.max_nodes + 1)
+        nodes[:num_nodes] = generator.permutation(num_nodes)
+        edges, places = generator.permutation(num_edges), generator.permutation(num_actions)
+        other = {name: array.copy() for name, array in one.items()}
+        other["nodes"][nodes] = one["nodes"]
+        other["edges"][:num_edges] = one["edges"][edges]
+        for name in ("senders", "receivers"):
+            other[name][:num_edges] = nodes[one[name][edges]]
+        other["actions"][:num_actions] = one["actions"][places]
+        for name in ("action_nodes", "action_inputs"):
+            other[name][:num_actions] = nodes[one[name][places]]
+        expected, found = logits_of(actor, one)[0], logits_of(actor, other)[0]
+        np.testing.assert_allclose(found[:num_actions], expected[places], rtol=1e-4, atol=1e-5)
+        before, after = (actor.trunk(tensors(each)).nodes.numpy() for each in (one, other))
+        np.testing.assert_allclose(after[nodes[:num_nodes]], before, rtol=1e-4, atol=1e-5)
+
+
+def test_the_pointer_knows_rules_by_what_they_are():
+    """Other numbers, other rules among them, other locations: the same logits."""
+    more = (
+        RULES[2],
+        *[dataclasses.replace(RULES[0], name=f"new{i}") for i in range(3)],
+        *RULES[:2],
+    )
+    few, many = make_actor(), make_actor(rules=more)
+    for one in observations(4):
+        other = one | {
+            name: observation[name]
+            for observation in observations(1, rules=more)
+            for name in ("rule_ids", "rule_targets", "xfer_mask", "location_masks")
+        }
+        numbers = np.array([4, 5, 0, len(more)])
+        xfers, locations = one["actions"].T
+        other["actions"] = np.stack((numbers[xfers], 5 - locations), axis=1).astype(np.int32)
+        np.testing.assert_array_equal(logits_of(many, other), logits_of(few, one))
+
+
+def test_unknown_kinds_of_nodes_are_taken_for_none():
+    actor = make_actor()
+    (one,) = observations(1)
+    known, unknown = ({**one, "nodes": one["nodes"].copy()} for _ in range(2))
+    known["nodes"][0, 0], unknown["nodes"][0, 0] = 0, 10_000
+    np.testing.assert_array_equal(logits_of(actor, known), logits_of(actor, unknown))
+    for seen in (known, unknown):
+        found = twin(actor).parameters(batch(seen))["logits"]
+        np.testing.assert_allclose(found, logits_of(actor, known), rtol=1e-4, atol=1e-5)
+
+
+@HEADS
+def test_numpy_has_the_same_arithmetic(head):
+    actor = make_actor(head)
+    given = observations(6)
+    found = twin(actor).parameters(batch(*given))
+    distribution = actor(batch(*given))[0]
+    np.testing.assert_allclose(found["logits"], distribution.logits, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(found["actions"], distribution.actions)
+    np.testing.assert_array_equal(twin(actor).mode(batch(*given)), distribution.mode())
+    np.testing.assert_allclose(distributions.entropy(found), distribution.entropy(), rtol=1e-4)
+    for number, one in enumerate(given):
+        alone = twin(actor).parameters(batch(one))["logits"][0]
+        np.testing.assert_array_equal(alone, found["logits"][number])
+
+
+def test_first_the_rule_then_the_location_by_hand():
+    """Rules at odds 1 : 2 : 4 : 3 (NO-OP), locations at 1 : 2 : 3 … of what is allowed.
+
+    action        p(xfer)   p(location | xfer)
+    NO-OP (3, 0)   3 / 8     1
+    (0, 0)         1 / 8     1 / 4
+    (0, 2)         1 / 8     3 / 4
+    (2, 1)         4 / 8     1
+    """
+    actor = make_actor("hierarchical")
+    head = actor.head
+    for one in head.variables:
+        one.assign(tf.zeros_like(one))
+    head.xfers.b.assign(np.log([1, 2, 4, 3]))
+    head.locations.b.assign(np.log(np.arange(SIZES.max_locations) + 1))
+    (one,) = observations(1)
+    one["actions"][:4] = [[3, 0], [0, 0], [0, 2], [2, 1]]
+    one["action_mask"][:] = np.arange(SIZES.max_actions) < 4
+    expected = [3 / 8, 1 / 8 * 1 / 4, 1 / 8 * 3 / 4, 4 / 8]
+    distribution = actor(batch(one))[0]
+    np.testing.assert_allclose(np.exp(distribution.logits[0, :4]), expected, rtol=1e-5)
+    logs = distribution.log_prob(one["actions"][:4, np.newaxis])
+    np.testing.assert_allclose(np.exp(logs)[:, 0], expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        np.exp(twin(actor).parameters(batch(one))["logits"][0, :4]), expected, rtol=1e-5
+    )
+
+
+LIST = np.array([[3, 0], [0, 0], [0, 2], [3, 0]], np.int32)
+
+
+def listed(*odds):
+    """Of LIST at these odds; its last row is a padding that repeats the first."""
+    logits = np.log(np.float32(odds))
+    return ListedActions(tf.constant([[*logits, MASKED]]), tf.constant(LIST[np.newaxis]))
+
+
+def test_listed_actions_by_hand():
+    distribution = listed(1, 2, 5)
+    logs = distribution.log_prob(LIST[:3, np.newaxis]).numpy()
+    np.testing.assert_allclose(np.exp(logs), [[1 / 8], [2 / 8], [5 / 8]], rtol=1e-6)
+    shares = np.array([1, 2, 5]) / 8
+    assert distribution.entropy().numpy() == pytest.approx(-np.sum(shares * np.log(shares)))
+    assert distribution.mode().numpy().tolist() == [[0, 2]]
+    assert distribution.log_prob([[1, 1]]).numpy() == np.float32(MASKED)
+    drawn = distribution.sample(4000, seed=1).numpy()[:, 0]
+    counts = [(drawn == action).all(axis=1).mean() for action in LIST[:3]]
+    np.testing.assert_allclose(counts, shares, atol=0.03)
+
+
+def test_listed_actions_are_made_again_of_what_is_kept():
+    distribution = listed(1, 2, 5)
+    kept = distribution_utils.get_parameters(distribution)
+    tensors = distribution_utils.parameters_to_dict(kept, tensors_only=True)
+    assert sorted(tensors) == ["actions", "logits"]
+    others = {**tensors, "logits": listed(5, 2, 1).logits}
+    again = distribution_utils.make_from_parameters(
+        distribution_utils.merge_to_parameters_from_dict(kept, others)
+    )
+    assert isinstance(again, ListedActions)
+    np.testing.assert_allclose(np.exp(again.log_prob([[3, 0]])), [5 / 8], rtol=1e-6)
+    assert (again.batch_shape, again.event_shape) == ([1], [2])
+    assert again.reparameterization_type == tfp.distributions.NOT_REPARAMETERIZED
+
+
+@pytest.mark.parametrize("odds", [(1, 2, 5), (0, 3, 0)], ids=["three", "one"])
+def test_no_gradient_reaches_what_is_masked(odds):
+    """Exactly 0, of the log-probability and of the entropy, and no NaN where one is left."""
+    logits = [np.log(one) if one else MASKED for one in odds] + [MASKED]
+    logits = tf.Variable([logits], dtype=tf.float32)
+    with tf.GradientTape(persistent=True) as tape:
+        distribution = ListedActions(logits, LIST[np.newaxis])
+        log, entropy = distribution.log_prob([[0, 0]]), distribution.entropy()
+    for found in (log, entropy):
+        gradient = tape.gradient(found, logits).numpy()[0]
+        assert np.isfinite(gradient).all()
+        assert (gradient[np.array([*odds, 0]) == 0] == 0).all()
+    if odds[0] == 0:
+        assert (log.numpy(), entropy.numpy()) == (0, 0)
+
+
+@HEADS
+def test_gradients_of_all_weights_are_finite_and_reach_the_encoder(head):
+    actor = make_actor(head)
+    given = batch(*observations())
+    with tf.GradientTape() as tape:
+        distribution = actor(given)[0]
+        loss = tf.reduce_sum(distribution.log_prob(given["actions"][:, 0])) + tf.reduce_sum(
+            distribution.entropy()
+        )
+    for one, gradient in zip(
+        actor.trainable_variables, tape.gradient(loss, actor.trainable_variables), strict=True
+    ):
+        values = tf.convert_to_tensor(gradient).numpy()
+        assert np.isfinite(values).all() and values.any(), one.name
+
+
+def test_values_are_computed_where_something_is_decided_some_at_a_time(monkeypatch):
+    monkeypatch.setattr(graph_actors, "_BLOCK", 2)
+    value = make_value(make_actor(), has_spread=True)
+    given = tensors(*observations(6))
+    whole, spread = value.value_and_log_spread(given, training=True)
+    for found, expected in zip(value.value_and_log_spread(given), (whole, spread), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    steps = {name: tf.reshape(array, [2, 3, *array.shape[1:]]) for name, array in given.items()}
+    step_type = np.array([[0, 1, 2], [0, 2, 2]], np.int32)
+    found = value(steps, step_type)[0].numpy()
+    expected = np.where(step_type == ts.StepType.LAST, 0, whole.numpy().reshape(2, 3))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(value(steps, training=True)[0], whole.numpy().reshape(2, 3))
+
+
+def test_an_observation_is_encoded_once_for_both(monkeypatch):
+    actor = make_actor()
+    value = make_value(actor)
+    calls = []
+    inner = graph_encoder.graphs_of
+    monkeypatch.setattr(graph_encoder, "graphs_of", lambda seen: calls.append(1) or inner(seen))
+    given = tensors(*observations())
+    with actor.once():
+        actor(given)
+        value(given, training=True)
+        actor(dict(given, nodes=given["nodes"] + 0))
+    assert len(calls) == 2
+    actor(given)
+    value(given, training=True)
+    assert len(calls) == 4
+    assert not {one.ref() for one in actor.variables} & {one.ref() for one in value.variables}
+
+
+def test_an_action_of_another_kind_is_refused():
+    specs = tensor_spec.from_spec(graph_problems.specs())
+    action = tensor_spec.BoundedTensorSpec([], tf.int64, 0, 3)
+    with pytest.raises(UserError, match=r"action: expected \(xfer_id, location\), int32 \[2\]"):
+        graph_actors.GraphActorNetwork(
+            specs, action, graph_actors.GraphSettings(8, 1, "pointer"), np.random.default_rng(0)
+        )

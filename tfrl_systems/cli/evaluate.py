@@ -49,6 +49,7 @@ A policy is one of
   taso       TASO's backtracking with a queue of graphs (alpha 1.05)
   beam       the cheapest few graphs of each depth
   random     random rules
+  DIR        what tfrl train tensor_graphs learned: --rollouts episodes
 An expansion is a rule applied whose result's cost was looked at. A model is a file, or one of
 bert-base, bert-mini, bert-tiny, inception-v3, lora-transformer, nasrnn, repvgg-a0, resnet-18,
 resnet-50, resnext-50, squeezenet-1.1 with random weights.
@@ -105,6 +106,7 @@ def _add_tensor_graphs(parser: argparse.ArgumentParser) -> None:
         help="an ONNX model, or a known one's name; may be repeated",
     )
     optimize.add_budget(parser, seconds=60.0)
+    optimize.add_rollouts(parser)
     optimize.add_problem(parser)
     parser.add_argument(
         "--bound",

@@ -15,6 +15,7 @@ Rewrites an ONNX model by verified rules so that it runs faster and computes the
 
   tfrl optimize model.onnx -o fast.onnx
   tfrl optimize model.onnx -o fast.onnx --inputs examples.npz --report report.html
+  tfrl optimize model.onnx -o fast.onnx --method policy --policy runs/graphs/policy
   tfrl optimize model.onnx -o fast.onnx --dimension batch=8 --objective onnxruntime-cuda
 
 A search looks for graphs that cost less, operator by operator, as measured on this machine. Its
@@ -44,9 +45,16 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--method",
         default="regions",
-        choices=("regions", "greedy", "taso", "beam"),
+        choices=("regions", "greedy", "taso", "beam", "policy"),
         help="how to search; see tfrl evaluate tensor_graphs (default: regions)",
     )
+    parser.add_argument(
+        "--policy",
+        type=pathlib.Path,
+        metavar="DIR",
+        help="what tfrl train tensor_graphs learned, for --method policy",
+    )
+    add_rollouts(parser)
     add_budget(parser, seconds=60.0)
     add_problem(parser)
     _add_measuring(parser)
@@ -107,6 +115,18 @@ def add_budget(parser: argparse.ArgumentParser, seconds: float) -> None:
         type=shared.whole_number(0),
         metavar="N",
         help="rules that a search may apply at most; its result then is the same on every run",
+    )
+
+
+def add_rollouts(parser: argparse.ArgumentParser) -> None:
+    """--rollouts."""
+    parser.add_argument(
+        "--rollouts",
+        type=shared.whole_number(1),
+        default=16,
+        metavar="K",
+        help="episodes that a learned policy plays: one with its likeliest actions, the others "
+        "drawn (default: 16)",
     )
 
 

@@ -77,6 +77,28 @@ def add_training(parser: argparse.ArgumentParser, iterations_help: str) -> None:
     )
 
 
+def add_where_to_collect(parser: argparse.ArgumentParser) -> None:
+    """--collect and --workers."""
+    parser.add_argument(
+        "--collect",
+        choices=("inprocess", "pipes"),
+        help="collect in this process, or in --workers others (default: inprocess, and pipes where "
+        "--workers is given)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=whole_number(1),
+        metavar="N",
+        help="processes that collect, with --collect pipes (default: one for each processor)",
+    )
+
+
+def num_collecting(options: argparse.Namespace) -> int:
+    """Processes that --collect and --workers ask for; 0 to collect in this one."""
+    collect = options.collect or ("pipes" if options.workers else "inprocess")
+    return (options.workers or default_workers()) if collect == "pipes" else 0
+
+
 def add_function(parser: argparse.ArgumentParser, *, required: bool) -> None:
     """--function, --dimensions, --free and --bounds."""
     parser.add_argument(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrl_systems.cli import options as shared
+from tfrl_systems.cli.optimize import add_problem
 from tfrl_systems.cli.settings import (
     Setting,
     describe,
@@ -48,6 +49,18 @@ What is collected, and so the policy, is the same for every --collect and every 
 
 {_WORKDIR}"""
 
+_TENSOR_GRAPHS = f"""\
+Learns which substitution to apply where, so that graphs of tensor operations cost less.
+
+  tfrl train tensor_graphs --agent ppo --model bert-tiny --workdir runs/graphs
+  tfrl train tensor_graphs --agent ppo --model resnet-50 --model model.onnx \\
+      --workdir runs/several --collect pipes --workers 2
+
+Of several models, each episode rewrites one. A policy sees graphs and rules, not their numbers, and
+so can be used on models that it never saw.
+
+{_WORKDIR}"""
+
 _BC_MAX = {
     "loop": ("tfrl_systems.training.bc_max", "Config"),
     "exploration": ("environments.inlining.exploration", "ExplorationConfig"),
@@ -71,6 +84,18 @@ _POLICY_GRADIENT_ON_INLINING = {
     "relative_advantages": "False",
     "normalize_rewards": "True",
 }
+# The same on graphs: episodes are tens of steps long, each pays at once for what it gains and later
+# for what it makes possible.
+_POLICY_GRADIENT_ON_GRAPHS = {
+    "iterations": "200",
+    "episodes_per_chunk": "4",
+    "gamma": "0.99",
+    "learning_rate": "1e-3",
+    "final_learning_rate": "1e-4",
+    "relative_advantages": "False",
+    "entropy_regularization": "0.01",
+    "gradient_clipping": "0.5",
+}
 # Uncertainty sampling goes by where the policy's entropy is high: by nothing where it is the same
 # everywhere.
 _SAMPLERS_THAT_ASK = ("uncertainty", "heterogeneous")
@@ -89,6 +114,9 @@ def add_parser(subparsers: Any) -> None:
         shared.add_verb(
             environments, "learn_to_optimize", "minima for any parameters", _LEARN_TO_OPTIMIZE
         )
+    )
+    _add_tensor_graphs(
+        shared.add_verb(environments, "tensor_graphs", "faster models", _TENSOR_GRAPHS)
     )
 
 
@@ -132,24 +160,34 @@ def _add_learn_to_optimize(parser: argparse.ArgumentParser) -> None:
         "(default: random)",
     )
     shared.add_training(parser, "rounds of collecting and learning")
-    parser.add_argument(
-        "--collect",
-        choices=("inprocess", "pipes"),
-        help="collect in this process, or in --workers others (default: inprocess, and pipes where "
-        "--workers is given)",
-    )
-    parser.add_argument(
-        "--workers",
-        type=shared.whole_number(1),
-        metavar="N",
-        help="processes that collect, with --collect pipes (default: one for each processor)",
-    )
+    shared.add_where_to_collect(parser)
     shared.add_json(parser)
     parser.epilog = "\n\n".join(
         f"with --agent {agent}: {_fields(settings_of_learning(agent))}"
         for agent in ("ppo", "reinforce")
     )
     parser.set_defaults(run=run_learn_to_optimize)
+
+
+def _add_tensor_graphs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--agent", choices=("ppo", "reinforce"), required=True, help="how to learn")
+    parser.add_argument(
+        "--model",
+        action="append",
+        required=True,
+        dest="models",
+        metavar="FILE|NAME",
+        help="an ONNX file, or one of tfrl evaluate tensor_graphs' models; may be repeated",
+    )
+    add_problem(parser)
+    shared.add_training(parser, "rounds of collecting and learning")
+    shared.add_where_to_collect(parser)
+    shared.add_json(parser)
+    parser.epilog = "\n\n".join(
+        f"with --agent {agent}: {_fields(settings_on_graphs(agent))}"
+        for agent in ("ppo", "reinforce")
+    )
+    parser.set_defaults(run=run_tensor_graphs)
 
 
 def run_inlining(options: argparse.Namespace) -> int:
@@ -168,6 +206,14 @@ def run_learn_to_optimize(options: argparse.Namespace) -> int:
     """Trains."""
     values = _values(options, settings_of_learning(options.agent, options.sampler))
     from tfrl_systems.cli.learn_to_optimize import train
+
+    return train.run(options, values)
+
+
+def run_tensor_graphs(options: argparse.Namespace) -> int:
+    """Trains."""
+    values = _values(options, settings_on_graphs(options.agent))
+    from tfrl_systems.cli.tensor_graphs import train
 
     return train.run(options, values)
 
@@ -198,6 +244,16 @@ def settings_of_learning(agent: str, sampler: str = "random") -> tuple[Setting, 
     }
     defaults = _OF_A_POLICY_THAT_IS_ASKED if sampler in _SAMPLERS_THAT_ASK else {}
     return with_defaults(read_settings(classes, _SET_OTHERWISE), defaults)
+
+
+def settings_on_graphs(agent: str) -> tuple[Setting, ...]:
+    """The fields that `--set` reaches when a policy gradient agent learns to rewrite graphs."""
+    classes = {
+        "loop": ("tfrl_systems.training.online", "Config"),
+        "environment": ("tfrl_systems.cli.tensor_graphs.learning", "EnvironmentConfig"),
+        "agent": (f"tfrl_systems.agents.{agent}", "Config"),
+    }
+    return with_defaults(read_settings(classes, _SET_OTHERWISE), _POLICY_GRADIENT_ON_GRAPHS)
 
 
 def _values(

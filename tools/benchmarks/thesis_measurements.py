@@ -71,8 +71,7 @@ def train(benchmark: Benchmark, run: Run) -> Record:
     with open_workdir(path, training.settings(), resume=True) as workdir:
         result = workdir.result()
         if result is None:
-            collect = "pipes" if run.workers else "inprocess"
-            result = learning.train(training, workdir, collect, max(run.workers, 1))
+            result = learning.train(training, workdir, run.workers)
     described = dataclasses.asdict(run)
     wanted = ("iterations", "environment_steps", "seconds", "experience_sha256", "policy_sha256")
     return {

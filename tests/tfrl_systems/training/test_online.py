@@ -28,9 +28,9 @@ TRAINING = Training(
 SAME = ("experience_sha256", "policy_sha256", "environment_steps")
 
 
-def run(path, training=TRAINING, collect="inprocess", num_workers=1, resume=False):
+def run(path, training=TRAINING, num_workers=0, resume=False):
     with open_workdir(path, training.settings(), resume=resume) as workdir:
-        return train(training, workdir, collect, num_workers)
+        return train(training, workdir, num_workers)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_a_run_by_hand(finished):
 
 
 def test_workers_collect_the_same(finished, tmp_path):
-    piped = run(tmp_path / "run", collect="pipes", num_workers=2)
+    piped = run(tmp_path / "run", num_workers=2)
     assert [piped[name] for name in SAME] == [finished[1][name] for name in SAME]
     assert piped["seconds"]["collecting"] > 0 and piped["seconds"]["broadcasting"] > 0
 

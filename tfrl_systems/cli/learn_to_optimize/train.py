@@ -76,11 +76,9 @@ def run(options: argparse.Namespace, values: Values) -> int:
         if result is not None:
             say(f"{options.workdir}: already finished")
         else:
-            collect = options.collect or ("pipes" if options.workers else "inprocess")
-            num_workers = options.workers or shared.default_workers()
             with Progress() as progress:
                 tell = online.make_teller(progress, training.config)
-                result = train(training, workdir, collect, num_workers, tell)
+                result = train(training, workdir, shared.num_collecting(options), tell)
     _show(options, result)
     return 0
 
@@ -88,8 +86,7 @@ def run(options: argparse.Namespace, values: Values) -> int:
 def train(
     training: Training,
     workdir: Workdir,
-    collect: str = "inprocess",
-    num_workers: int = 1,
+    num_workers: int = 0,
     on_iteration: OnIteration = lambda record: None,
 ) -> dict[str, Any]:
     """Trains, or goes on with the run that `workdir` holds.
@@ -97,8 +94,7 @@ def train(
     Args:
       training: what to train.
       workdir: where it is kept.
-      collect: "inprocess" or "pipes".
-      num_workers: processes, with pipes.
+      num_workers: processes that collect; 0 for this one.
       on_iteration: told of each iteration.
 
     Returns:
@@ -117,7 +113,7 @@ def train(
         ],
     }
     make_runner = MakeRunner(training.problem, actor, training.config.episodes_per_chunk)
-    with online.make_pool(make_runner, num_workers if collect == "pipes" else 0) as pool:
+    with online.make_pool(make_runner, num_workers) as pool:
         evaluate_fn = _evaluator(training.problem, agent)
         return online.train(agent, training.config, pool, evaluate_fn, about, workdir, on_iteration)
 

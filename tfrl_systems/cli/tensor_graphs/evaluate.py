@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import Any
+import pathlib
+from typing import TYPE_CHECKING, Any
 
 from environments.errors import UserError
-from environments.tensor_graphs.search import METHODS, Budget, Result, search
+from environments.tensor_graphs.search import METHODS, Budget, Result
 from environments.tensor_graphs.search.exact import Bound, bound
 from tfrl_systems.cli.console import Progress, format_table, percent, say, show, show_json
 from tfrl_systems.cli.tensor_graphs.problem import Problem, model_of, num_operators
+
+if TYPE_CHECKING:
+    from tfrl_systems.policies.graph_policy import GraphPolicy
 
 _MOST_BOUNDED = 30
 _BOUND_S = 120.0
@@ -18,19 +22,15 @@ _BOUND_S = 120.0
 
 def run(options: argparse.Namespace) -> int:
     """Evaluates as the command line says."""
-    for policy in options.policies:
-        if policy not in METHODS:
-            raise UserError(
-                f"policy: expected one of {', '.join(METHODS)}; found {policy!r}, which is none"
-            )
+    policies = {name: _policy_of(name, options.seed) for name in options.policies}
     evaluated = []
     with Progress() as progress:
         advance = progress.task("searching", len(options.models) * len(options.policies))
         for name in options.models:
             problem = Problem.of(name, model_of(options, name), options)
             results = {}
-            for policy in options.policies:
-                results[policy] = _search(options, problem, policy)
+            for policy, learned in policies.items():
+                results[policy] = _search(options, problem, policy, learned)
                 advance(1)
             evaluated.append((problem, results, _bound(options, problem)))
     if options.json:
@@ -41,10 +41,29 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _search(options: argparse.Namespace, problem: Problem, policy: str) -> Result:
+def _policy_of(name: str, seed: int) -> GraphPolicy | None:
+    """A learned policy by its directory; None for a search."""
+    if name in METHODS:
+        return None
+    if not pathlib.Path(name).is_dir():
+        raise UserError(
+            f"policy: expected one of {', '.join(METHODS)}, or the directory of a learned policy; "
+            f"found {name!r}"
+        )
+    from tfrl_systems.policies.graph_policy import GraphPolicy
+
+    return GraphPolicy.load(name, seed)
+
+
+def _search(
+    options: argparse.Namespace, problem: Problem, name: str, learned: GraphPolicy | None
+) -> Result:
     most = math.inf if options.expansions is None else options.expansions
-    settings = {"seed": options.seed} if policy == "random" else {}
-    return search(problem.start, policy, Budget(options.seconds, most), **settings)
+    budget = Budget(options.seconds, most)
+    if learned is not None:
+        return problem.search("policy", budget, learned, options.rollouts)
+    settings = {"seed": options.seed} if name == "random" else {}
+    return problem.search(name, budget, **settings)
 
 
 def _bound(options: argparse.Namespace, problem: Problem) -> Bound | None:

@@ -27,13 +27,12 @@ from environments.tensor_graphs.search import (
     Result,
     Visited,
     replay,
-    search,
 )
 from environments.tensor_graphs.search.exact import Bound, bound
 from environments.tensor_graphs.selecting import Candidate, Selection, proposals, select, verify
 from tfrl_systems.cli.console import say, show, show_json
 from tfrl_systems.cli.tensor_graphs import page, report
-from tfrl_systems.cli.tensor_graphs.problem import Problem, num_operators
+from tfrl_systems.cli.tensor_graphs.problem import Problem, num_operators, policy_of
 
 _NUM_TRIALS = 3
 _BOUND_S = 60.0
@@ -46,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
     """Optimises as the command line says."""
     began_s = time.monotonic()
     _check_places(options)
+    policy_of(options)
     problem = Problem.of(str(options.model), options.model, options)
     trials = _inputs(options, problem)
     levels = _levels(options.objective)
@@ -123,10 +123,11 @@ def _search(options: argparse.Namespace, problem: Problem) -> Result:
                 f"({progress.seconds:.0f} s)"
             )
 
-        result = search(
-            problem.start,
+        result = problem.search(
             options.method,
             budget,
+            policy_of(options),
+            options.rollouts,
             on_progress=on_progress,
             resume_file=options.checkpoint,
         )
@@ -140,11 +141,11 @@ def _propose(options: argparse.Namespace, problem: Problem, result: Result) -> l
     found = {one.state.graph: one for one in proposals(result.candidates[0])}
     if options.measure and result.stopped != INTERRUPTED:
         budget = Budget(options.seconds * _OTHERS, _most_expansions(options))
-        for start in problem.other_starts:
-            other = search(start, options.method, budget)
+        for one in problem.others:
+            other = one.search(options.method, budget, policy_of(options), options.rollouts)
             here = replay(Visited(problem.start), other.path)
-            for one in proposals(here, most=2):
-                found.setdefault(one.state.graph, one)
+            for visited in proposals(here, most=2):
+                found.setdefault(visited.state.graph, visited)
     return list(found.values())
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
@@ -18,7 +18,12 @@ from environments.tensor_graphs.engine import Engine, State
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.nodes import CONSTANT, INPUT
 from environments.tensor_graphs.objectives import Objective, make_objective
+from environments.tensor_graphs.search import Budget, Result, follow, search
 from environments.tensor_graphs.substitutions import RuleError, Substitution
+from tfrl_systems.cli.console import UsageError
+
+if TYPE_CHECKING:
+    from tfrl_systems.policies.graph_policy import GraphPolicy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,22 +58,43 @@ class Problem:
         return cls(name, graph, rules.load(options.rules), objective, sizes)
 
     @property
-    def other_starts(self) -> list[State]:
+    def others(self) -> list[Problem]:
         """The same by other estimates: each operator by itself, and what is worked out."""
         alone = getattr(self.objective, "alone", None)
         others = [alone, AnalyticObjective()] if alone is not None else []
-        return [self._start(one) for one in others]
+        return [dataclasses.replace(self, objective=one) for one in others]
 
     @functools.cached_property
     def start(self) -> State:
         """Where a search begins."""
-        return self._start(self.objective)
-
-    def _start(self, objective: Objective) -> State:
         try:
-            return Engine(self.rules, objective).start(self.graph)
+            return Engine(self.rules, self.objective).start(self.graph)
         except RuleError as error:
             raise UserError(str(error)) from None
+
+    def search(
+        self,
+        method: str,
+        budget: Budget,
+        policy: GraphPolicy | None = None,
+        num_rollouts: int = 16,
+        **others: Any,
+    ) -> Result:
+        """Looks for the cheapest graph.
+
+        Args:
+          method: one of `search.METHODS`, or "policy".
+          budget: when to end at the latest.
+          policy: that is followed, with "policy".
+          num_rollouts: episodes that it plays; the first one without chance.
+          **others: of `search.search` and `search.follow`.
+        """
+        if method != "policy":
+            return search(self.start, method, budget, **others)
+        assert policy is not None
+        environment = policy.make_environment(self.name, self.graph, self.rules, self.objective)
+        play_fn = functools.partial(policy.play, environment)
+        return follow(self.start, play_fn, num_rollouts, budget, **others)
 
 
 def model_of(options: argparse.Namespace, name: str) -> pathlib.Path | onnx.ModelProto:
@@ -85,6 +111,22 @@ def model_of(options: argparse.Namespace, name: str) -> pathlib.Path | onnx.Mode
     raise UserError(
         f"model: expected an ONNX file or one of {', '.join(models.NAMES)}; found {name!r}"
     )
+
+
+def policy_of(options: argparse.Namespace) -> GraphPolicy | None:
+    """The policy of --policy, where --method asks for one.
+
+    Raises:
+      UserError: it cannot be read.
+      UsageError: one is asked for and not given, or given and not asked for.
+    """
+    if (options.method == "policy") != (options.policy is not None):
+        raise UsageError("--method policy and --policy DIR go together")
+    if options.policy is None:
+        return None
+    from tfrl_systems.policies.graph_policy import GraphPolicy
+
+    return GraphPolicy.load(options.policy)
 
 
 def num_operators(graph: Graph) -> int:

@@ -1,0 +1,104 @@
+"""Policies that rewrite graphs: learned, compared, and used, from the command line."""
+
+from __future__ import annotations
+
+import json
+
+import onnx
+import pytest
+
+from tests.environments.tensor_graphs.small_models import adapter, relu, write
+from tests.tfrl_systems.cli.test_train import FIELDS, read_result
+
+SAME = ("experience_sha256", "policy_sha256", "environment_steps", "evaluation")
+SMALL = {
+    "num_chunks": 2,
+    "episodes_per_chunk": 2,
+    "graph_width": 8,
+    "graph_rounds": 2,
+    "max_steps": 8,
+    "max_nodes": 64,
+    "max_edges": 96,
+    "max_actions": 128,
+    "evaluate_every": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("models")
+    return write(directory / "adapter.onnx", adapter()), write(directory / "relu.onnx", relu())
+
+
+@pytest.fixture
+def train(tfrl):
+    def run(workdir, models, *more, agent="ppo", **settings):
+        words = [word for model in models for word in ("--model", model)]
+        for item in {**SMALL, **settings}.items():
+            words += ["--set", "{}={}".format(*item)]
+        return tfrl(
+            *("train", "tensor_graphs", "--agent", agent, "--objective", "analytic"),
+            *("--workdir", workdir, *words, *more, "--json"),
+        )
+
+    return run
+
+
+def test_any_number_of_workers_learns_the_same(train, models, tmp_path):
+    results = []
+    for number, more in enumerate(((), ("--workers", 2))):
+        ran = train(tmp_path / str(number), models, "--iterations", 2, *more)
+        assert ran.status == 0, ran.err
+        results.append(ran.json)
+    for name in SAME:
+        assert results[0][name] == results[1][name], name
+    assert results[0] == read_result(tmp_path / "0") and results[0].keys() >= FIELDS
+    last = results[0]["evaluation"]["last"]
+    names = [str(model) for model in models]
+    assert last.keys() == {
+        "cost",
+        *(f"{what}/{name}" for what in ("cost", "steps") for name in names),
+    }
+    assert last["cost"] == pytest.approx((last[f"cost/{names[0]}"] + last[f"cost/{names[1]}"]) / 2)
+    # Nothing can be done about the second one.
+    assert last[f"cost/{names[1]}"] == 1.0
+
+
+def test_what_was_learned_is_compared_and_used(train, models, tfrl, tmp_path):
+    """Folding W + A·B saves more than half; a short training finds it, and a policy keeps it."""
+    settings = {"learning_rate": 0.01, "final_learning_rate": 0.003, "episodes_per_chunk": 8}
+    ran = train(tmp_path / "run", models[:1], "--iterations", 12, "--seed", 1, **settings)
+    assert ran.status == 0, ran.err
+    policy = tmp_path / "run" / "policy"
+    assert json.loads((policy / "policy.json").read_text())["kind"] == "graph_actor"
+    arguments = ("evaluate", "tensor_graphs", "--model", models[0], "--objective", "analytic")
+    ran = tfrl(*arguments, "--policy", policy, "--policy", "greedy", "--rollouts", 4, "--json")
+    assert ran.status == 0, ran.err
+    (one,) = ran.json["models"]
+    learned, greedy = one["policies"]
+    assert learned["policy"] == str(policy) and learned["steps"] == len(learned["substitutions"])
+    assert learned["estimated_ms_after"] < 0.7 * one["estimated_ms_before"]
+    assert learned["estimated_ms_after"] <= 1.05 * greedy["estimated_ms_after"]
+    ran = tfrl(
+        *("optimize", models[0], "-o", tmp_path / "fast.onnx", "--method", "policy"),
+        *("--policy", policy, "--rollouts", 2, "--objective", "analytic", "--no-measure", "--json"),
+    )
+    assert ran.status == 0, ran.err
+    assert ran.json["method"] == "policy" and ran.json["gain"] is True
+    assert ran.json["max_relative_error"] < 1e-4
+    onnx.checker.check_model(onnx.load(tmp_path / "fast.onnx"))
+
+
+def test_mistakes(train, models, tfrl, tmp_path):
+    ran = train(tmp_path / "run", ["gpt-9"])
+    assert ran.status == 1 and "gpt-9" in ran.err and len(ran.err.splitlines()) == 1
+    ran = train(tmp_path / "small", models[:1], max_nodes=4)
+    assert ran.status == 1 and "raise max_nodes" in ran.err
+    ran = tfrl("optimize", models[0], "-o", tmp_path / "out.onnx", "--method", "policy")
+    assert ran.status == 2 and "--policy DIR" in ran.err
+    ran = tfrl(
+        *("optimize", models[0], "-o", tmp_path / "out.onnx", "--method", "policy"),
+        *("--policy", tmp_path),
+    )
+    assert ran.status == 1 and len(ran.err.splitlines()) == 1
+    assert not (tmp_path / "out.onnx").exists()

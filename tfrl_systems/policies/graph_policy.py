@@ -1,0 +1,126 @@
+"""A learned policy that rewrites graphs: NumPy alone, no TensorFlow."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from environments import contexts
+from environments.errors import UserError
+from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
+from environments.tensor_graphs.graph import Graph
+from environments.tensor_graphs.objectives import Objective
+from environments.tensor_graphs.observation import Sizes
+from environments.tensor_graphs.search import State, Step
+from environments.tensor_graphs.substitutions import Substitution
+from tfrl_systems.policies import distributions, policy_files
+from tfrl_systems.policies.optimizer_policy import load_network
+
+# How much larger than those that a policy was trained on graphs may be.
+_ROOM = 4
+
+
+class GraphPolicy:
+    """Plays episodes of `TensorGraphEnvironment`.
+
+    Args:
+      network: with `parameters` and `mode`, of observations with a leading axis [B].
+      settings: of the environment that it was trained in, for `make_environment`.
+      seed: of the actions that are drawn.
+    """
+
+    def __init__(
+        self, network: Any, settings: Mapping[str, Any] | None = None, seed: int = 0
+    ) -> None:
+        self._network = network
+        self._settings = settings or {}
+        self._seed = seed
+
+    @classmethod
+    def load(cls, directory: pathlib.Path | str, seed: int = 0) -> GraphPolicy:
+        """Reads a directory that `tfrl train tensor_graphs` wrote.
+
+        Raises:
+          UserError: there is no policy, one of something else, or its files are damaged.
+        """
+        described = policy_files.load_policy_json(directory)
+        if described["kind"] != "graph_actor":
+            raise UserError(
+                f"{directory}: expected a policy of tensor_graphs, found one of "
+                f"{described.get('environment', 'something else')}; name another"
+            )
+        return cls(load_network(directory, "graph_actor"), _settings_of(directory, described), seed)
+
+    def make_environment(
+        self, name: str, graph: Graph, rules: Sequence[Substitution], objective: Objective
+    ) -> TensorGraphEnvironment:
+        """Where it can rewrite a model, which may be larger than those that it was trained on.
+
+        Args:
+          name: of the model.
+          graph: of the model.
+          rules: those that it was trained with, or others.
+          objective: gives costs.
+        """
+        known = self._settings
+        sizes = Sizes(
+            max_nodes=_ROOM * known["max_nodes"],
+            max_edges=_ROOM * known["max_edges"],
+            max_locations=known["max_locations"],
+            max_actions=_ROOM * known["max_actions"],
+            truncate=True,
+        )
+        return TensorGraphEnvironment(
+            contexts.uniform([Model(name, graph)]),
+            rules,
+            objective,
+            max_steps=known["max_steps"],
+            sizes=sizes,
+            constants=bool(known["constants"]),
+        )
+
+    def play(
+        self, environment: TensorGraphEnvironment, number: int = 0
+    ) -> Iterator[tuple[Step, State]]:
+        """Plays an episode, as far as it is asked to go on.
+
+        Args:
+          environment: is reset, and stepped for each item.
+          number: of the episode. In the first, 0, each action is the likeliest one; in all others
+            it is drawn, with chance that the seed and the number decide.
+
+        Yields:
+          Each rule that is applied, with the state after it.
+        """
+        generator = np.random.default_rng([self._seed, number]) if number else None
+        time_step = environment.reset()
+        num_applied = 0
+        while not time_step.is_last():
+            batch = {name: array[np.newaxis] for name, array in time_step.observation.items()}
+            time_step = environment.step(self._act(batch, generator)[0])
+            if len(environment.trail) > num_applied:
+                num_applied += 1
+                last = environment.trail[-1]
+                assert environment.state is not None
+                yield Step(last.xfer, last.location), environment.state
+
+    def _act(self, batch: dict[str, np.ndarray], generator: np.random.Generator | None) -> Any:
+        if generator is None:
+            return self._network.mode(batch)
+        return distributions.draw(self._network.parameters(batch), generator)
+
+
+def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) -> dict[str, int]:
+    """Settings of the environment, from policy.json."""
+    names = ("max_nodes", "max_edges", "max_locations", "max_actions", "max_steps", "constants")
+    found = {name: described.get(name) for name in names}
+    for name, value in found.items():
+        if not isinstance(value, int):
+            raise UserError(
+                f"{directory}: expected a whole number {name} in policy.json, found {value!r}; "
+                "export the policy again"
+            )
+    return {name: value for name, value in found.items() if isinstance(value, int)}

@@ -13,6 +13,7 @@ from environments.tensor_graphs.families import all_rules
 from environments.tensor_graphs.features import NODE_FEATURES, lg
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.nodes import INPUT, TensorType
+from environments.tensor_graphs.notation import Constant, op, rule
 from environments.tensor_graphs.observation import Observer, Sizes, View
 from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.tracking import BYTES, COST, FLOPS, KERNELS, Tracker
@@ -31,6 +32,10 @@ def costs_of(state):
 
 def fresh(state, constants=True):
     return View("fresh", state, Tracker(state.graph, costs_of(state), constants))
+
+
+def small_view():
+    return fresh(Engine((), AnalyticObjective()).start(random_graph(0)))
 
 
 def test_kept_up_to_date_is_as_seen_for_the_first_time():
@@ -123,3 +128,26 @@ def test_features_by_hand():
     assert seen["senders"][:3].tolist() == [0, 1, 5] and seen["receivers"][:3].tolist() == [2, 2, 5]
     expected_globals = [1, 1, lg(1000 * state.cost_ms), 0.25, lg(3), 0]
     np.testing.assert_allclose(seen["globals"][0], expected_globals, rtol=1e-6)
+
+
+def test_a_rule_is_known_by_its_name_and_by_what_it_builds():
+    """Whatever its number is, and whatever other rules there are."""
+    few, many = (Observer(rules, SIZES).observe(small_view(), 0.0) for rules in (RULES[:5], RULES))
+    np.testing.assert_array_equal(few["rule_ids"][:5], many["rule_ids"][:5])
+    np.testing.assert_array_equal(few["rule_targets"][:5], many["rule_targets"][:5])
+    assert len(set(many["rule_ids"].tolist())) == len(RULES) + 1
+    for seen in (few, many):
+        assert seen["rule_ids"][-1] == 0 and not seen["rule_targets"][-1].any()
+
+
+def test_operators_of_a_target_are_listed_from_the_outside():
+    """However often an operator is mentioned, it is one."""
+
+    @rule
+    def joined(x, v: Constant, w: Constant):
+        parts = op.Split(x @ op.Concat(v, w, axis=1), axis=-1, num_outputs=2)
+        return (x @ v, x @ w), (parts, parts)
+
+    targets = Observer((joined,), SIZES).observe(small_view(), 0.0)["rule_targets"][0]
+    kinds = [features.KINDS[kind] for kind in targets]
+    assert kinds == ["Split", "MatMul", "Concat", *["padding"] * 5]

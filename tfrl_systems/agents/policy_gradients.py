@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -20,17 +20,28 @@ from tfrl_systems.networks import actors, graph_actors
 _SEARCH_BEGINS, _SEARCH_ENDS, _LAST_STD_BEGINS = 0.1, 0.7, 0.9
 
 
-def make_networks(config: Any, time_step_spec: ts.TimeStep, action_spec: Any) -> tuple[Any, Any]:
-    """Actor and value network; the configuration's seed alone decides their initial weights.
+class Parts(NamedTuple):
+    """What an agent is made of.
+
+    Attributes:
+      actor: of `graph_actors` where observations are graphs with a list of actions, else of
+        `actors`.
+      value: likewise.
+      optimizer: of both.
+    """
+
+    actor: Any
+    value: Any
+    optimizer: adam.Adam
+
+
+def make_parts(config: Any, time_step_spec: ts.TimeStep, action_spec: Any) -> Parts:
+    """Networks and optimizer; the configuration's seed alone decides the initial weights.
 
     Args:
       config: one of the agents' configurations.
       time_step_spec: of tensors or arrays.
       action_spec: of a tensor or an array.
-
-    Returns:
-      Those of `graph_actors` where observations are graphs with a list of actions, else of
-      `actors`.
     """
     generators = [
         np.random.default_rng(part) for part in np.random.SeedSequence(config.seed).spawn(2)
@@ -38,7 +49,11 @@ def make_networks(config: Any, time_step_spec: ts.TimeStep, action_spec: Any) ->
     specs = tensor_spec.from_spec((time_step_spec.observation, action_spec))
     has_spread = getattr(config, "relative_advantages", False)
     make_fn = _graph_networks if graph_actors.are_graphs(specs[0]) else _networks
-    return make_fn(config, specs, generators, has_spread)
+    networks: tuple[Any, Any] = make_fn(config, specs, generators, has_spread)
+    for net in networks:
+        net.create_variables()
+    variables = [one for net in networks for one in net.trainable_variables]
+    return Parts(*networks, adam.Adam(config.learning_rate, variables, config.gradient_clipping))
 
 
 def _networks(
@@ -66,14 +81,6 @@ def _graph_networks(
         specs[0], actor.trunk, settings.width, generators[1], has_spread
     )
     return actor, value
-
-
-def make_optimizer(config: Any, actor: Any, value: Any) -> adam.Adam:
-    """The optimizer of both networks."""
-    for net in (actor, value):
-        net.create_variables()
-    variables = [*actor.trainable_variables, *value.trainable_variables]
-    return adam.Adam(config.learning_rate, variables, config.gradient_clipping)
 
 
 def set_progress(config: Any, optimizer: adam.Adam, actor: Any, progress: float) -> None:

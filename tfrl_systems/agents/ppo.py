@@ -47,7 +47,7 @@ class Config:
       final_learning_rate: Adam's at the end; it falls by equal factors.
       num_epochs: how often the experience of an iteration is learned from.
       minibatch_size: steps of experience that one step of Adam sees, drawn without replacement; 0
-        for all. With graphs it bounds the memory: one takes about 5 MB for a thousand nodes.
+        for all. With graphs it bounds the memory: one of a thousand nodes takes about 10 MB.
       clip: how far the ratio of new to old probability may leave 1 before its gradient is cut off.
       gamma: discount of later rewards. At 0 an action answers for its own reward alone, which is
         right where rewards are the improvements that learn_to_optimize pays; at 1 for all that
@@ -158,15 +158,14 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
     ) -> None:
         self._config = config
-        actor, value = policy_gradients.make_networks(config, time_step_spec, action_spec)
-        self.actor_network = actor
-        self.optimizer = policy_gradients.make_optimizer(config, actor, value)
+        parts = policy_gradients.make_parts(config, time_step_spec, action_spec)
+        self.actor_network, self.optimizer = parts.actor, parts.optimizer
         super().__init__(
             time_step_spec,
             action_spec,
             optimizer=self.optimizer,
-            actor_net=actor,
-            value_net=value,
+            actor_net=parts.actor,
+            value_net=parts.value,
             importance_ratio_clipping=config.clip,
             lambda_value=config.gae_lambda,
             discount_factor=config.gamma,
@@ -176,7 +175,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
             use_gae=True,
             use_td_lambda_return=True,
             normalize_rewards=config.normalize_rewards,
-            normalize_observations=config.normalize_observations and actor.can_be_normalized,
+            normalize_observations=config.normalize_observations and parts.actor.can_be_normalized,
             aggregate_losses_across_replicas=False,
             train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
         )

@@ -113,15 +113,14 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
         self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
     ) -> None:
         self._config = config
-        actor, value = policy_gradients.make_networks(config, time_step_spec, action_spec)
-        self.actor_network = actor
-        self.optimizer = policy_gradients.make_optimizer(config, actor, value)
+        parts = policy_gradients.make_parts(config, time_step_spec, action_spec)
+        self.actor_network, self.optimizer = parts.actor, parts.optimizer
         super().__init__(
             time_step_spec,
             action_spec,
-            actor_network=actor,
+            actor_network=parts.actor,
             optimizer=self.optimizer,
-            value_network=value,
+            value_network=parts.value,
             value_estimation_loss_coef=config.value_weight,
             gamma=config.gamma,
             normalize_returns=config.normalize_advantages,

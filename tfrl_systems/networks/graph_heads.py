@@ -146,7 +146,11 @@ class HierarchicalHead(snt.Module):
 
 
 def make_head(
-    name: str, observation_spec: Mapping[str, Any], action_spec: Any, width: int, generator: Any
+    name: str,
+    observation_spec: Mapping[str, Any],
+    action_spec: Any,
+    width: int,
+    generator: np.random.Generator,
 ) -> PointerHead | HierarchicalHead:
     """The head of that name.
 

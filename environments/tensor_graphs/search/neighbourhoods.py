@@ -40,51 +40,85 @@ def nodes_of(match: Any) -> Collection[int]:
     return getattr(match, "nodes", None) or match.location
 
 
-def signature(graph: Graph, number: int) -> int:
-    """What is to be known of a node to tell what a rule saves that takes it apart.
+def fingerprint(origin: Graph, graph: Graph) -> int:
+    """Tells graphs apart that were made of one: quicker than a hash of all of it."""
+    new = changed(origin, graph)
+    known: dict[int, int] = {}
 
-    Operator, types, what of its inputs is constant, and whether it will still be used.
+    def of(number: int) -> int:
+        if number not in new:
+            return number
+        if number not in known:
+            node = graph.nodes[number]
+            inputs = [_NOTHING if ref is None else hash((of(ref.node), ref.output))
+                      for ref in node.inputs]  # fmt: skip
+            known[number] = hash((node.label, *inputs))
+        return known[number]
+
+    gone = frozenset(number for number in origin.nodes if number not in graph.nodes)
+    outputs = [hash((of(ref.node), ref.output)) for ref in graph.outputs]
+    return hash((frozenset(map(of, new)), gone, *outputs))
+
+
+class Looks:
+    """What the nodes of a graph look like; worked out where it is asked for.
+
+    Inputs look alike whatever their names, and large constants whatever their values: the layers of
+    a model are to be found alike.
     """
-    node = graph.nodes[number]
-    above = [
-        _NOTHING
-        if ref is None
-        else hash((_type_colour(graph.type_of(ref)), graph.is_constant(ref.node)))
-        for ref in node.inputs
-    ]
-    is_returned = any(ref.node == number for ref in graph.outputs)
-    num_users = min(len(graph.users(number)), _MANY)
-    return hash((_colour(node), is_returned, num_users, *above))
 
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._returned = {ref.node for ref in graph.outputs}
+        self._signatures: dict[int, int] = {}
+        self._colours: dict[tuple[int, int], int] = {}
 
-def colours(graph: Graph, radius: int = 3) -> dict[int, int]:
-    """Nodes of one colour have neighbourhoods that look alike, as far as `radius` edges reach.
+    def signature(self, number: int) -> int:
+        """What is to be known of a node to tell what a rule saves that takes it apart.
 
-    Weisfeiler and Leman's refinement. Inputs look alike whatever their names, and large
-    constants whatever their values: the layers of a model are to be found alike.
-    """
-    nodes = graph.nodes
-    found = {
-        number: hash((_colour(node), graph.is_constant(number))) for number, node in nodes.items()
-    }
-    for number in {ref.node for ref in graph.outputs}:
-        found[number] = hash((found[number], 1))
-    for _ in range(radius):
-        last = found
-        found = {}
-        for number, node in nodes.items():
+        Operator, types, what of its inputs is constant, and whether it will still be used.
+        """
+        found = self._signatures.get(number)
+        if found is None:
+            graph, node = self._graph, self._graph.nodes[number]
             above = [
-                _NOTHING if ref is None else hash((last[ref.node], ref.output))
+                _NOTHING
+                if ref is None
+                else hash((_type_colour(graph.type_of(ref)), graph.is_constant(ref.node)))
                 for ref in node.inputs
             ]
-            # Which constants share a value with others far away is not looked at.
-            users = () if node.op == CONSTANT else graph.users(number)
-            below = sorted(last[user] for user in users)
-            found[number] = hash((last[number], *above, _NOTHING, *below))
-    return found
+            num_users = min(len(graph.users(number)), _MANY)
+            found = hash((_colour(node), number in self._returned, num_users, *above))
+            self._signatures[number] = found
+        return found
+
+    def colour(self, number: int, radius: int) -> int:
+        """Equal for nodes whose neighbourhoods look alike, as far as `radius` edges reach.
+
+        Weisfeiler and Leman's refinement.
+        """
+        found = self._colours.get((number, radius))
+        if found is None:
+            found = self._colours[number, radius] = self._refined(number, radius)
+        return found
+
+    def _refined(self, number: int, radius: int) -> int:
+        graph, node = self._graph, self._graph.nodes[number]
+        if not radius:
+            is_returned = number in self._returned
+            return hash((_colour(node), graph.is_constant(number), is_returned))
+        above = [
+            _NOTHING if ref is None else hash((self.colour(ref.node, radius - 1), ref.output))
+            for ref in node.inputs
+        ]
+        # Which constants share a value with others far away is not looked at.
+        users = () if node.op == CONSTANT else graph.users(number)
+        below = sorted(self.colour(user, radius - 1) for user in users)
+        return hash((self.colour(number, radius - 1), *above, _NOTHING, *below))
 
 
 def _colour(node: Node) -> int:
+    """Of a node by itself."""
     types = [_type_colour(one) for one in node.types]
     if node.op == INPUT:
         return hash((2, *types))

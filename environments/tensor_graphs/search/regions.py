@@ -5,26 +5,30 @@ another. TASO's queue holds whole graphs: where two independent steps can be tak
 orders, and of n of them all 2^n subsets. Here instead
 
   - what a match saves is asked once for all places of the same operators and types (`signature`);
-  - steps that save something are taken at once, those that save most first;
+  - steps that save something are taken at once and everywhere, those that save most first;
   - a step that saves nothing is taken only to see what it makes possible: from there a small
     best-first search tries the matches that are new or near, and nothing else, and either returns
     with a cheaper graph or is forgotten;
-  - a way that led to a cheaper graph is tried first wherever it begins alike (`colours`): a
-    model's second layer costs a few steps where the first one cost a search;
+  - a way that led to a cheaper graph is tried first wherever it begins alike (`colour`): a model's
+    second layer costs a few steps where the first one cost a search;
+  - a rule that had places once, and lost them to steps that saved something at once, is applied
+    to all of them after all, as if that way had not been taken (`_turn_off`);
   - these searches grow, from a few steps to many, as long as the budget lasts.
 """
 
 from __future__ import annotations
 
+import collections
 import heapq
+from collections.abc import Iterator
 from typing import Any
 
 from environments.tensor_graphs.search.neighbourhoods import (
+    Looks,
     around,
     changed,
-    colours,
+    fingerprint,
     nodes_of,
-    signature,
 )
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import Visited
@@ -35,6 +39,12 @@ ROUNDS = ((1, 4), (4, 1), (32, 1), (256, 1))
 What a step saves is mostly decided where it is taken. Not always: what is fused with what can
 depend on operators farther away. So each place is tried alone first.
 """
+
+_LAST_BEFORE_TURNS = 1
+"""After this of the rounds, while they are cheap, it is asked what the way has missed."""
+
+_PATIENCE = 8
+"""Once a region's search has found something it may try twice as often, and a little."""
 
 Key = tuple[Any, ...]
 """A rule and how the place looks."""
@@ -79,47 +89,98 @@ class _Regions:
     def run(self, rounds: tuple[tuple[int, int], ...]) -> None:
         """All rounds."""
         self._descend()
-        for effort, self.radius in rounds:
+        for number, (effort, self.radius) in enumerate(rounds):
             self.failed.clear()
             while self._search_regions(effort):
                 self._descend()
+            if number == _LAST_BEFORE_TURNS:
+                while self._turn_off():
+                    pass
 
     def _descend(self) -> None:
-        """Takes steps that save something, those that save most first."""
+        """Takes steps that save something: those that save most first, and each everywhere."""
         while True:
-            keys = self._signatures(self.here)
-            best: tuple[float, int] | None = None
-            tried: dict[int, Visited] = {}
-            for number, (match, key) in enumerate(zip(self.here.state.matches, keys, strict=True)):
+            looks = _looks(self.here)
+            best: tuple[float, Key] | None = None
+            for match in self.here.state.matches:
+                key = _signature(looks, match)
                 if key not in self.changes_ms:
-                    tried[number] = self._try(match, key)
+                    self._try(self.here, match, key)
                 change_ms = self.changes_ms[key]
                 if change_ms < 0 and (best is None or change_ms < best[0]):
-                    best = (change_ms, number)
+                    best = (change_ms, key)
             if best is None:
                 return
-            number = best[1]
-            found = tried.get(number) or self._try(self.here.state.matches[number], keys[number])
+            self._take_everywhere(best[1])
+
+    def _take_everywhere(self, key: Key) -> None:
+        """Takes a step wherever it looks the same, as long as it saves something."""
+        while self.changes_ms[key] < 0:
+            looks = _looks(self.here)
+            match = next(
+                (
+                    one
+                    for one in self.here.state.matches
+                    if one.xfer == key[0] and _signature(looks, one) == key
+                ),
+                None,
+            )
+            if match is None:
+                return
+            found = self._try(self.here, match, key)
             if found.cost_ms < self.here.cost_ms:
                 self.here = found
 
-    def _try(self, match: Any, key: Key) -> Visited:
-        found = self.record.expand(self.here, match)
-        self.changes_ms[key] = found.cost_ms - self.here.cost_ms
+    def _turn_off(self) -> bool:
+        """Leaves the way where a rule could be applied that cannot be any more.
+
+        What saves something at once may take away what would have saved more, though not at its
+        first step. So that step is taken everywhere, and then all that saves something. Goes there
+        if that is a cheaper graph.
+        """
+        origin = best = self.here
+        for xfer, where in _missed(origin).items():
+            self.here = self._everywhere(where, xfer)
+            if self.here.cost_ms <= self.alpha * where.cost_ms:
+                self._descend()
+            if self.here.cost_ms < best.cost_ms:
+                best = self.here
+        self.here = best
+        return best is not origin
+
+    def _everywhere(self, here: Visited, xfer: str) -> Visited:
+        """After a rule was applied at all places where it applied before."""
+        places = {tuple(one.location) for one in here.state.matches if one.xfer == xfer}
+        while True:
+            match = next(
+                (
+                    one
+                    for one in here.state.matches
+                    if one.xfer == xfer and tuple(one.location) in places
+                ),
+                None,
+            )
+            if match is None:
+                return here
+            places.discard(tuple(match.location))
+            here = self.record.expand(here, match)
+
+    def _try(self, here: Visited, match: Any, key: Key) -> Visited:
+        found = self.record.expand(here, match)
+        self.changes_ms[key] = found.cost_ms - here.cost_ms
         return found
 
     def _search_regions(self, effort: int) -> bool:
         """Looks for a way to a cheaper graph; goes there if there is one."""
-        keys = self._keys(self.here)
-        matches = self.here.state.matches
+        looks, matches = _looks(self.here), self.here.state.matches
         # What costs least is tried first: a step that costs nothing may well prepare another.
-        changes_ms = [self.changes_ms.get(one, 0.0) for one in self._signatures(self.here)]
-        order = sorted(range(len(matches)), key=lambda one: (changes_ms[one], one))
-        for number in order:
-            key = keys[number]
+        changes_ms = [self.changes_ms.get(_signature(looks, one), 0.0) for one in matches]
+        for number in sorted(range(len(matches)), key=lambda one: (changes_ms[one], one)):
+            match = matches[number]
+            key = self._key(looks, match)
             if key in self.failed:
                 continue
-            found = self._repeat(matches[number], key) or self._explore(matches[number], effort)
+            found = self._repeat(match, key) or self._explore(match, effort)
             if found is None:
                 self.failed.add(key)
                 continue
@@ -129,43 +190,60 @@ class _Regions:
         return False
 
     def _explore(self, match: Any, effort: int) -> Visited | None:
-        """A best-first search that begins with a match and stays around it."""
+        """A best-first search that begins with a match and stays around it.
+
+        A state that is cheaper than the one it was made from is gone on with at once.
+        """
         origin = self.here
+        graph: Any = origin.state.graph
         limit_ms = self.alpha * origin.cost_ms
-        first = self.record.expand(origin, match)
-        best = first if first.cost_ms < origin.cost_ms else None
-        seen = {hash(origin.state.graph), hash(first.state.graph)}
-        queue = [(first.cost_ms, 0, first)] if first.cost_ms <= limit_ms else []
-        tried = 1
-        while queue:
-            _, _, here = heapq.heappop(queue)
-            for near in self._near(origin, here):
-                if tried >= effort:
-                    return best
+        best: Visited | None = None
+        seen: set[int] = set()
+        queue: list[tuple[float, int, Visited, Iterator[tuple[Any, Key]]]] = []
+        here, steps = origin, iter([(match, _signature(_looks(origin), match))])
+        tried = enough = 0
+        while tried < effort and not (best and tried > enough):
+            step = next(steps, None)
+            if step is None:
+                if queue:
+                    heapq.heappop(queue)
+            else:
                 tried += 1
-                found = self.record.expand(here, near)
-                if hash(found.state.graph) in seen:
-                    continue
-                seen.add(hash(found.state.graph))
-                if found.cost_ms < (best or origin).cost_ms:
-                    best = found
-                if found.cost_ms <= limit_ms:
-                    heapq.heappush(queue, (found.cost_ms, tried, found))
+                found = self._try(here, *step)
+                mark = fingerprint(graph, found.state.graph)  # type: ignore[arg-type]
+                if mark not in seen:
+                    seen.add(mark)
+                    if found.cost_ms < (best or origin).cost_ms:
+                        best, enough = found, 2 * tried + _PATIENCE
+                    if found.cost_ms <= limit_ms:
+                        near = self._near(origin, found)
+                        heapq.heappush(queue, (found.cost_ms, tried, found, near))
+            if not queue:
+                break
+            _, _, here, steps = queue[0]
         return best
 
-    def _near(self, origin: Visited, here: Visited) -> list[Any]:
+    def _near(self, origin: Visited, here: Visited) -> Iterator[tuple[Any, Key]]:
         """Matches in the region: those of the last rule first, then those that cost least."""
         region = self._region(origin, here)
+        looks = _looks(here)
         last = here.step.xfer if here.step else ""
         found = [
-            ((match.xfer != last, self.changes_ms.get(signature, 0.0), number), match)
-            for number, (match, signature) in enumerate(
-                zip(here.state.matches, self._signatures(here), strict=True)
-            )
+            (match, _signature(looks, match))
+            for match in here.state.matches
             if not region.isdisjoint(nodes_of(match))
         ]
-        found.sort(key=lambda one: one[0])
-        return [match for _, match in found]
+        changes_ms = [self.changes_ms.get(key, 0.0) for _, key in found]
+        order = sorted(
+            range(len(found)),
+            key=lambda one: (
+                changes_ms[one] >= 0,
+                found[one][0].xfer != last,
+                changes_ms[one],
+                one,
+            ),
+        )
+        yield from (found[one] for one in order)
 
     def _region(self, origin: Visited, here: Visited) -> set[int]:
         """What the steps from `origin` to `here` have changed, and what is next to that."""
@@ -178,11 +256,14 @@ class _Regions:
             here = self.record.expand(self.here, match)
             for wanted in way[1:]:
                 region = self._region(self.here, here)
+                looks = _looks(here)
                 following = next(
                     (
                         one
-                        for one, key in zip(here.state.matches, self._keys(here), strict=True)
-                        if key == wanted and not region.isdisjoint(nodes_of(one))
+                        for one in here.state.matches
+                        if one.xfer == wanted[0]
+                        and not region.isdisjoint(nodes_of(one))
+                        and self._key(looks, one) == wanted
                     ),
                     None,
                 )
@@ -202,34 +283,38 @@ class _Regions:
         way = []
         for step in reversed(steps):
             assert step.parent is not None and step.step is not None
-            state = step.parent.state
-            keys = zip(state.matches, self._keys(step.parent), strict=True)
-            way.append(next(key for match, key in keys if _is(match, step)))
+            looks = _looks(step.parent)
+            matches = step.parent.state.matches
+            way.append(next(self._key(looks, match) for match in matches if _is(match, step)))
         known = self.ways.setdefault(key, [])
         if tuple(way) not in known:
             known.insert(0, tuple(way))
 
-    def _signatures(self, visited: Visited) -> list[Key]:
-        """For each match: what it changes of the cost depends on this."""
-        graph: Any = visited.state.graph
-        known: dict[int, int] = {}
-        found = []
-        for match in visited.state.matches:
-            numbers = nodes_of(match)
-            for number in numbers:
-                if number not in known:
-                    known[number] = signature(graph, number)
-            found.append((match.xfer, *(known[number] for number in numbers)))
-        return found
+    def _key(self, looks: Looks, match: Any) -> Key:
+        """What can be done from a match on depends on this."""
+        return (match.xfer, *(looks.colour(number, self.radius) for number in nodes_of(match)))
 
-    def _keys(self, visited: Visited) -> list[Key]:
-        """For each match: what can be done from there on depends on this."""
-        graph: Any = visited.state.graph
-        colour = colours(graph, self.radius)
-        return [
-            (match.xfer, *(colour[number] for number in nodes_of(match)))
-            for match in visited.state.matches
-        ]
+
+def _missed(visited: Visited) -> dict[str, Visited]:
+    """Rules that have lost places on a way, and the last state in which they had most."""
+    peaks: dict[str, tuple[int, Visited]] = {}
+    counts: collections.Counter[str] = collections.Counter()
+    for one in visited.trail:
+        counts = collections.Counter(match.xfer for match in one.state.matches)
+        for xfer, count in counts.items():
+            if xfer not in peaks or count >= peaks[xfer][0]:
+                peaks[xfer] = count, one
+    return {xfer: where for xfer, (count, where) in peaks.items() if count > counts[xfer]}
+
+
+def _looks(visited: Visited) -> Looks:
+    graph: Any = visited.state.graph
+    return Looks(graph)
+
+
+def _signature(looks: Looks, match: Any) -> Key:
+    """What a match changes of the cost depends on this."""
+    return (match.xfer, *(looks.signature(number) for number in nodes_of(match)))
 
 
 def _is(match: Any, visited: Visited) -> bool:

@@ -120,16 +120,42 @@ def test_regions_takes_two_steps_that_save_nothing():
 
 
 def test_regions_asks_once_for_all_layers():
-    """TASO meets every subset of the layers' steps; here another layer costs its three steps."""
-    costs = {}
+    """TASO meets every subset of the layers' steps; here another layer costs its three steps.
+
+    Then it asks whether to begin otherwise: with either Neg first, or the Tanh as it is.
+    """
+    best, all_ = {}, {}
     for layers in (2, 4, 10):
         start = ToyState(branches(*[(*LAYER, "Tanh")] * layers), RULES)
         result = search(start, "regions")
         assert ops_of(result.best.graph) == ["Fast"] * layers
-        costs[layers] = result.expansions
-    assert costs[2] <= 12 and costs[4] == costs[2] + 2 * 3 and costs[10] == costs[2] + 8 * 3
+        best[layers], all_[layers] = result.expansions_of_best, result.expansions
+    assert best[2] <= 12 and best[4] == best[2] + 2 * 3 and best[10] == best[2] + 8 * 3
+    assert all_[2] <= 24 and all_[4] == all_[2] + 2 * 9 and all_[10] == all_[2] + 8 * 9
     eight = ToyState(branches(*[(*LAYER, "Tanh")] * 8), RULES)
-    assert search(eight, "taso", Budget(expansions=10 * costs[10])).stopped != "exhausted"
+    assert search(eight, "taso", Budget(expansions=10 * best[10])).stopped != "exhausted"
+
+
+@pytest.mark.parametrize("layers", [1, 5])
+def test_regions_leaves_a_way_that_saves_something_at_once(layers):
+    """Tanh(Neg(Relu(x))) costs 13. What is at hand makes 11 of it, and is the end:
+
+        Neg(Relu(x)) -> Add(x)                              Tanh(Add(x)): 8 + 3
+
+    Who lets Tanh pass first, which saves nothing, comes to 3:
+
+        Tanh(Neg(x)) -> Neg(Tanh(x)), Tanh(Relu(x)) -> Fast(x)      Neg(Fast(x)): 1 + 2
+    """
+    rules = {
+        "at_hand": fuse("Neg", "Relu", "Add"),
+        "pass": swap("Tanh", "Neg"),
+        "fuse": RULES["fuse"],
+    }
+    start = ToyState(branches(*[("Relu", "Neg", "Tanh")] * layers), rules)
+    assert search(start, "greedy").best.cost_ms == 11 * layers
+    result = search(start, "regions")
+    assert result.best.cost_ms == 3 * layers
+    assert {step.xfer for step in result.path} == {"pass", "fuse"}
 
 
 @pytest.mark.parametrize("method", METHODS)

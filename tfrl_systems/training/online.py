@@ -27,14 +27,17 @@ from tfrl_systems.episodes import Experience
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.policy_files import load_policy_json
 from tfrl_systems.training.checkpoints import Checkpoint, Workdir
-from tfrl_systems.training.summaries import write_curves
+from tfrl_systems.training.heatmap import Heatmap
+from tfrl_systems.training.summaries import Row, write_curves
 
 _STATE_NAME = "state"
 # What an online run's time is spent on.
 _PARTS = ("collecting", "broadcasting", "waiting", "training", "evaluating")
+_TRAINING_FIGURES = ("iteration", "environment_steps", "mean_return", "steps_per_episode", "loss")
 
-EvaluateFn = Callable[[bytes], Mapping[str, float]]
-"""(all variables of the collect policy, as one buffer) -> figures by name."""
+EvaluateFn = Callable[[bytes], Mapping[str, float | Heatmap]]
+"""(all variables of the collect policy, as one buffer) -> figures by name, and pictures for
+TensorBoard. What is to become less is named "cost", or "cost/…" where there are several."""
 
 SavePolicyFn = Callable[[pathlib.Path], None]
 """Puts the policy into a directory that is not there yet."""
@@ -128,8 +131,10 @@ class OnlineLoop:
         self.environment_steps += experience.num_steps
         return {
             "iteration": self.iteration,
+            "environment_steps": self.environment_steps,
             "loss": loss,
             "mean_return": experience.mean_return,
+            "steps_per_episode": experience.num_steps / experience.num_episodes,
             "seconds": {
                 "collecting": spent.collecting_s,
                 "broadcasting": spent.broadcasting_s,
@@ -183,6 +188,37 @@ class OnlineLoop:
         self.experience_sha256 = kept.record["experience_sha256"]
 
 
+@dataclasses.dataclass
+class _Curves:
+    """What a run has to show, one item for each iteration that was evaluated.
+
+    Attributes:
+      evaluations: figures of the policy, JSON values.
+      training: figures of what was collected and learned, likewise.
+      rows: for TensorBoard, since the last checkpoint.
+    """
+
+    evaluations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    training: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    rows: list[Row] = dataclasses.field(default_factory=list)
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Adds an iteration."""
+        number = record["iteration"]
+        self.evaluations.append({"iteration": number, **record["evaluation"]})
+        self.training.append({name: record[name] for name in _TRAINING_FIGURES})
+        self.rows.append((number, {**_shown(record), **self._best()}))
+
+    def record(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"evaluations": self.evaluations, "training": self.training}
+
+    def _best(self) -> dict[str, float]:
+        """The least costs so far."""
+        costs = [name for name in self.evaluations[-1] if name.partition("/")[0] == "cost"]
+        return {f"best/{name}": min(one[name] for one in self.evaluations) for name in costs}
+
+
 def run_online(
     loop: OnlineLoop,
     config: Config,
@@ -206,13 +242,14 @@ def run_online(
     Returns:
       What result.json holds.
     """
-    curves: list[dict[str, Any]] = []
+    curves = _Curves()
     seconds = dict.fromkeys(_PARTS, 0.0)
     kept = workdir.load(workdir.last())
     if kept is not None:
         loop.restore(kept)
-        curves, seconds = kept.record["evaluations"], seconds | kept.record["seconds"]
-    since: list[tuple[int, Mapping[str, float]]] = []
+        # Runs begun by earlier versions have no "training".
+        curves = _Curves(kept.record["evaluations"], kept.record.get("training", []))
+        seconds |= kept.record["seconds"]
 
     def save(directory: pathlib.Path) -> None:
         loop.save(directory)
@@ -224,13 +261,12 @@ def run_online(
         number, is_last = loop.iteration, loop.iteration == config.iterations
         if is_last or number % config.evaluate_every == 0:
             _evaluate(evaluate_fn, loop.variables(), record)
-            curves.append({"iteration": number, **record["evaluation"]})
-            since.append((number, _scalars(record)))
+            curves.add(record)
         seconds = {name: spent + record["seconds"].get(name, 0) for name, spent in seconds.items()}
         if is_last or number % config.checkpoint_every == 0:
-            write_curves(workdir.tensorboard, number, since)
-            since = []
-            workdir.save(number, save, {**loop.record(), "evaluations": curves, "seconds": seconds})
+            write_curves(workdir.tensorboard, number, curves.rows)
+            curves.rows.clear()
+            workdir.save(number, save, {**loop.record(), **curves.record(), "seconds": seconds})
         on_iteration(record)
     result = {
         **about,
@@ -240,7 +276,8 @@ def run_online(
         "seconds": seconds,
         "experience_sha256": loop.experience_sha256,
         "policy_sha256": variables.sha256(loop.variables()),
-        "evaluation": {**summarise(curves), "iterations": curves},
+        "evaluation": {**summarise(curves.evaluations), "iterations": curves.evaluations},
+        "training": curves.training,
         **_provenance(workdir, config.iterations),
     }
     workdir.finish(config.iterations, result)
@@ -250,7 +287,11 @@ def run_online(
 def _evaluate(evaluate_fn: EvaluateFn, data: bytes, record: dict[str, Any]) -> None:
     """Adds to an iteration's record how good the policy is, and how long it took to see it."""
     began_s = time.perf_counter()
-    record["evaluation"] = dict(evaluate_fn(data))
+    found = dict(evaluate_fn(data))
+    record["heatmaps"] = {name: one for name, one in found.items() if isinstance(one, Heatmap)}
+    record["evaluation"] = {
+        name: one for name, one in found.items() if not isinstance(one, Heatmap)
+    }
     record["seconds"]["evaluating"] = time.perf_counter() - began_s
 
 
@@ -273,12 +314,14 @@ def summarise(curves: Sequence[Mapping[str, float]]) -> dict[str, dict[str, floa
     }
 
 
-def _scalars(record: Mapping[str, Any]) -> dict[str, float]:
+def _shown(record: Mapping[str, Any]) -> dict[str, float | Heatmap | None]:
     """What TensorBoard shows of an iteration."""
+    evaluated = {**record["evaluation"], **record["heatmaps"]}
     return {
-        **{f"evaluation/{name}": value for name, value in record["evaluation"].items()},
+        **{f"evaluation/{name}": value for name, value in evaluated.items()},
         "train/loss": record["loss"],
         "train/mean_return": record["mean_return"],
+        "train/steps_per_episode": record["steps_per_episode"],
         **{f"seconds/{name}": value for name, value in record["seconds"].items()},
         **{f"worker/{k}_jobs_per_s": value for k, value in enumerate(record["jobs_per_s"])},
     }

@@ -12,8 +12,11 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-Row = tuple[int, Mapping[str, float | None]]
-"""(step, values by tag); what is None or not a number is left out."""
+from tfrl_systems.training.heatmap import Heatmap
+
+Row = tuple[int, Mapping[str, float | Heatmap | None]]
+"""(step, values by tag); what is None or not a number, and pictures that cannot be drawn (without
+matplotlib, or because there is nothing to count), are left out."""
 
 
 def write_curves(directory: pathlib.Path, number: int, rows: Sequence[Row]) -> None:
@@ -29,8 +32,16 @@ def write_curves(directory: pathlib.Path, number: int, rows: Sequence[Row]) -> N
         stale.unlink()
     writer = tf.summary.create_file_writer(str(directory), filename_suffix=suffix)
     with writer.as_default():
-        for step, scalars in rows:
-            for tag, value in scalars.items():
-                if value is not None and not math.isnan(value):
-                    tf.summary.scalar(tag, value, step)
+        for step, values in rows:
+            for tag, value in values.items():
+                _write(tag, value, step)
     writer.close()
+
+
+def _write(tag: str, value: float | Heatmap | None, step: int) -> None:
+    if isinstance(value, Heatmap):
+        image = value.to_image()
+        if image is not None:
+            tf.summary.image(tag, image[None], step)
+    elif value is not None and not math.isnan(value):
+        tf.summary.scalar(tag, value, step)

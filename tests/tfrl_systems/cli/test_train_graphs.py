@@ -9,8 +9,10 @@ import pytest
 
 from tests.environments.tensor_graphs.small_models import adapter, relu, write
 from tests.tfrl_systems.cli.test_train import FIELDS, read_result
+from tests.tfrl_systems.training.test_heatmap import picture, read, scalar
 
 SAME = ("experience_sha256", "policy_sha256", "environment_steps", "evaluation")
+RULES = "evaluation/rules"
 SMALL = {
     "num_chunks": 2,
     "episodes_per_chunk": 2,
@@ -62,6 +64,27 @@ def test_any_number_of_workers_learns_the_same(train, models, tmp_path):
     assert last["cost"] == pytest.approx((last[f"cost/{names[0]}"] + last[f"cost/{names[1]}"]) / 2)
     # Nothing can be done about the second one.
     assert last[f"cost/{names[1]}"] == 1.0
+    check_curves(tmp_path / "0", results[0], names)
+
+
+def check_curves(workdir, result, names):
+    """TensorBoard shows what the result says; the only evaluation is that after iteration 2."""
+    events = read(workdir / "tensorboard")
+    (learned,) = result["training"]
+    assert learned["environment_steps"] == result["environment_steps"]
+    assert 1 <= learned["steps_per_episode"] <= SMALL["max_steps"]
+    shown = {tag: scalar(one) for tag, (one,) in tensors(events).items() if tag != RULES}
+    assert shown["train/steps_per_episode"] == pytest.approx(learned["steps_per_episode"])
+    assert shown["train/mean_return"] == pytest.approx(learned["mean_return"], rel=1e-5)
+    for name in ("cost", *(f"cost/{one}" for one in names)):
+        assert shown[f"best/{name}"] == shown[f"evaluation/{name}"]
+        assert shown[f"best/{name}"] == pytest.approx(result["evaluation"]["last"][name])
+    (event,) = events.Tensors(RULES)
+    assert event.step == 2 and picture(event).shape[2] == 3
+
+
+def tensors(events):
+    return {tag: events.Tensors(tag) for tag in events.Tags()["tensors"]}
 
 
 def test_what_was_learned_is_compared_and_used(train, models, tfrl, tmp_path):

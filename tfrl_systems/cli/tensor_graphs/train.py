@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import dataclasses
 import statistics
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from tfrl_systems.cli.tensor_graphs.learning import EnvironmentConfig, LearningP
 from tfrl_systems.policies.graph_policy import GraphPolicy
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.training.checkpoints import Workdir, open_workdir
+from tfrl_systems.training.heatmap import Heatmap
 from tfrl_systems.training.online import Config, EvaluateFn, OnIteration
 
 Values = Mapping[str, Mapping[str, Any]]
@@ -107,22 +109,23 @@ def train(
 
 
 def _evaluator(problem: LearningProblem, agent: Any) -> EvaluateFn:
-    """Has the likeliest actions rewrite each model."""
+    """Has the likeliest actions rewrite each model, and counts the rules that they apply."""
     environments = {name: problem.make_environment(only=name) for name in problem.models}
     actor = NumpyActor.from_policy(agent.collect_policy)
 
-    def evaluate(variables: bytes) -> Mapping[str, float]:
+    def evaluate(variables: bytes) -> Mapping[str, float | Heatmap]:
         actor.load(variables)
         policy = GraphPolicy(actor.network)
-        found = {}
+        found: dict[str, float] = {}
+        counts: dict[str, collections.Counter[str]] = {}
         for name, environment in environments.items():
-            for _ in policy.play(environment):
-                pass
+            counts[name] = collections.Counter(step.xfer for step, _ in policy.play(environment))
             info = environment.get_info()
             found[f"cost/{name}"] = info["best_cost_ms"] / info["start_cost_ms"]
             found[f"steps/{name}"] = float(info["steps"])
         costs = [value for name, value in found.items() if name.startswith("cost/")]
-        return {"cost": statistics.fmean(costs), **found}
+        rules = Heatmap.of("applications of rules", counts)
+        return {"cost": statistics.fmean(costs), **found, "rules": rules}
 
     return evaluate
 

@@ -1,0 +1,69 @@
+"""Counts as a picture, and what TensorBoard reads of it."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import numpy as np
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tfrl_systems.training.heatmap import Heatmap
+from tfrl_systems.training.summaries import write_curves
+
+COUNTS = {"bert": {"fuse": 3, "drop": 0}, "resnet": {"fold": 1}}
+
+
+def test_counts_by_hand():
+    found = Heatmap.of("rules", COUNTS)
+    # Nobody used "drop".
+    assert found.rows == ("fold", "fuse") and found.columns == ("bert", "resnet")
+    assert found.values == ((0, 1), (3, 0))
+
+
+def test_more_is_darker():
+    image = Heatmap.of("rules", {"bert": {"fuse": 9, "fold": 1}}).to_image()
+    assert image is not None and image.dtype == np.uint8 and image.shape[2] == 3
+    # Only cells are blue; that of "fold" is above that of "fuse".
+    blue = image[..., 2].astype(int) - image[..., 0]
+    pale, deep = (np.argwhere(blue > least)[:, 0] for least in (0, blue.max() - 10))
+    assert 0 < len(deep) < len(pale) and deep.mean() > pale.mean()
+
+
+def test_what_cannot_be_drawn_is_left_out(tmp_path, monkeypatch):
+    nothing = Heatmap.of("rules", {"bert": {}})
+    assert nothing.to_image() is None
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert Heatmap.of("rules", COUNTS).to_image() is None
+    values = {"rules": Heatmap.of("rules", COUNTS), "none": None, "nan": math.nan, "cost": 0.5}
+    write_curves(tmp_path, 1, [(10, values)])
+    assert read(tmp_path).Tags()["tensors"] == ["cost"]
+
+
+def test_tensorboard_reads_what_was_written(tmp_path):
+    heatmap = Heatmap.of("rules", COUNTS)
+    write_curves(tmp_path, 1, [(10, {"rules": heatmap, "cost": 0.5}), (20, {"cost": 0.25})])
+    events = read(tmp_path)
+    assert [(one.step, scalar(one)) for one in events.Tensors("cost")] == [(10, 0.5), (20, 0.25)]
+    (event,) = events.Tensors("rules")
+    assert event.step == 10
+    np.testing.assert_array_equal(picture(event), heatmap.to_image())
+
+
+def read(directory):
+    """What is in a directory's event files; all of it."""
+    events = EventAccumulator(str(directory), size_guidance={"tensors": 0})
+    return events.Reload()
+
+
+def scalar(event) -> float:
+    return float(tf.make_ndarray(event.tensor_proto))
+
+
+def picture(event) -> np.ndarray:
+    """uint8 [H, W, 3] of an image summary: its width, its height and its only PNG."""
+    width, height, png = event.tensor_proto.string_val
+    image = tf.io.decode_png(png).numpy()
+    assert image.shape[:2] == (int(height), int(width))
+    return image

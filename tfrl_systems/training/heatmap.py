@@ -1,0 +1,72 @@
+"""Counts by row and column as a picture, for TensorBoard and for reports."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+_DPI = 100
+# Width and height of a cell, and of what is around all of them: labels and a title.
+_CELL_INCHES = 0.56, 0.2
+_MARGIN_INCHES = 2.6, 1.6
+
+
+@dataclasses.dataclass(frozen=True)
+class Heatmap:
+    """A number for each pair of names.
+
+    Attributes:
+      title: what is counted.
+      rows: names, from above.
+      columns: names, from the left.
+      values: one tuple for each row, with a number for each column.
+    """
+
+    title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def of(cls, title: str, counts: Mapping[str, Mapping[str, float]]) -> Heatmap:
+        """Of counts by row, by column; rows without any are left out, the others are sorted."""
+        used = {row for column in counts.values() for row, count in column.items() if count}
+        rows = tuple(sorted(used))
+        values = tuple(tuple(float(one.get(row, 0)) for one in counts.values()) for row in rows)
+        return cls(title, rows, tuple(counts), values)
+
+    def draw_on(self, axes: Any) -> None:
+        """Draws it on matplotlib's `axes`, each number in its cell; zeros are left empty."""
+        values = np.array(self.values)
+        axes.imshow(values, cmap="Blues", aspect="auto", vmin=0, vmax=1.4 * values.max())
+        for row, column in zip(*np.nonzero(values), strict=True):
+            text = f"{values[row, column]:.3g}"
+            axes.text(column, row, text, ha="center", va="center", fontsize=6)
+        axes.set_xticks(range(len(self.columns)), self.columns, rotation=45, ha="right")
+        axes.set_yticks(range(len(self.rows)), self.rows)
+        axes.tick_params(labelsize=6, length=0)
+        axes.set_title(self.title, fontsize=8)
+
+    @property
+    def inches(self) -> tuple[float, float]:
+        """Width and height that it needs."""
+        width = _MARGIN_INCHES[0] + _CELL_INCHES[0] * len(self.columns)
+        return width, _MARGIN_INCHES[1] + _CELL_INCHES[1] * len(self.rows)
+
+    def to_image(self) -> np.ndarray | None:
+        """The picture: uint8 [H, W, 3]. None without counts, or without matplotlib."""
+        try:
+            from matplotlib import figure
+            from matplotlib.backends import backend_agg
+        except ImportError:
+            return None
+        if not self.rows:
+            return None
+        picture = figure.Figure(figsize=self.inches, dpi=_DPI, layout="constrained")
+        canvas = backend_agg.FigureCanvasAgg(picture)
+        self.draw_on(picture.subplots())
+        canvas.draw()
+        return np.array(canvas.buffer_rgba())[..., :3]

@@ -16,6 +16,7 @@ import functools
 import hashlib
 import operator
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -24,7 +25,7 @@ import numpy as np
 import onnx
 
 from environments.errors import UserError
-from environments.tensor_graphs.analytic import VIEWS, AnalyticObjective
+from environments.tensor_graphs.analytic import VIEWS, AnalyticObjective, node_figures
 from environments.tensor_graphs.backends import Arrays, Backend
 from environments.tensor_graphs.cost_table import CostTable
 from environments.tensor_graphs.graph import Graph
@@ -51,6 +52,8 @@ _MOST_GRAPHS = 4
 _MOST_COPIES = 8
 # Copies together are larger than the caches, unless they would be many.
 _SPREAD_BYTES = 48 << 20
+# By so much other operations may be quicker than those of a product of matrices, at most.
+_MOST_TIMES = 2.5
 _COMMUTATIVE = frozenset(name for name, one in OPERATORS.items() if one.commutative)
 _NAME = re.compile(r"\{([^{}]*)\}|[A-Za-z_][\w.]*")
 
@@ -94,15 +97,35 @@ class MeasuredObjective:
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
         """The cost of a node, or of its group if it is the last one there; 0 if it is not."""
+        members = self._members(graph, number)
+        return self._cost_ms(graph, members) if members else 0.0
+
+    def known_cost_ms(self, graph: Graph, number: int) -> tuple[float, bool]:
+        """The same without measuring: what is known, or what it costs at least; and which of both.
+
+        Args:
+          graph: that has the node.
+          number: of the node.
+        """
+        members = self._members(graph, number)
+        if not members:
+            return 0.0, True
+        if self._is_known(graph, members):
+            return self._cost_ms(graph, members), True
+        if self._backend.clock is not time.process_time:
+            return 0.0, False
+        count = sum(node_figures(graph, graph.nodes[member]).flops for member in members)
+        return count / (_MOST_TIMES * self._stopwatch.flops_per_ms), False
+
+    def _members(self, graph: Graph, number: int) -> tuple[int, ...]:
+        """The nodes that are measured with one; none, where it costs nothing or another leads."""
         node = graph.nodes[number]
         if node.op in (INPUT, CONSTANT) or graph.is_constant(number):
-            return 0.0
+            return ()
         if not self._fused:
-            return self._cost_ms(graph, (number,))
+            return (number,)
         groups = self._groups_of(graph)
-        if groups.leader(number) != number:
-            return 0.0
-        return self._cost_ms(graph, groups.members(number))
+        return groups.members(number) if groups.leader(number) == number else ()
 
     def affected(self, before: Graph, after: Graph, change: Change) -> set[int]:
         """Nodes of the new graph that may cost something else than before, or are new."""
@@ -128,6 +151,12 @@ class MeasuredObjective:
             cost_ms = self._known[key] = self._look_up(graph, members, key)
         return cost_ms
 
+    def _is_known(self, graph: Graph, members: tuple[int, ...]) -> bool:
+        if len(members) == 1 and graph.nodes[members[0]].op in VIEWS:
+            return True
+        key = _key(graph, members)
+        return key in self._known or self.table.get(self._place(graph, key)) is not None
+
     @functools.cached_property
     def _start_ms(self) -> float:
         """Of an operator that has nothing to do; measured by itself, a Reshape would copy."""
@@ -135,13 +164,17 @@ class MeasuredObjective:
         return self._look_up(graph, (number,), ())
 
     def _look_up(self, graph: Graph, members: tuple[int, ...], key: tuple) -> float:
-        sizes = sorted(self._sizes.items()) if _is_open(key) else ()
-        text = repr((key, _opset(graph), sizes))
-        cost_ms = self.table.get(_digest(text))
+        place = self._place(graph, key)
+        cost_ms = self.table.get(place)
         if cost_ms is None:
             measured_ms = self._measure(graph, members)
-            cost_ms = self.table.put(_digest(text), measured_ms, _description(graph, members))
+            cost_ms = self.table.put(place, measured_ms, _description(graph, members))
         return cost_ms
+
+    def _place(self, graph: Graph, key: tuple) -> str:
+        """Where the table has it."""
+        sizes = sorted(self._sizes.items()) if _is_open(key) else ()
+        return _digest(repr((key, _opset(graph), sizes)))
 
     def _measure(self, graph: Graph, members: tuple[int, ...]) -> float:
         """The measured cost, or an estimate where it cannot be run."""

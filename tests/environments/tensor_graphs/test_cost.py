@@ -288,6 +288,23 @@ def test_what_cannot_be_run_is_estimated(backend: CountedBackend) -> None:
     assert graph_cost(objective, graph) == pytest.approx(graph_cost(AnalyticObjective(), graph))
 
 
+def test_what_is_known_before_measuring(backend: CountedBackend) -> None:
+    """A product of matrices of 128 x 256 x 256 is what others are measured beside."""
+    objective = MeasuredObjective(backend, CostTable())
+    graph = graph_of(
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+        x=("x", TensorProto.FLOAT, [128, 256]),
+        w=np.ones([256, 256], np.float32),
+    )
+    number = graph.outputs[0].node
+    least_ms, is_known = objective.known_cost_ms(graph, number)
+    assert objective.num_measured == 0 and not is_known
+    cost_ms = objective.node_cost_ms(graph, number)
+    # Nothing is 2.5 times as quick as a product of matrices.
+    assert 2 * least_ms < cost_ms < 3.5 * least_ms
+    assert objective.known_cost_ms(graph, number) == (cost_ms, True)
+
+
 def test_sizes(backend: CountedBackend) -> None:
     table = CostTable()
     graph = layer_norm(["N", 64, 64])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import random
 import tracemalloc
 
@@ -11,8 +12,9 @@ import numpy as np
 from environments.tensor_graphs.engine import Engine
 from environments.tensor_graphs.families import all_rules
 from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.nodes import CONSTANT, INPUT
+from environments.tensor_graphs.nodes import CONSTANT, INPUT, TensorType
 from environments.tensor_graphs.notation import op, rule
+from environments.tensor_graphs.operators.building import add
 from tests.environments.tensor_graphs.random_graphs import random_graph
 
 RULES = all_rules()
@@ -99,3 +101,48 @@ def test_memory_does_not_grow_with_steps():
     after = walk(700)
     tracemalloc.stop()
     assert after < before + 20_000
+
+
+class Slow:
+    """A Relu costs 1 ms, an Abs 8, which only measuring tells: that it costs 4 is known before."""
+
+    def __init__(self) -> None:
+        self.measured: set[int] = set()
+
+    def node_cost_ms(self, graph: Graph, number: int) -> float:
+        self.measured.add(number)
+        return {"Relu": 1.0, "Abs": 8.0}.get(graph.nodes[number].op, 0.0)
+
+    def known_cost_ms(self, graph: Graph, number: int) -> tuple[float, bool]:
+        is_known = graph.nodes[number].op != "Abs" or number in self.measured
+        return (self.node_cost_ms(graph, number), True) if is_known else (4.0, False)
+
+
+@rule
+def dearer(x):
+    return op.Relu(x), op.Abs(x)
+
+
+@rule
+def cheaper(x):
+    return op.Abs(x), op.Relu(x)
+
+
+def test_what_costs_too_much_in_any_case_is_not_measured():
+    edit = Graph().edit()
+    y = edit.add(INPUT, [], (("name", "x"),), [TensorType("float32", (2,))])
+    for name in ("Relu", "Exp", "Relu"):
+        (y,) = add(edit, name, y)
+    edit.set_outputs([y], ["y"])
+    graph, _ = edit.finish()
+
+    # 2 ms at the start. Of 3 ms there is no room for an Abs, of 6 ms for one of 4, not for two.
+    for limit, costs in ((1.5, (5.0, 8.0)), (3.0, (9.0, 12.0)), (math.inf, (9.0, 16.0))):
+        state = Engine([dearer, cheaper], Slow(), limit).start(graph)
+        for cost_ms in costs:
+            state = state.apply(next(one for one in state.matches if one.xfer == "dearer"))
+            assert state.cost_ms == cost_ms
+        # On the way back it is measured what is left, as soon as there is room.
+        for cost_ms in (9.0 if limit > 2 else 5.0, 2.0):
+            state = state.apply(next(one for one in state.matches if one.xfer == "cheaper"))
+            assert state.cost_ms == cost_ms

@@ -23,7 +23,11 @@ from environments.tensor_graphs.substitutions import RuleError, Substitution
 from tfrl_systems.cli.console import UsageError
 
 if TYPE_CHECKING:
-    from tfrl_systems.policies.graph_policy import GraphPolicy
+    from tfrl_systems.cli.tensor_graphs.policy import GraphPolicy
+
+
+# TASO's alpha: no search goes on with a graph that costs so many times the best one.
+_LIMIT = 1.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +128,7 @@ def policy_of(options: argparse.Namespace) -> GraphPolicy | None:
         raise UsageError("--method policy and --policy DIR go together")
     if options.policy is None:
         return None
-    from tfrl_systems.policies.graph_policy import GraphPolicy
+    from tfrl_systems.cli.tensor_graphs.policy import GraphPolicy
 
     return GraphPolicy.load(options.policy)
 

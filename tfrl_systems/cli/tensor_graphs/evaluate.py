@@ -14,7 +14,7 @@ from tfrl_systems.cli.console import Progress, format_table, percent, say, show,
 from tfrl_systems.cli.tensor_graphs.problem import Problem, model_of, num_operators
 
 if TYPE_CHECKING:
-    from tfrl_systems.policies.graph_policy import GraphPolicy
+    from tfrl_systems.cli.tensor_graphs.policy import GraphPolicy
 
 _MOST_BOUNDED = 30
 _BOUND_S = 120.0
@@ -50,7 +50,7 @@ def _policy_of(name: str, seed: int) -> GraphPolicy | None:
             f"policy: expected one of {', '.join(METHODS)}, or the directory of a learned policy; "
             f"found {name!r}"
         )
-    from tfrl_systems.policies.graph_policy import GraphPolicy
+    from tfrl_systems.cli.tensor_graphs.policy import GraphPolicy
 
     return GraphPolicy.load(name, seed)
 

@@ -13,7 +13,7 @@ from tfrl_systems.cli import online
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import Progress, percent, say, show, show_json
 from tfrl_systems.cli.tensor_graphs.learning import EnvironmentConfig, LearningProblem, MakeRunner
-from tfrl_systems.policies.graph_policy import GraphPolicy
+from tfrl_systems.cli.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.training.checkpoints import Workdir, open_workdir
 from tfrl_systems.training.heatmap import Heatmap

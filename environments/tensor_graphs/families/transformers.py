@@ -62,6 +62,20 @@ def layer_norm_chain_of_reshaped(x, g, b, e, s: Attribute, axis: Attribute):
     )
 
 
+@rule
+def layer_norm_chain_of_rows(x, g, b, e, axis: Attribute):
+    rows = op.Reshape(x, shape=(-1, x.dim(-1)))
+    return (
+        layer_norm(x, g, b, e, axis),
+        op.Reshape(layer_norm(rows, flat(g), flat(b), flat(e), -1), shape=x.shape),
+        axis == x.rank - 1,
+        g.dim(-1) == g.size,
+        b.dim(-1) == b.size,
+        e.size == 1,
+        only_where(x.rank > 2),
+    )
+
+
 # Attention of one example: three axes are quicker than four, one of which is that of the batch.
 
 
@@ -132,33 +146,46 @@ def _attentions() -> Iterator[Substitution]:
 # Two layers with a function between: in two halves, each of which stays in the cache.
 
 
-def _halves(name: str, f: Callable[[Tensor], Tensor]) -> Substitution:
+def _halves(name: str, f: Callable[[Tensor], Tensor]) -> Iterator[Substitution]:
     x, w, b, v, c = (Tensor(Variable(one)) for one in "xwbvc")
     size = w.dim(1)
     half = (size / 2, size / 2)
-    w_parts, b_parts, v_parts = (
-        (split, split.output(1))
-        for split in (
-            op.Split(w, axis=1, split=half),
-            op.Split(b, axis=0, split=half),
-            op.Split(v, axis=0, split=half),
+
+    def in_halves(rows: Tensor, bias: Tensor, last: Tensor) -> Tensor:
+        w_parts, b_parts, v_parts = (
+            (split, split.output(1))
+            for split in (
+                op.Split(w, axis=1, split=half),
+                op.Split(bias, axis=0, split=half),
+                op.Split(v, axis=0, split=half),
+            )
         )
-    )
-    first = op.Gemm(f(op.Gemm(x, w_parts[0], b_parts[0])), v_parts[0], c)
-    return make_rule(
+        first = op.Gemm(f(op.Gemm(rows, w_parts[0], b_parts[0])), v_parts[0], last)
+        return op.Gemm(f(op.Gemm(rows, w_parts[1], b_parts[1])), v_parts[1], first)
+
+    wanted = [*[only_where(one.is_constant) for one in (w, b, v)], only_where(size >= 512)]
+    yield make_rule(
         f"halves_of_{name}",
         op.Gemm(f(op.Gemm(x, w, b)), v, c),
-        op.Gemm(f(op.Gemm(x, w_parts[1], b_parts[1])), v_parts[1], first),
+        in_halves(x, b, c),
         b.rank == 1,
-        *[only_where(one.is_constant) for one in (w, b, v)],
-        only_where(size >= 512),
+        *wanted,
+    )
+    rows = op.Reshape(x, shape=(-1, x.dim(-1)))
+    yield make_rule(
+        f"halves_of_linear_{name}",
+        f(x @ w + b) @ v + c,
+        op.Reshape(in_halves(rows, flat(b), flat(c)), shape=concat(x.shape[:-1], v.shape[1:])),
+        b.dim(-1) == b.size,
+        c.dim(-1) == c.size,
+        *wanted,
     )
 
 
 RULES = (
     *_attentions(),
-    _halves("relu", op.Relu),
-    _halves("tanh", op.Tanh),
-    _halves("gelu", op.Gelu),
-    _halves("gelu_chain", gelu),
+    *_halves("relu", op.Relu),
+    *_halves("tanh", op.Tanh),
+    *_halves("gelu", op.Gelu),
+    *_halves("gelu_chain", gelu),
 )

@@ -158,7 +158,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         self._best: State | None = None
         self._measured: tuple[Graph | None, float] = None, 1.0
         self._allowed = np.zeros((0, 0), np.bool_)
-        self._figures, self._estimated = Figures(1.0, 1.0), 1.0
+        self._figures, self._estimated = Figures(1.0, 1.0, 1.0), 1.0
         self._num_steps = self._num_invalid = 0
         self._trail: list[Substituted] = []
         self._info: dict[str, Any] = {}
@@ -218,7 +218,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         self._current_time_step = None
         self._view = self._start(self._sampler(self._generator))
         self._best = self._view.state
-        self._figures, self._estimated = Figures(1.0, 1.0), 1.0
+        self._figures, self._estimated = Figures(1.0, 1.0, 1.0), 1.0
         self._measured = self._view.state.graph, 1.0
         self._num_steps = self._num_invalid = 0
         self._trail = []
@@ -282,7 +282,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
             if graph is not self._measured[0]:
                 self._measured = graph, self._measure_fn(first, graph)
             runtime = self._measured[1]
-        return Figures(runtime, view.memory)
+        return Figures(runtime, view.memory, min(self._figures.least, runtime))
 
     def _start(self, model: Model) -> View:
         """The first view of a model, known from earlier episodes or not."""

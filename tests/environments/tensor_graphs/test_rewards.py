@@ -11,9 +11,9 @@ from environments.tensor_graphs.environment import Model
 from environments.tensor_graphs.onnx_io import read
 from environments.tensor_graphs.rewards import Figures, end_to_end, make_reward
 from tests.environments.tensor_graphs.small_models import relu
-from tests.environments.tensor_graphs.test_environment import back, make, relus
+from tests.environments.tensor_graphs.test_environment import back, make, relus, there
 
-BEFORE, AFTER = Figures(0.9, 0.8), Figures(0.7, 0.75)
+BEFORE, AFTER = Figures(0.9, 0.8, 0.75), Figures(0.7, 0.75, 0.7)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,7 @@ BEFORE, AFTER = Figures(0.9, 0.8), Figures(0.7, 0.75)
         ("new_runtime", 30),
         ("R2", 30),
         ("terminal", 0),
+        ("least_runtime", 5),
     ],
 )
 def test_of_a_step(name, expected):
@@ -59,6 +60,14 @@ def test_in_an_episode():
     # A Relu moves as much memory as the next one.
     memory = {"reward": "runtime_and_memory", "alpha": 0.5, "beta": 2.0}
     assert rewards_of(*actions, **memory)[0] == pytest.approx([62.5, 62.5, 0])
+
+
+def test_a_way_over_a_dearer_graph_costs_nothing():
+    """Two Relus of 2 ms become three, two and one."""
+    environment = make(relus(2), rules=(back, there), reward="least_runtime")
+    environment.reset()
+    steps = [environment.step(np.array(one, np.int32)) for one in ([1, 0], [0, 0], [0, 0])]
+    assert [float(step.reward) for step in steps] == pytest.approx([0, 0, 50])
 
 
 def test_one_setting_serves_small_and_large_models():

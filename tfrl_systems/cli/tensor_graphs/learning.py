@@ -23,7 +23,8 @@ class EnvironmentConfig:
     Attributes:
       reward: what a step is paid for: how much less the "runtime" became (the thesis's R5), the
         "runtime_and_memory" (R1, R3 and R4 by their symbols), how much less than at the start the
-        "new_runtime" is (R2), or that of the last step alone ("terminal").
+        "new_runtime" is (R2), that of the last step alone ("terminal"), or how much less the
+        "least_runtime" of the episode became: that of the graph that one takes.
       alpha: weight of the runtime in runtime_and_memory.
       beta: weight of the memory that is accessed, likewise.
       max_steps: rules that an episode applies at most.
@@ -37,7 +38,7 @@ class EnvironmentConfig:
       measure_every: steps between measurements of the whole model; 0 for none.
     """
 
-    reward: str = "runtime"
+    reward: str = "least_runtime"
     alpha: float = 0.8
     beta: float = 0.2
     max_steps: int = 50

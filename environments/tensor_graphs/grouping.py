@@ -32,7 +32,7 @@ _PIECES = frozenset(
      ("Reciprocal", "Mul"), ("Div", "Mul"), ("Mul", "Add"), ("Div", "Erf"), ("Mul", "Erf"),
      ("Erf", "Add"), ("Add", "Mul"), ("Add", "Div"), ("Mul", "Mul"), ("Mul", "Tanh"),
      ("Tanh", "Add"), ("Sigmoid", "Mul"), ("Add", "Clip"), ("Add", "Relu"), ("Add", "Gelu"),
-     ("Reshape", "Reshape"), ("Transpose", "Transpose")}
+     ("Reshape", "Reshape"), ("Transpose", "Transpose"), ("Add", "Add")}
 )  # fmt: skip
 _JOINS = frozenset(
     {
@@ -123,7 +123,12 @@ class Groups:
                 for used in node.used
             )
         if node.op == "MatMul":
-            return self._has_constant(user) or user.op == "BatchNormalization"
+            # Of matrices a sum with whatever else is a product with a bias.
+            is_sum = user.op == "Add" and self._has_rank(node, 2)
+            return is_sum or self._has_constant(user) or user.op == "BatchNormalization"
+        if node.op == user.op == "Add":
+            # A bias of images, which goes into the convolution with what is added to that.
+            return self._has_constant(node) and self._has_rank(node, 4)
         if user.op == "Add" and node.op in _BEFORE_CONSTANTS:
             # A step of a normalisation or of Gelu; a sum of two results begins another group.
             return self._has_constant(user)
@@ -137,6 +142,9 @@ class Groups:
             ref is not None and self.graph.is_constant(ref.node) and self._is_scalar(ref)
             for ref in node.inputs
         )
+
+    def _has_rank(self, node: Node, rank: int) -> bool:
+        return all(one is not None and len(one.shape or ()) == rank for one in node.types)
 
     def _is_scalar(self, ref: Ref) -> bool:
         tensor = self.graph.type_of(ref)

@@ -143,6 +143,23 @@ def test_groups_of_convolutions() -> None:
     assert all(len(group) <= 6 for group in found)
 
 
+def test_groups_of_sums_of_products() -> None:
+    """Of matrices, one of two products becomes the other one's bias; of rank 3 neither does."""
+    for shape, expected in (
+        ([8, 16], [["MatMul", "MatMul", "Add"]]),
+        ([1, 8, 16], [["MatMul"], ["MatMul"], ["Add"]]),
+    ):
+        graph = graph_of(
+            helper.make_node("MatMul", ["x", "w"], ["m"]),
+            helper.make_node("MatMul", ["x", "v"], ["n"]),
+            helper.make_node("Add", ["m", "n"], ["y"]),
+            x=("x", TensorProto.FLOAT, shape),
+            w=np.ones([16, 16], np.float32),
+            v=np.zeros([16, 16], np.float32),
+        )
+        assert groups_of(graph) == expected
+
+
 def test_what_is_returned_or_used_twice_is_computed() -> None:
     weights: dict[str, Any] = {"w": np.ones([16, 16], np.float32), "b": np.ones(16, np.float32)}
     product = helper.make_node("MatMul", ["x", "w"], ["m"])

@@ -1,9 +1,10 @@
 """The rules that come with this package, and rules in files of the same form.
 
 `rules.json` says how it was made and has the rules: generated ones (`synthesis.generate`), and some
-written by hand (`families`). Each was verified as `verified_by` says, which a reader need not
-believe: rules that are not among those of the package, and that this machine has not verified yet,
-are verified when their file is loaded. A file with a rule that is wrong is refused.
+written by hand (`families`). Each was verified as `verified_by` says, in so many `instances`, and
+`sha256` says what it was then: a rule that was changed since is refused. A reader need not believe
+any of that: rules that are not among those of the package, and that this machine has not verified
+yet, are verified when their file is loaded. A file with a rule that is wrong is refused.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from environments.tensor_graphs.substitutions import RuleError, Substitution
 PATH = pathlib.Path(__file__).with_name("rules.json")
 GENERATED, WRITTEN, IMPORTED = "generated", "written by hand", "imported"
 
-_NUM_INSTANCES = 500
-_METHOD = 1
+_OF_THE_FILE = frozenset({"origin", "instances", "sha256"})
+_NUM_INSTANCES = 1000
+_METHOD = 2
 """Changes when verification becomes stricter: what was verified before is verified again."""
 
 
@@ -36,11 +38,13 @@ class RuleFile:
       rules: the rules.
       origins: GENERATED, WRITTEN or IMPORTED, by name of the rule.
       made: how the file was made.
+      instances: in how many instances a rule was verified, by its name; not known of all.
     """
 
     rules: tuple[Substitution, ...]
     origins: Mapping[str, str]
     made: Mapping[str, Any]
+    instances: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 def load(path: str | pathlib.Path | None = None) -> tuple[Substitution, ...]:
@@ -62,7 +66,8 @@ def read(path: str | pathlib.Path | None = None) -> RuleFile:
     """A file of rules as it is, nothing verified.
 
     Raises:
-      UserError: there is no such file, or it is none of rules.
+      UserError: there is no such file, it is none of rules, or a rule of it is not what it was when
+        it was verified.
     """
     path = PATH if path is None else pathlib.Path(path)
     try:
@@ -76,17 +81,31 @@ def read(path: str | pathlib.Path | None = None) -> RuleFile:
         raise UserError(f"{path} is no file of rules: expected an object with a list 'rules'")
     rules: list[Substitution] = []
     origins: dict[str, str] = {}
+    instances: dict[str, int] = {}
     for entry in entries:
-        fields = {name: value for name, value in entry.items() if name != "origin"}
-        try:
-            rule = Substitution.from_dict(fields)
-        except RuleError as error:
-            raise UserError(f"{path}: {error}") from error
+        rule = _rule(entry, path)
         if rule.name in origins:
             raise UserError(f"{path}: two rules are called {rule.name}; rename one")
         rules.append(rule)
         origins[rule.name] = str(entry.get("origin", ""))
-    return RuleFile(tuple(rules), origins, data.get("made", {}))
+        if "instances" in entry:
+            instances[rule.name] = int(entry["instances"])
+    return RuleFile(tuple(rules), origins, data.get("made", {}), instances)
+
+
+def _rule(entry: Mapping[str, Any], path: pathlib.Path) -> Substitution:
+    fields = {name: value for name, value in entry.items() if name not in _OF_THE_FILE}
+    try:
+        rule = Substitution.from_dict(fields)
+    except RuleError as error:
+        raise UserError(f"{path}: {error}") from error
+    expected, found = entry.get("sha256"), digest(rule)
+    if expected not in (None, found):
+        raise UserError(
+            f"{path}: rule {rule.name} was changed after it was verified: expected sha256 "
+            f"{str(expected)[:12]}…, found {found[:12]}…; without its sha256 it is verified anew"
+        )
+    return rule
 
 
 def write(file: RuleFile, path: str | pathlib.Path) -> None:
@@ -96,7 +115,12 @@ def write(file: RuleFile, path: str | pathlib.Path) -> None:
       UserError: it cannot be written.
     """
     path = pathlib.Path(path)
-    entries = [one.as_dict() | {"origin": file.origins.get(one.name, "")} for one in file.rules]
+    entries = []
+    for one in file.rules:
+        entry = one.as_dict() | {"origin": file.origins.get(one.name, "")}
+        if one.name in file.instances:
+            entry |= {"instances": file.instances[one.name], "sha256": digest(one)}
+        entries.append(entry)
     lines = ",\n".join(" " + json.dumps(one, ensure_ascii=False) for one in entries)
     made = json.dumps(file.made, indent=1, ensure_ascii=False)
     text = f'{{"made": {made},\n"rules": [\n{lines}\n]}}\n'

@@ -26,7 +26,8 @@ Verifies each rule of a file anew, over random shapes and attributes: by identit
 2^31-1, and in floating point. Exit status 1 if one is wrong.
 
   tfrl rules verify
-  tfrl rules verify mine.json --instances 1000
+  tfrl rules verify mine.json --instances 5000 --seed 7
+  tfrl rules verify --seed 1 --seed 2 --seed 3 --jobs 2 --json
 """
 _LIST = """\
 Lists rules: what is replaced by what, under which conditions, and how that was verified.
@@ -51,7 +52,15 @@ def add_parser(subparsers: Any) -> None:
     _add_generate(verbs)
     verify = shared.add_verb(verbs, "verify", "verify rules", _VERIFY)
     _add_file(verify)
-    _add_instances(verify, 500)
+    _add_instances(verify, 1000)
+    verify.add_argument(
+        "--seed",
+        type=shared.whole_number(0),
+        action="append",
+        metavar="K",
+        help="of what is random; given several times, each rule is verified with each (default: 0)",
+    )
+    _add_jobs(verify)
     shared.add_json(verify)
     verify.set_defaults(run=run_verify)
     listed = shared.add_verb(verbs, "list", "list rules", _LIST)
@@ -98,7 +107,15 @@ def _add_generate(verbs: Any) -> None:
         help="take the generated rules of a file that was made before, and verify only those "
         "written by hand that it does not have",
     )
-    _add_instances(generate, 300)
+    _add_instances(generate, 1000)
+    generate.add_argument(
+        "--seeds",
+        type=shared.whole_number(1),
+        default=3,
+        metavar="N",
+        help="how many times each rule is verified, with new instances (default: %(default)s)",
+    )
+    _add_jobs(generate)
     generate.set_defaults(run=run_generate)
 
 
@@ -109,6 +126,16 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
         type=pathlib.Path,
         metavar="FILE",
         help="rules (default: those that come with the package)",
+    )
+
+
+def _add_jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--jobs",
+        type=shared.whole_number(1),
+        default=1,
+        metavar="N",
+        help="processes that verify (default: 1)",
     )
 
 
@@ -125,7 +152,7 @@ def _add_instances(parser: argparse.ArgumentParser, usual: int) -> None:
 def run_generate(options: argparse.Namespace) -> int:
     """Generates."""
     from environments.tensor_graphs import families, rules
-    from environments.tensor_graphs.synthesis.collect import make_rules
+    from environments.tensor_graphs.synthesis.collect import Thoroughness, make_rules
     from environments.tensor_graphs.synthesis.vocabularies import VOCABULARIES
 
     wanted = options.vocabulary or [one.name for one in VOCABULARIES]
@@ -138,7 +165,7 @@ def run_generate(options: argparse.Namespace) -> int:
         () if options.without_written else families.all_rules(),
         options.seed,
         options.max_size,
-        options.instances,
+        Thoroughness(options.instances, tuple(range(1, options.seeds + 1)), options.jobs),
         [known[name] for name in wanted],
         rules.read(options.reuse) if options.reuse else None,
         _command(options),
@@ -152,24 +179,26 @@ def run_generate(options: argparse.Namespace) -> int:
 def run_verify(options: argparse.Namespace) -> int:
     """Verifies."""
     from environments.tensor_graphs import rules
-    from environments.tensor_graphs.synthesis.verify import verify
+    from environments.tensor_graphs.synthesis.verifying import verify_all
 
     file = rules.read(options.file)
-    verdicts = {}
+    seeds = tuple(dict.fromkeys(options.seed or [0]))
     with Progress() as progress:
         advance = progress.task("verifying", len(file.rules))
-        for rule in file.rules:
-            verdicts[rule.name] = verify(rule, options.instances)
-            advance(1)
+        verdicts = verify_all(
+            file.rules, options.instances, seeds, options.jobs, lambda: advance(1)
+        )
     wrong = {name: one.how for name, one in verdicts.items() if not one.is_right}
     if options.json:
         entries = [
             {"name": name, "right": one.is_right, "how": one.how, "instances": one.num_instances}
             for name, one in verdicts.items()
         ]
-        show_json({"rules": entries})
+        show_json({"rules": entries, "instances": options.instances, "seeds": list(seeds)})
     else:
-        show(f"{len(verdicts) - len(wrong)} of {len(verdicts)} rules are right")
+        right = len(verdicts) - len(wrong)
+        count = sum(one.num_instances for one in verdicts.values())
+        show(f"{right} of {len(verdicts)} rules are right, in {count:,} instances")
     for name, how in wrong.items():
         say(f"{name}: {how}")
     return 1 if wrong else 0
@@ -230,4 +259,6 @@ def _command(options: argparse.Namespace) -> str:
     for name in options.vocabulary or ():
         words += ["--vocabulary", name]
     words += ["--without-written"] * options.without_written
-    return shlex.join([*words, "--instances", str(options.instances)])
+    return shlex.join(
+        [*words, "--instances", str(options.instances), "--seeds", str(options.seeds)]
+    )

@@ -177,7 +177,15 @@ class Attempt:
         Raises:
           ImpossibleError, …: see FITS_NOT.
         """
-        return self._retried(lambda: self._add(expression), _TRIES_OF_SOURCE)
+        is_given = all(name in self.state.types for name in variables(expression))
+        return self._retried(lambda: self._add(expression), 1 if is_given else _TRIES_OF_SOURCE)
+
+    def bind_ranks(self, ranks: Mapping[str, int]) -> None:
+        """Shapes of variables, before anything is known of what they are used for."""
+        for name, rank in ranks.items():
+            hinted = self._hinted_shape(name)
+            drawn = tuple(self.draw.size() for _ in range(rank))
+            self._bind_type(Variable(name), drawn if hinted is None else hinted)
 
     def bind(self, name: str, value: Any) -> None:
         """An attribute's value; it must be the one that it has already."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,14 +13,32 @@ from environments.tensor_graphs.substitutions import Substitution
 from environments.tensor_graphs.synthesis.generate import Generator
 from environments.tensor_graphs.synthesis.prune import canonical
 from environments.tensor_graphs.synthesis.verify import needs, verify
+from environments.tensor_graphs.synthesis.verifying import verify_all
 from environments.tensor_graphs.synthesis.vocabularies import VOCABULARIES, Vocabulary
+
+_FEW = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Thoroughness:
+    """How rules are verified before they are kept.
+
+    Attributes:
+      num_instances: how many instances of each rule are looked at with each seed.
+      seeds: one for each time.
+      num_jobs: number of processes.
+    """
+
+    num_instances: int = 1000
+    seeds: tuple[int, ...] = (1, 2, 3)
+    num_jobs: int = 1
 
 
 def make_rules(
     written: Sequence[Substitution],
     seed: int = 0,
     max_size: int | None = None,
-    num_instances: int = 300,
+    thoroughness: Thoroughness | None = None,
     vocabularies: Sequence[Vocabulary] = VOCABULARIES,
     earlier: RuleFile | None = None,
     command: str = "",
@@ -29,20 +48,21 @@ def make_rules(
 
     Args:
       written: rules that were written by hand; those that are wrong are left out, and told of.
-      seed: of all that is random.
+      seed: of all that is random while rules are generated.
       max_size: the most operators in a source that is generated.
-      num_instances: how many instances of each rule are looked at.
+      thoroughness: of the verification.
       vocabularies: of the generator.
       earlier: a file that was made before. What it has is not verified again, and its generated
         rules are taken instead of new ones.
       command: how to make the same file again.
       progress_fn: told what was done.
     """
-    verified = {digest(one): one.verified_by for one in earlier.rules} if earlier else {}
+    thoroughness = thoroughness or Thoroughness()
+    few = min(_FEW, thoroughness.num_instances)
     stages: dict[str, dict[str, int]] = {}
-    rules = _verified(written, verified, num_instances, seed, stages, progress_fn)
+    rules = _considered(written, _verified_before(earlier), few, seed, stages, progress_fn)
     if earlier is None:
-        generator = Generator(seed, max_size, rules, num_instances)
+        generator = Generator(seed, max_size, rules, few)
         generated = generator.run(vocabularies, progress_fn)
         stages |= {name: dict(counts) for name, counts in generator.counts.items()}
     else:
@@ -52,45 +72,90 @@ def make_rules(
     unique: dict[tuple[str, frozenset[str]], Substitution] = {}
     for rule in (*rules, *generated):
         unique.setdefault((canonical(rule), frozenset(map(str, rule.restrictions))), rule)
-    kept = tuple(unique.values())
-    stages[WRITTEN]["rules"] = sum(one in rules for one in kept)
-    origins = {one.name: WRITTEN if one in rules else GENERATED for one in kept}
+    origins = {one.name: WRITTEN if one in rules else GENERATED for one in unique.values()}
+    verified = _verified(tuple(unique.values()), earlier, thoroughness, progress_fn)
+    kept = tuple(rule for rule, _ in verified)
+    stages[WRITTEN]["rules"] = sum(origins[one.name] == WRITTEN for one in kept)
     made = {
         "command": command,
         "seed": seed,
-        "instances": num_instances,
+        "instances": thoroughness.num_instances,
+        "seeds": list(thoroughness.seeds),
         "rules": len(kept),
         "without renamings": len({canonical(one) for one in kept}),
+        "fell when verified": len(unique) - len(kept),
         "stages": stages,
         "versions": _versions(),
     }
-    return RuleFile(kept, origins, made)
+    instances = {rule.name: count for rule, count in verified}
+    return RuleFile(kept, {one.name: origins[one.name] for one in kept}, made, instances)
+
+
+def _verified_before(earlier: RuleFile | None) -> dict[str, tuple[str, int]]:
+    """How rules were verified, and in how many instances, by their digests."""
+    if earlier is None:
+        return {}
+    known = [one for one in earlier.rules if one.name in earlier.instances]
+    return {digest(one): (one.verified_by, earlier.instances[one.name]) for one in known}
 
 
 def _verified(
+    rules: Sequence[Substitution],
+    earlier: RuleFile | None,
+    thoroughness: Thoroughness,
+    progress_fn: Callable[[str], None],
+) -> list[tuple[Substitution, int]]:
+    """Those that are right, with the number of their instances."""
+    known = _verified_before(earlier)
+    needed = thoroughness.num_instances * len(thoroughness.seeds)
+    known = {key: one for key, one in known.items() if one[1] >= needed}
+    open_ = [one for one in rules if digest(one) not in known]
+    count = itertools.count(1)
+
+    def on_rule() -> None:
+        number = next(count)
+        if number % 25 == 0:
+            progress_fn(f"verified {number} of {len(open_)}")
+
+    verdicts = verify_all(
+        open_, thoroughness.num_instances, thoroughness.seeds, thoroughness.num_jobs, on_rule
+    )
+    found: list[tuple[Substitution, int]] = []
+    for rule in rules:
+        verdict = verdicts.get(rule.name)
+        if verdict is None:
+            how, num_instances = known[digest(rule)]
+        elif verdict.is_right:
+            how, num_instances = verdict.how, verdict.num_instances
+        else:
+            progress_fn(f"{rule.name} falls: {verdict.how}")
+            continue
+        found.append((dataclasses.replace(rule, verified_by=how), num_instances))
+    return found
+
+
+def _considered(
     written: Sequence[Substitution],
-    known: Mapping[str, str],
+    known: Mapping[str, tuple[str, int]],
     num_instances: int,
     seed: int,
     stages: dict[str, dict[str, int]],
     progress_fn: Callable[[str], None],
 ) -> list[Substitution]:
-    """The written rules that are right, without conditions that they do not need."""
+    """The written rules that seem to be right, without conditions that they do not need."""
     rules: list[Substitution] = []
     counts = {"given": len(written), "refused": 0, "conditions not needed": 0}
     for number, rule in enumerate(written, 1):
         if digest(rule) in known:
-            rules.append(dataclasses.replace(rule, verified_by=known[digest(rule)]))
+            rules.append(rule)
             continue
         verdict = verify(rule, num_instances, seed)
         if not verdict.is_right:
             counts["refused"] += 1
             progress_fn(f"{rule.name} is refused: {verdict.how}")
             continue
-        narrow = without_needless(rule, num_instances, seed)
-        counts["conditions not needed"] += len(rule.conditions) - len(narrow.conditions)
-        how = verdict.how if narrow == rule else verify(narrow, num_instances, seed).how
-        rules.append(dataclasses.replace(narrow, verified_by=how))
+        rules.append(without_needless(rule, num_instances, seed))
+        counts["conditions not needed"] += len(rule.conditions) - len(rules[-1].conditions)
         if number % 25 == 0:
             progress_fn(f"{number} of {len(written)} written by hand")
     stages[WRITTEN] = counts
@@ -109,11 +174,11 @@ def without_needless(rule: Substitution, num_instances: int, seed: int = 0) -> S
       seed: of all that is random.
     """
     for condition in rule.conditions:
-        if needs(rule, condition, 2 * num_instances, seed) is not None:
+        if needs(rule, condition, 10 * num_instances, seed) is not None:
             continue
         kept = tuple(one for one in rule.conditions if one != condition)
         wider = dataclasses.replace(rule, conditions=kept)
-        if all(verify(wider, num_instances, seed + more).is_right for more in (1, 2)):
+        if all(verify(wider, 5 * num_instances, seed + more).is_right for more in (1, 2)):
             rule = wider
     return rule
 

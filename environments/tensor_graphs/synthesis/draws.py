@@ -39,24 +39,33 @@ class ImpossibleError(Exception):
 class Draw:
     """The choices for one instance of a rule.
 
+    Args:
+      rng: makes the choices.
+      usual_rank: of most tensors; any by default.
+      is_small: whether all sizes are one number or 1, and nothing is like anything else.
+
     Attributes:
-      rng: makes them.
+      rng: makes the choices.
       is_coherent: whether like uses of like operators get like attributes.
       vectors: how probable vectors are where matrices are usual.
       stacks: how probable stacks of matrices are that need not fit others.
     """
 
-    def __init__(self, rng: random.Random, usual_rank: int | None = None) -> None:
+    def __init__(
+        self, rng: random.Random, usual_rank: int | None = None, is_small: bool = False
+    ) -> None:
         self.rng = rng
         # What is rare in one instance is frequent in another: mistakes hide in the corners. Where
         # all sizes are equal and ranks differ, types fit that should not.
-        is_even = rng.random() < 0.3
+        is_even = is_small or rng.random() < 0.3
         self.is_coherent = rng.random() < (0.2 if is_even else 0.7)
         self.vectors = 0.35 if is_even else rng.choice((0.0, 0.1, 0.6))
         self.stacks = 0.6 if is_even else rng.choice((0.05, 0.1, 0.6))
         self._constancy = 0.3 if is_even else rng.choice((0.5, 0.9, 0.95))
         self._sameness = rng.choice((0.1, 0.5, 0.9))
         self._palette = rng.choice(((2,), (3,)) if is_even else _PALETTES)
+        if is_small:
+            self._palette = (*(rng.choice((2, 3, 3)) * self._palette), 1)
         self._remembered: dict[Any, Any] = {}
         self._usual_rank = rng.choice((1, 2, 2, 3, 3, 4, 4)) if usual_rank is None else usual_rank
 

@@ -31,7 +31,7 @@ from environments.tensor_graphs.synthesis.instances import Instance, InstanceDra
 from environments.tensor_graphs.synthesis.verify import problem_in
 from environments.tensor_graphs.terms import holds
 
-_NUM_INSTANCES = 120
+_NUM_INSTANCES = 240
 _LEAST_RIGHT = 8
 _LEAST_SHARE = 0.1
 _FLOATS = '(list "bfloat16" "float16" "float32" "float64")'
@@ -100,11 +100,13 @@ def find_conditions(rule: Substitution, seed: int = 0) -> Substitution | None:
     rng = np.random.default_rng([seed, 3])
     right: list[Instance] = []
     wrong: list[Instance] = []
-    for count in range(_NUM_INSTANCES):
-        instance = drawer.draw_applicable()
-        if instance is None or not instance.targets:
+    while len(right) + len(wrong) < _NUM_INSTANCES:
+        instances = drawer.draw_round()
+        if not instances:
             break
-        (wrong if problem_in(instance, rng, count) else right).append(instance)
+        for instance in instances:
+            count = len(right) + len(wrong)
+            (wrong if problem_in(instance, rng, count) else right).append(instance)
     if not wrong:
         return rule if right else None
     if len(right) < max(_LEAST_RIGHT, _LEAST_SHARE * (len(right) + len(wrong))):

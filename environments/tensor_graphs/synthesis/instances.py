@@ -3,6 +3,11 @@
 An instance is drawn from the inside of the source out. What is not determined yet is proposed by
 `proposals`, operator by operator, then everything is checked as a match is; what does not fit is
 thrown away and drawn anew. So conditions restrict the instances exactly as they restrict matches.
+
+There are instances of two kinds. The usual ones have shapes as operators like them. In the small
+ones every combination of ranks has its turn, as far as a rule applies to it (`strata`), and sizes
+are all equal or 1: a vector beside a stack of matrices, a tensor that is broadcast along an axis
+that another has at another place. That is where rules are wrong that look right.
 """
 
 from __future__ import annotations
@@ -27,9 +32,13 @@ from environments.tensor_graphs.substitutions import Substitution
 from environments.tensor_graphs.synthesis.attempts import FITS_NOT, Attempt, Hints, check
 from environments.tensor_graphs.synthesis.computations import Computation, add_expression
 from environments.tensor_graphs.synthesis.draws import Draw
+from environments.tensor_graphs.synthesis.strata import Strata
 from environments.tensor_graphs.terms import Bindings, TermError
 
 Place = tuple[int, int]
+
+SMALL_PER_ROUND = 3
+"""How many small instances there are for each usual one."""
 
 # Which inputs of operators are not of the type that the others have.
 _OTHER_DTYPES = {
@@ -92,6 +101,7 @@ class InstanceDrawer:
         self._hints = Hints(rule.conditions)
         self._dtypes = dict(_other_dtypes(self._sources))
         self._rank = self._hints.rank
+        self._strata = Strata(self._sources, self._rng)
 
     def draw(self, num_attempts: int = 2000) -> Instance | None:
         """An instance; None when none was found."""
@@ -110,6 +120,27 @@ class InstanceDrawer:
                 return instance
         return None
 
+    def draw_small(self) -> Instance | None:
+        """A small instance to which the rule applies, of the combination whose turn it is."""
+        for ranks in self._strata.turns():
+            try:
+                instance = self._attempt(ranks)
+            except FITS_NOT:
+                self._strata.note(ranks, False)
+                continue
+            self._strata.note(ranks, bool(instance.targets))
+            if instance.targets:
+                return instance
+        return None
+
+    def draw_round(self) -> list[Instance]:
+        """A usual instance to which the rule applies, and small ones; none if there is no usual."""
+        usual = self.draw_applicable()
+        if usual is None or not usual.targets:
+            return []
+        small = (self.draw_small() for _ in range(SMALL_PER_ROUND))
+        return [usual, *(one for one in small if one is not None)]
+
     def _without_arrays(self, expression: Expression) -> Expression:
         """Puts variables in the places of constants, a new one each time: shapes may differ."""
         if isinstance(expression, Array):
@@ -125,8 +156,10 @@ class InstanceDrawer:
             return dataclasses.replace(expression, inputs=inputs)
         return expression
 
-    def _attempt(self) -> Instance:
-        attempt = Attempt(Draw(self._rng, self._rank), self._hints, self._dtypes)
+    def _attempt(self, ranks: Mapping[str, int] | None = None) -> Instance:
+        draw = Draw(self._rng, self._rank, is_small=ranks is not None)
+        attempt = Attempt(draw, self._hints, self._dtypes)
+        attempt.bind_ranks(ranks or {})
         sources = [attempt.add_source(one) for one in self._sources]
         for term, value in attempt.state.to_check:
             check(terms.as_attribute(terms.evaluate(term, attempt.bindings)) == value)

@@ -14,6 +14,8 @@ from environments.tensor_graphs.synthesis.draws import (
     any_axis,
 )
 
+_TRIES_TO_CHANGE = 3
+
 
 def concat(use: Use) -> None:
     """Tensors that differ along one axis."""
@@ -103,8 +105,8 @@ def transpose(use: Use) -> None:
 
 def _permutation(rng: random.Random, rank: int) -> Shape:
     order = list(range(rank))
-    if rank > 2 and rng.random() < 0.3:
-        order[-2:] = order[:-3:-1]
+    if rank > 1 and rng.random() < 0.3:
+        order[-2:] = order[-1], order[-2]
     else:
         rng.shuffle(order)
     return tuple(order)
@@ -114,11 +116,12 @@ def reshape(use: Use) -> None:
     """Another shape with as many elements."""
     shape = use.attributes.get("shape")
     data = use.of_rank(0) if shape is None else use.propose(0, _regrouped(use.draw, shape))
-    use.choose("shape", lambda: _regrouped(use.draw, data), alike=False)
+    drawn = (_regrouped(use.draw, data) for _ in range(_TRIES_TO_CHANGE))
+    use.choose("shape", lambda: next((one for one in drawn if one != data), data), alike=False)
 
 
 def _regrouped(draw: Draw, shape: Shape) -> Shape:
-    """Another shape with as many elements: sizes merged, divided, ones put in and taken out."""
+    """As many elements: sizes merged, divided, moved, ones put in and taken out."""
     result: list[int] = []
     for size in shape:
         divisors = [k for k in range(2, size) if size % k == 0]
@@ -133,6 +136,8 @@ def _regrouped(draw: Draw, shape: Shape) -> Shape:
             result.append(size)
     while len(result) < MAX_RANK and (not result or draw.chance(0.3)):
         result.insert(draw.rng.randint(0, len(result)), 1)
+    if draw.chance(0.2):
+        draw.rng.shuffle(result)
     return tuple(result)
 
 

@@ -207,13 +207,6 @@ def layer_normalization(use: Use) -> None:
         use.propose(place, data[axis:])
 
 
-def withany_axis(use: Use) -> None:
-    """Softmax and its like."""
-    data = use.of_rank(0)
-    use.choose("axis", lambda: any_axis(use.draw, len(data)))
-    use.choose("keepdims", lambda: int(use.draw.chance(0.5)))
-
-
 def with_axis(use: Use) -> None:
     """Softmax and its like."""
     data = use.of_rank(0)

@@ -86,20 +86,21 @@ def verify(rule: Substitution, num_instances: int = 100, seed: int = 0) -> Verdi
     is_exact = True
     count, wanted = 0, num_instances
     while count < wanted:
-        instance = drawer.draw_applicable()
-        if instance is None or not instance.targets:
+        instances = drawer.draw_round()
+        if not instances:
             return Verdict(False, f"it applied to {count} of {count + 1} random instances", count)
-        if is_exact:
-            degree = max(degree, _degree(instance))
-            if _differs_in_field(instance, rng, key=count):
-                is_exact = False
-                wanted = _EXTRA_FACTOR * num_instances
-        problem, compared = _float_problem(instance, rng, count)
-        num_compared += compared
-        count += 1
-        if problem:
-            example = f"{instance}: {problem}"[:_MAX_SHOWN]
-            return Verdict(False, f"wrong for {example}", count, example)
+        for instance in instances[: wanted - count]:
+            if is_exact:
+                degree = max(degree, _degree(instance))
+                if _differs_in_field(instance, rng, key=count):
+                    is_exact = False
+                    wanted = _EXTRA_FACTOR * num_instances
+            problem, compared = _float_problem(instance, rng, count)
+            num_compared += compared
+            count += 1
+            if problem:
+                example = f"{instance}: {problem}"[:_MAX_SHOWN]
+                return Verdict(False, f"wrong for {example}", count, example)
     if not num_compared:
         return Verdict(False, "its source never had a finite value", count)
     return Verdict(True, _how(is_exact, count, degree), count)
@@ -123,15 +124,18 @@ def needs(
     kept = tuple(one for one in rule.conditions if one != condition)
     drawer = InstanceDrawer(dataclasses.replace(rule, conditions=kept), seed)
     rng = np.random.default_rng([seed, 2])
-    for count in range(num_instances):
-        instance = drawer.draw_applicable()
-        if instance is None:
+    count = 0
+    while count < num_instances:
+        instances = drawer.draw_round()
+        if not instances:
             return None
-        if not instance.targets or holds(condition, instance.bindings):
-            continue
-        problem, _ = _float_problem(instance, rng, count)
-        if problem:
-            return f"{instance}: {problem}"[:_MAX_SHOWN]
+        for instance in instances:
+            count += 1
+            if holds(condition, instance.bindings):
+                continue
+            problem, _ = _float_problem(instance, rng, count)
+            if problem:
+                return f"{instance}: {problem}"[:_MAX_SHOWN]
     return None
 
 

@@ -1,0 +1,90 @@
+"""Combinations of ranks that the variables of a rule may have, each in its turn.
+
+Left to chance, most instances of a product have two matrices, and most of a sum two tensors of one
+shape. Here a vector beside a stack has its turn as often as anything else. Combinations to which
+the rule turns out not to apply, or hardly ever, have it less often.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+
+from environments.tensor_graphs.expressions import Apply, Expression, Variable, parts
+
+Ranks = Mapping[str, int]
+
+_MOST_RANK = 4
+_MOST_MISSES = 12
+_TIRED_SHARE = 0.25
+_TURNS_PER_DRAW = 40
+_MOST_VARIABLES = 4
+_LEAST_SHARE = 0.02
+_TURNS_TO_JUDGE = 400
+
+# What these operators take has a rank and sizes of their own: proposals know them better.
+_PARTICULAR = {
+    *(("Conv", place) for place in (0, 1, 2)),
+    *(("ConvTranspose", place) for place in (0, 1, 2)),
+    *((op, place) for op in ("Gemm", "Gather") for place in (0, 1)),
+    *((f"{kind}Normalization", place) for kind in ("Batch", "Instance") for place in range(5)),
+    *((op, 0) for op in ("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool")),
+    *((op, 0) for op in ("DepthToSpace", "SpaceToDepth")),
+}
+
+
+class Strata:
+    """The combinations of ranks of one rule.
+
+    Args:
+      sources: what the rule replaces.
+      rng: says in which order they have their turns.
+    """
+
+    def __init__(self, sources: Sequence[Expression], rng: random.Random) -> None:
+        particular = set(_particular_variables(sources))
+        mentioned = (one for source in sources for one in parts(source))
+        names = dict.fromkeys(one.name for one in mentioned if isinstance(one, Variable))
+        self._names = [name for name in names if name not in particular][:_MOST_VARIABLES]
+        turns = list(itertools.product(range(_MOST_RANK + 1), repeat=len(self._names)))
+        rng.shuffle(turns)
+        self._queue = collections.deque(turns)
+        self._rng = rng
+        self._misses: collections.Counter[tuple[int, ...]] = collections.Counter()
+        self._num_turns = self._num_found = 0
+
+    def turns(self) -> Iterator[Ranks]:
+        """Ranks of variables, by name; `note` must be told of each what came of it."""
+        for _ in range(_TURNS_PER_DRAW):
+            if not self._names or self._is_hopeless:
+                return
+            while self._is_tired(self._queue[0]) and self._rng.random() > _TIRED_SHARE:
+                self._queue.rotate(-1)
+            yield dict(zip(self._names, self._queue[0], strict=True))
+
+    @property
+    def _is_hopeless(self) -> bool:
+        enough = self._num_turns >= _TURNS_TO_JUDGE
+        return enough and self._num_found < _LEAST_SHARE * self._num_turns
+
+    def _is_tired(self, turn: tuple[int, ...]) -> bool:
+        return self._misses[turn] >= _MOST_MISSES
+
+    def note(self, ranks: Ranks, found: bool) -> None:
+        """The next turn is another's."""
+        turn = self._queue[0]
+        assert turn == tuple(ranks[name] for name in self._names)
+        self._queue.rotate(-1)
+        self._num_turns += 1
+        self._num_found += found
+        self._misses[turn] = -_MOST_MISSES if found else self._misses[turn] + 1
+
+
+def _particular_variables(sources: Sequence[Expression]) -> Iterator[str]:
+    for part in (part for source in sources for part in parts(source)):
+        if isinstance(part, Apply):
+            for place, one in enumerate(part.inputs):
+                if isinstance(one, Variable) and (part.op, place) in _PARTICULAR:
+                    yield one.name

@@ -11,6 +11,12 @@ its number and how it is written, and then its value. What TASO writes is
   pair of outputs 1 operator in source, 2 in target, 3 output in source, 4 in target
 
 with all numbers as int32. Types and keys are TASO's enums, numbered below.
+
+The numbers of fields are those of the descriptor in `src/core/rules.pb.cc` (commit 34d0138) of
+https://github.com/jiazhihao/TASO, those of types, keys, activations and paddings are the places in
+the enums OpType, PMParameter, ActiMode and PaddingMode of `include/taso/ops.h` (commit 233aa55).
+How a permutation is one number says `src/core/substitution.cc` (commit 09130d9): its digits in the
+base of the rank, the last axis last.
 """
 
 from __future__ import annotations
@@ -55,6 +61,42 @@ class TasoOperator(enum.IntEnum):
     CONSTANT_ICONV = 23
     CONSTANT_ONE = 24
     CONSTANT_POOL = 25
+    SQUEEZE = 26
+    UNSQUEEZE = 27
+    EW_SUB = 28
+    EW_DIV = 29
+    EW_EQUAL = 30
+    EW_GREATER = 31
+    EW_LESS = 32
+    EW_MAX = 33
+    EW_MIN = 34
+    REDUCE_ARGMAX = 35
+    REDUCE_ARGMIN = 36
+    REDUCE_MAX = 37
+    REDUCE_MEAN = 38
+    REDUCE_MIN = 39
+    REDUCE_PROD = 40
+    REDUCE_SUM = 41
+    PAD = 42
+    SHAPE = 43
+    SIZE = 44
+    TOPK = 45
+    WHERE = 46
+    CEIL = 47
+    CAST = 48
+    EXP = 49
+    ROUND = 50
+    LOG = 51
+    LOGICAL_NOT = 52
+    SQRT = 53
+    LEAKYRELU = 54
+    SLICE = 55
+    RESIZE = 56
+    PRELU = 57
+    FUSE_CONV_BATCHNORM = 58
+    FUSE_CONV_BATCHNORM_ALPHA_VAR = 59
+    FUSE_CONV_BATCHNORM_BIAS = 60
+    BROADCAST_ADD = 61
 
 
 class TasoParameter(enum.IntEnum):
@@ -75,6 +117,8 @@ class TasoParameter(enum.IntEnum):
     PERMUTATION = 12
     OUT_SHUFFLE = 13
     MERGE_GCONV_COUNT = 14
+    AXES = 15
+    KEEP_DIMS = 16
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from environments.errors import UserError
-from environments.tensor_graphs.taso_file import TasoNode, TasoOperator, read_taso_file
+from environments.tensor_graphs.taso_file import (
+    TasoNode,
+    TasoOperator,
+    TasoParameter,
+    read_taso_file,
+)
 from environments.tensor_graphs.taso_import import import_taso
+from environments.tensor_graphs.taso_rules import translate
 
 CONV2D, RELU, CONCAT, SPLIT = 3, 8, 12, 13
 TRANSPOSE, EW_ADD, EW_MUL, MATMUL, MUL, ENLARGE, POOL2D_MAX = 15, 16, 17, 18, 19, 20, 6
@@ -174,6 +180,28 @@ def test_what_cannot_be_said_is_refused_with_the_reason(given, reason, tmp_path)
     found = import_taso(write(tmp_path / "rules.pb", given), num_instances=20)
     assert not found.accepted
     assert reason in found.rejected["taso_0"]
+
+
+def test_numbers_are_those_of_taso():
+    """The places in TASO's enums OpType and PMParameter (include/taso/ops.h)."""
+    places = {"CONV2D": 3, "RELU": 8, "CONCAT": 12, "MATMUL": 18, "ENLARGE": 20, "MERGE_GCONV": 21}
+    places |= {"CONSTANT_POOL": 25, "SQUEEZE": 26, "EW_MAX": 33, "REDUCE_SUM": 41, "SLICE": 55}
+    places |= {"BROADCAST_ADD": 61}
+    assert {name: TasoOperator[name].value for name in places} == places
+    assert [*TasoOperator] == [*range(62)]
+    assert [*TasoParameter] == [*range(17)]
+    keys = {"NUM_OUTPUTS": 2, "STRIDE_H": 6, "PAD": 8, "ACTIVATION": 9, "AXIS": 11}
+    keys |= {"PERMUTATION": 12, "OUT_SHUFFLE": 13, "KEEP_DIMS": 16}
+    assert {name: TasoParameter[name].value for name in keys} == keys
+
+
+def test_a_permutation_is_a_number(tmp_path):
+    """The digits of 0 3 1 2 in base 4: 3 · 16 + 1 · 4 + 2."""
+    given = node(TRANSPOSE, [-1], {NUM_DIMENSIONS: 4, PERMUTATION: 54, OUT_SHUFFLE: 0})
+    path = write(tmp_path / "rules.pb", rule([given], [node(RELU, [-1])], (0, 0, 0, 0)))
+    (found,) = read_taso_file(path)
+    source = translate(found, "rule").rule.source
+    assert [*map(str, source)] == ["(Transpose ?x1 :perm (list 0 3 1 2))"]
 
 
 def test_numbers_are_read(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from environments.errors import UserError
 from tools.benchmarks import (
+    shared,
     thesis_baselines,
     thesis_cases,
     thesis_picture,
@@ -193,7 +194,7 @@ def small(monkeypatch):
         for name in changes.keys() & vars(module).keys():
             monkeypatch.setattr(module, name, changes[name])
     monkeypatch.setattr(thesis_tables, "TIMED_FUNCTIONS", {"ackley": 1})
-    monkeypatch.setattr(thesis_tables, "_commit", lambda: "abc")
+    monkeypatch.setattr(shared, "commit", lambda: "abc")
 
 
 def test_a_tiny_run(small, tmp_path):

@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 
 _DPI = 100
-# Width and height of a cell, and of what is around all of them: labels and a title.
+# Width and height of a cell, and of what is around all of them and their labels.
 _CELL_INCHES = 0.56, 0.2
-_MARGIN_INCHES = 2.6, 1.6
+_MARGIN_INCHES = 0.4, 0.6
+# Of a label; those of columns are turned by 45 degrees.
+_LETTER_INCHES = 0.06
+_TURN = 0.75
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +56,15 @@ class Heatmap:
     @property
     def inches(self) -> tuple[float, float]:
         """Width and height that it needs."""
-        width = _MARGIN_INCHES[0] + _CELL_INCHES[0] * len(self.columns)
-        return width, _MARGIN_INCHES[1] + _CELL_INCHES[1] * len(self.rows)
+        of_rows, of_columns = (
+            _LETTER_INCHES * max(map(len, names), default=0) for names in (self.rows, self.columns)
+        )
+        # The first column's label, and the title, reach beyond the cells.
+        cells = _CELL_INCHES[0] * len(self.columns)
+        labels = max(of_rows, _TURN * of_columns - _CELL_INCHES[0] / 2)
+        width = labels + max(cells, _LETTER_INCHES * len(self.title))
+        height = _CELL_INCHES[1] * len(self.rows) + _TURN * of_columns
+        return width + _MARGIN_INCHES[0], height + _MARGIN_INCHES[1]
 
     def to_image(self) -> np.ndarray | None:
         """The picture: uint8 [H, W, 3]. None without counts, or without matplotlib."""

@@ -17,8 +17,9 @@ import numpy as np
 from environments.learn_to_optimize import baselines, references
 from environments.learn_to_optimize.functions import Objective, make_objective
 from tfrl_systems.cli.learn_to_optimize.evaluate import evaluate, truth_cache
+from tools.benchmarks.shared import kept
 from tools.benchmarks.thesis_cases import Case, Run
-from tools.benchmarks.thesis_measurements import Benchmark, kept
+from tools.benchmarks.thesis_measurements import Benchmark
 
 SUPERVISED = "supervised"
 _EXAMPLES = 1000

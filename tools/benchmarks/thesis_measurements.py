@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from environments.errors import UserError
 from tfrl_systems.cli import online
 from tfrl_systems.cli.learn_to_optimize import train as learning
 from tfrl_systems.cli.learn_to_optimize.problem import MakeRunner
@@ -18,14 +16,13 @@ from tfrl_systems.cli.train import settings_of_learning
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.training.checkpoints import open_workdir
 from tfrl_systems.training.online import OnlineLoop
+from tools.benchmarks.shared import Record, kept
 from tools.benchmarks.thesis_cases import Case, Run
 
 # 64 episodes an iteration, as in the thesis, and work for up to 8 processes.
 _TIMED = {"num_chunks": 8, "episodes_per_chunk": 8}
 # Iterations that are not timed: TensorFlow traces in them.
 _WARM_UP = 10
-
-Record = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,26 +115,3 @@ def _time_collection(training: learning.Training, workers: int, iterations: int)
         "timed_iterations": iterations,
         "seconds": {name: sum(one[name] for one in records) for name in records[0]},
     }
-
-
-def kept(path: pathlib.Path, settings: Mapping[str, Any], make_fn: Callable[[], Record]) -> Record:
-    """The record that is kept in a file, or the one that `make_fn` makes, which then is kept.
-
-    Raises:
-      UserError: the kept one was made with other settings.
-    """
-    settings = json.loads(json.dumps(settings))
-    if path.exists():
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if record["settings"] != settings:
-            raise UserError(
-                f"{path}: expected a record with these settings, found one with others; name "
-                "another directory with --output"
-            )
-        return record
-    record = {**make_fn(), "settings": settings}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_suffix(".unfinished")
-    scratch.write_text(json.dumps(record, allow_nan=False) + "\n", encoding="utf-8")
-    scratch.replace(path)
-    return record

@@ -12,6 +12,7 @@ from typing import Any
 
 from tools.benchmarks import thesis_picture
 from tools.benchmarks.inlining_report import Spread
+from tools.benchmarks.shared import markdown_table
 from tools.benchmarks.thesis_cases import (
     DISTRIBUTED,
     EXPERIMENTS,
@@ -294,9 +295,3 @@ def show(spread: Mapping[str, float]) -> str:
     if spread["min"] == spread["max"]:
         return f"{spread['mean']:.2g}"
     return f"{spread['mean']:.2g} ({spread['min']:.2g}..{spread['max']:.2g})"
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first column is text."""
-    rule = ["---", *["---:"] * (len(header) - 1)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, rule, *rows])

@@ -23,29 +23,23 @@ Run again, it goes on where it was stopped.
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
-import contextlib
 import functools
-import multiprocessing
 import os
 import pathlib
-import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from environments.errors import UserError
-from tfrl_systems.cli import options as shared
+from tfrl_systems.cli import options as cli_options
 from tfrl_systems.cli.console import Progress, UsageError
-from tools.benchmarks import thesis_baselines, thesis_report
+from tools.benchmarks import shared, thesis_baselines, thesis_report
+from tools.benchmarks.shared import Record
 from tools.benchmarks.thesis_cases import QUALITY, plan
-from tools.benchmarks.thesis_measurements import Benchmark, Record, time_collection, train
+from tools.benchmarks.thesis_measurements import Benchmark, time_collection, train
 
 AGENTS = ("ppo", "reinforce")
 # Each with so many times fewer iterations than asked for.
 TIMED_FUNCTIONS = {"ackley": 1, "tools.benchmarks.slow_ackley:value": 10}
-
-Task = Callable[[], Record]
-Do = Callable[[Sequence[Task]], Iterable[Record]]
 
 
 def run(options: argparse.Namespace) -> None:
@@ -55,12 +49,12 @@ def run(options: argparse.Namespace) -> None:
     benchmark = Benchmark(options.output, options.assignments, {**short, **long})
     about = {
         "command": options.command_line,
-        "commit": _commit(),
+        "commit": shared.commit(),
         "processors": os.cpu_count(),
         "jobs": options.jobs,
     }
     first = options.agents[0]
-    with Progress() as progress, _doing(options.jobs) as do:
+    with Progress() as progress, shared.doing(options.jobs) as do:
         timings = []
         for function, share in TIMED_FUNCTIONS.items():
             number = max(1, options.timing_iterations // share)
@@ -72,55 +66,16 @@ def run(options: argparse.Namespace) -> None:
         for seed in range(options.seeds):
             label = f"seed {seed}: "
             tasks = [functools.partial(train, benchmark, one) for one in plan(options.agents, seed)]
-            records += _followed(do(tasks), len(tasks), progress, f"{label}training runs")
+            records += shared.followed(do(tasks), len(tasks), progress, f"{label}training runs")
             tasks = [
                 functools.partial(thesis_baselines.measure, benchmark, first, case, name, seed)
                 for case in QUALITY
                 for name in thesis_baselines.names_of(case)
                 if seed == 0 or thesis_baselines.depends_on_chance(name)
             ]
-            baselines += _followed(do(tasks), len(tasks), progress, f"{label}baselines")
+            baselines += shared.followed(do(tasks), len(tasks), progress, f"{label}baselines")
             thesis_report.write(timings, records, baselines, about, options.output)
             progress.say(f"{options.output / 'table.md'}: {seed + 1} of {options.seeds} seeds")
-
-
-@contextlib.contextmanager
-def _doing(jobs: int) -> Iterator[Do]:
-    """Does tasks, so many at a time; their records come in order."""
-    if jobs == 1:
-        yield lambda tasks: (task() for task in tasks)
-        return
-    # Not forked: TensorFlow's threads would not come along.
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as executor:
-        try:
-            yield lambda tasks: executor.map(_do, tasks)
-        finally:
-            executor.shutdown(cancel_futures=True)
-
-
-def _do(task: Task) -> Record:
-    return task()
-
-
-def _followed(
-    records: Iterable[Record], total: int, progress: Progress, label: str
-) -> Iterator[Record]:
-    advance = progress.task(label, total)
-    for record in records:
-        advance(1)
-        yield record
-
-
-def _commit() -> str:
-    asked = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-        cwd=pathlib.Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return asked.stdout.strip() or "unknown"
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -128,7 +83,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    number = shared.whole_number
+    number = cli_options.whole_number
     parser.add_argument("--output", type=pathlib.Path, required=True, metavar="DIR")
     parser.add_argument("--seeds", type=number(1), default=5, help="0, 1, …; default: 5 of them")
     _add_iterations(parser)
@@ -168,7 +123,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _add_iterations(parser: argparse.ArgumentParser) -> None:
-    number = shared.whole_number
+    number = cli_options.whole_number
     parser.add_argument(
         "--iterations",
         type=number(1),

@@ -1,0 +1,112 @@
+"""The order in which `tensor_graph_tables.py` makes its measurements."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from tfrl_systems.cli.console import Progress
+from tools.benchmarks.shared import Do, Record, Task, followed
+from tools.benchmarks.tensor_graphs import pictures, report, writing
+from tools.benchmarks.tensor_graphs.cases import SEARCHES, Plan, Run, halves, usual_reward
+from tools.benchmarks.tensor_graphs.measurements import Benchmark, play, search, train
+from tools.benchmarks.tensor_graphs.report import Found
+from tools.benchmarks.tensor_graphs.times import ORIGINAL, measure, memory
+from tools.benchmarks.tensor_graphs.walks import walk
+
+
+@dataclasses.dataclass
+class Experiments:
+    """Measures what is not measured yet.
+
+    Trainings may be done side by side. All else is done alone: what a search finds in so many
+    seconds, and how long a model takes, depends on what else the machine does.
+
+    Attributes:
+      benchmark: where records are kept, and the settings.
+      models: names.
+      agents: names; the first one also learns with other rewards, and for several models.
+      progress: is told.
+      found: the records so far.
+    """
+
+    benchmark: Benchmark
+    models: Sequence[str]
+    agents: Sequence[str]
+    progress: Progress
+    found: Found = dataclasses.field(default_factory=Found)
+
+    @functools.cached_property
+    def usual(self) -> str:
+        """The reward of the settings."""
+        training = self.benchmark.training(Run(self.agents[0], (self.models[0],), 0))
+        return usual_reward(training.problem.config.reward)
+
+    def search(self) -> None:
+        """What needs no learning: searches and random walks."""
+        for model in self.models:
+            searches = [functools.partial(search, self.benchmark, model, one) for one in SEARCHES]
+            self.found.searches += self._alone(searches, f"{model}: searches")
+            walks = [functools.partial(walk, self.benchmark, model)]
+            self.found.walks += self._alone(walks, f"{model}: random walks")
+
+    def learn(self, seed: int, do: Do) -> None:
+        """The trainings of a seed, and what their policies come to."""
+        plan = Plan.of(self.models, self.agents, seed, self.usual)
+        tasks = [functools.partial(train, self.benchmark, run) for run in plan.runs]
+        label = f"seed {seed}: "
+        self.found.runs += followed(do(tasks), len(tasks), self.progress, f"{label}trainings")
+        plays = [task for model in self.models for task in self._plays(plan, model)]
+        self.found.plays += self._alone(plays, f"{label}policies")
+
+    def _plays(self, plan: Plan, model: str) -> list[Task]:
+        own = [run for run in (*plan.own, *plan.rewards) if run.models == (model,)]
+        plays: list[Task] = [functools.partial(play, self.benchmark, model, run) for run in own]
+        if plan.general is not None and model in halves(self.models)[1]:
+            plays += [
+                functools.partial(
+                    play, self.benchmark, model, plan.general, in_disguise=in_disguise
+                )
+                for in_disguise in (False, True)
+            ]
+        return plays
+
+    def measure(self) -> None:
+        """Times and memory, of each agent with its policy of the median cost."""
+        times, memories = [], []
+        for model in self.models:
+            best = [one for one in self.found.searches if one["model"] == model]
+            best += [report.median_of(self.found.own_plays(model, one)) for one in self.agents]
+            times.append(functools.partial(measure, self.benchmark, model))
+            times += [functools.partial(measure, self.benchmark, model, one) for one in best]
+            memories += [
+                functools.partial(memory, self.benchmark, model, method)
+                for method in (ORIGINAL, *SEARCHES)
+            ]
+            memories += [
+                functools.partial(memory, self.benchmark, model, agent, Run(agent, (model,), 0))
+                for agent in self.agents
+            ]
+        self.found.times += self._alone(times, "models end to end")
+        self.found.memory += self._alone(memories, "memory")
+
+    def _alone(self, tasks: Sequence[Task], label: str) -> list[Record]:
+        return list(followed((task() for task in tasks), len(tasks), self.progress, label))
+
+    def write(self, about: Record) -> None:
+        """Writes tables and pictures of what has been measured so far."""
+        table = report.summarise(self.found, self.models, self.agents, self.usual, about)
+        write(table, self.benchmark.output)
+
+
+def write(table: dict[str, Any], output: pathlib.Path) -> None:
+    """Writes table.json, table.md and the pictures."""
+    output.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(table, indent=1, allow_nan=False)
+    (output / "table.json").write_text(text + "\n", encoding="utf-8")
+    (output / "table.md").write_text(writing.to_markdown(table), encoding="utf-8")
+    pictures.draw(table, output)

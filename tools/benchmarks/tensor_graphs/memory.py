@@ -1,0 +1,87 @@
+"""The most memory that a program takes, in a process of its own.
+
+    python -m tools.benchmarks.tensor_graphs.memory tfrl evaluate tensor_graphs --model …
+    python -m tools.benchmarks.tensor_graphs.memory run model.onnx inputs.npz
+
+does what `tfrl …` does, or runs a model a few times with onnxruntime, and prints the most bytes
+that the process had in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+from environments.errors import UserError
+
+_ROOT = pathlib.Path(__file__).parents[3]
+_NUM_RUNS = 3
+
+
+def peak_bytes(*command: str) -> int:
+    """The most that a process of its own had in memory.
+
+    Args:
+      *command: what it does; see the module.
+
+    Raises:
+      UserError: it failed.
+    """
+    arguments = [sys.executable, "-m", "tools.benchmarks.tensor_graphs.memory", *command]
+    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path}
+    ran = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        lines = ran.stderr.strip().splitlines() or ["nothing on stderr"]
+        raise UserError(f"{' '.join(command)}: {lines[-1]}")
+    return int(ran.stdout.splitlines()[-1])
+
+
+def peak_of_this_process() -> int:
+    """Bytes. What a process had before it began this program is not counted where it can be told.
+
+    On Linux `ru_maxrss` has the memory of the process that made this one in it.
+    """
+    try:
+        status = pathlib.Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return found if sys.platform == "darwin" else 1024 * found
+    match = re.search(r"^VmHWM:\s*(\d+) kB$", status, re.MULTILINE)
+    assert match is not None
+    return 1024 * int(match[1])
+
+
+def _run(model: pathlib.Path, inputs: pathlib.Path) -> int:
+    from environments.tensor_graphs.backends import backend
+
+    program = backend().open(model)
+    with np.load(inputs) as given:
+        arrays = dict(given)
+    for _ in range(_NUM_RUNS):
+        program.run(arrays)
+    return 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Does what the arguments say; the last line on stdout is the number of bytes."""
+    what, *rest = arguments
+    if what == "tfrl":
+        from tfrl_systems.cli.main import main as tfrl
+
+        status = tfrl(rest)
+    else:
+        status = _run(*map(pathlib.Path, rest))
+    print(peak_of_this_process())
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,169 @@
+"""Models end to end: how long they take, and how much memory.
+
+Nothing else should run beside these measurements, though ratios are hardly touched by it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import pathlib
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs import equivalence, onnx_io
+from environments.tensor_graphs.backends import Arrays, Backend, backend
+from environments.tensor_graphs.inputs import random_inputs
+from environments.tensor_graphs.measuring import Comparison, compare
+from environments.tensor_graphs.search import Step, Visited, replay
+from tfrl_systems.cli.tensor_graphs.problem import Problem, model_of
+from tools.benchmarks.shared import Record, kept
+from tools.benchmarks.tensor_graphs.cases import SEARCHES, Run, slug
+from tools.benchmarks.tensor_graphs.measurements import Benchmark
+from tools.benchmarks.tensor_graphs.memory import peak_bytes
+
+ORIGINAL = "original"
+_LEVELS = ("onnxruntime-disable", "onnxruntime-basic", "onnxruntime-extended", "onnxruntime")
+
+
+def levels() -> list[Backend]:
+    """What models are measured with: onnxruntime doing nothing, more, and all it can; OpenVINO."""
+    found = [backend(name) for name in _LEVELS]
+    try:
+        return [*found, backend("openvino")]
+    except UserError:
+        return found
+
+
+def measure(benchmark: Benchmark, model: str, found: Record | None = None) -> Record:
+    """Ratios of end-to-end times: the record that is kept, or a new one.
+
+    Of a rewritten model: at each level, over the time of the model as it was at the same level. Of
+    the model as it was: at each level, over its time where nothing is done to it.
+
+    Args:
+      benchmark: where it is kept, and the settings.
+      model: as it was.
+      found: record of what rewrote it; None for the model as it was.
+    """
+    label = found["method"] if found else ORIGINAL
+    settings = {
+        **benchmark.about(model),
+        "path": found["path"] if found else [],
+        "levels": [[one.name, one.version] for one in levels()],
+        "measure_seconds": benchmark.measure_seconds,
+    }
+    path = benchmark.output / "times" / f"{slug(model)}-{label}.json"
+    return kept(path, settings, functools.partial(_measure, benchmark, model, found))
+
+
+def _measure(benchmark: Benchmark, model: str, found: Record | None) -> Record:
+    problem = benchmark.problem(model)
+    with tempfile.TemporaryDirectory() as name:
+        directory = pathlib.Path(name)
+        original = file_of(model, directory / "original.onnx")
+        inputs = inputs_of(original, problem)
+        if found is None:
+            rewritten, ratios = original, _by_level(benchmark, original, inputs)
+        else:
+            rewritten = directory / "rewritten.onnx"
+            onnx_io.save(_replayed(problem, found), rewritten)
+            ratios = _at_each_level(benchmark, original, rewritten, inputs)
+        equal = equivalence.check(original, rewritten, [inputs])
+        np.savez(directory / "inputs.npz", **inputs)
+        memory = peak_bytes("run", str(rewritten), str(directory / "inputs.npz"))
+    return {
+        "model": model,
+        "method": found["method"] if found else ORIGINAL,
+        "levels": {name: dataclasses.asdict(one) for name, one in ratios.items()},
+        "peak_bytes": memory,
+        "is_equal": equal.is_equal,
+        "max_relative_error": equal.max_relative_error,
+    }
+
+
+def _by_level(benchmark: Benchmark, model: pathlib.Path, inputs: Arrays) -> dict[str, Comparison]:
+    first, *others = levels()
+    seconds = benchmark.measure_seconds
+    return {
+        one.name: compare(model, model, inputs, first, other_backend=one, seconds=seconds)
+        for one in others
+    }
+
+
+def _at_each_level(
+    benchmark: Benchmark, original: pathlib.Path, rewritten: pathlib.Path, inputs: Arrays
+) -> dict[str, Comparison]:
+    seconds = benchmark.measure_seconds
+    return {
+        one.name: compare(original, rewritten, inputs, one, seconds=seconds) for one in levels()
+    }
+
+
+def file_of(model: str, scratch: pathlib.Path) -> pathlib.Path:
+    """A model as it was, in a file; one of `models.NAMES` is written to `scratch`."""
+    source = model_of(argparse.Namespace(seed=0), model)
+    if isinstance(source, pathlib.Path):
+        return source
+    onnx.save(source, scratch)
+    return scratch
+
+
+def inputs_of(model: pathlib.Path, problem: Problem) -> Mapping[str, np.ndarray]:
+    """Random inputs, of the sizes that costs are for."""
+    return random_inputs(onnx.load(model, load_external_data=False), sizes=problem.sizes)
+
+
+def memory(benchmark: Benchmark, model: str, method: str, run: Run | None = None) -> Record:
+    """The most memory that optimising takes: the record that is kept, or a new one.
+
+    Args:
+      benchmark: where it is kept, and the settings.
+      model: that is optimised.
+      method: a search, an agent, or `ORIGINAL`, which only reads the model.
+      run: that an agent's policy was learned in.
+    """
+    settings = {
+        **benchmark.about(model),
+        "training": benchmark.training(run).settings() if run else None,
+        "seconds": benchmark.seconds,
+        "rollouts": benchmark.rollouts,
+    }
+    chosen = SEARCHES[0] if method == ORIGINAL else method
+    policy = str(benchmark.policy_directory(run)) if run else chosen
+    words = ["tfrl", "evaluate", "tensor_graphs", "--model", model, "--policy", policy, "--json"]
+    words += ["--objective", benchmark.objective, "--seconds", f"{benchmark.seconds}"]
+    words += ["--rollouts", f"{benchmark.rollouts}"]
+    words += ["--rules", f"{benchmark.rules}"] if benchmark.rules else []
+    words += [
+        word for one in benchmark.dimensions for word in ("--dimension", "{}={}".format(*one))
+    ]
+    words += ["--expansions", "0"] if method == ORIGINAL else []
+    path = benchmark.output / "memory" / f"{slug(model)}-{method}.json"
+    return kept(
+        path,
+        settings,
+        lambda: {"model": model, "method": method, "peak_bytes": peak_bytes(*words)},
+    )
+
+
+def _replayed(problem: Problem, found: Record) -> Any:
+    """The graph that a way leads to.
+
+    Raises:
+      UserError: the way cannot be gone any more.
+    """
+    steps = [Step(xfer, tuple(location)) for xfer, location in found["path"]]
+    try:
+        return replay(Visited(problem.start), steps).state.graph
+    except LookupError as error:
+        raise UserError(
+            f"{problem.name}, {found['method']}: expected steps that apply, found {error}; name "
+            "another directory with --output"
+        ) from None

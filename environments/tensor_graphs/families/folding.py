@@ -158,7 +158,7 @@ def add_before_matrix(x, w: Constant, c: Constant):
 
 @rule
 def mul_into_linear(x, w: Constant, b: Constant, s: Constant):
-    return (x @ w + b) * s, x @ (w * row(s)) + b * s, along_last(s)
+    return (x @ w + b) * s, x @ (w * row(s)) + b * s, along_last(s), w.rank > 1
 
 
 @rule

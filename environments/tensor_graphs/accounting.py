@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from environments.tensor_graphs.backends import Arrays, Backend
 from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.measuring import compare
+from environments.tensor_graphs.measuring import Bench
 from environments.tensor_graphs.onnx_io import save
 from environments.tensor_graphs.search.results import Visited
 
@@ -115,11 +115,12 @@ def measure(
       seconds: for each part.
     """
     ratios = []
+    bench = Bench(original, inputs, on)
     for number, part in enumerate(parts_of(visited)):
         path = directory / f"part-{number}.onnx"
         graph = part[-1].state.graph
         assert isinstance(graph, Graph)
         save(graph, path)
-        ratios.append(compare(original, path, inputs, on, seconds=seconds).ratio.value)
+        ratios.append(bench.compare(path, seconds=seconds).ratio.value)
         path.unlink()
     return ratios

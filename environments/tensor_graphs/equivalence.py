@@ -9,12 +9,14 @@ equal, as do NaNs and infinities.
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import onnx
 
-from environments.tensor_graphs.backends import Arrays, Backend, Model, backend
+from environments.tensor_graphs.backends import Arrays, Backend, Model, Program, backend
 
 # Largest relative error by type. Weights that are merged are rounded once more; these are some
 # hundred times the distance of neighbouring numbers.
@@ -87,12 +89,12 @@ class Equivalence:
 
 
 def check(
-    first: Model, other: Model, trials: Iterable[Arrays], *, on: Backend | None = None
+    first: Model | Program, other: Model, trials: Iterable[Arrays], *, on: Backend | None = None
 ) -> Equivalence:
     """Whether the other model computes what the first does.
 
     Args:
-      first: is right by definition.
+      first: is right by definition; it may be open already.
       other: has the same inputs.
       trials: inputs to run both on; at least one.
       on: runs both; onnxruntime if not given.
@@ -101,7 +103,8 @@ def check(
       UserError: a model cannot be run.
     """
     on = on or backend()
-    programs = on.open(first), on.open(other)
+    opened = on.open(first) if isinstance(first, pathlib.Path | onnx.ModelProto) else first
+    programs = opened, on.open(other)
     worst: dict[str, Difference] = {}
     num_trials = 0
     for trial, inputs in enumerate(trials):

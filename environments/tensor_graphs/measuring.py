@@ -74,6 +74,51 @@ class Comparison:
         return self.ratio.low > 1 + self.margin
 
 
+class Bench:
+    """Measures models against one that stays open, and its copy: large models open slowly."""
+
+    def __init__(self, first: Model, inputs: Arrays, backend: Backend) -> None:
+        """Opens the model, twice.
+
+        Args:
+          first: what others are compared with.
+          inputs: of all.
+          backend: runs it.
+
+        Raises:
+          UserError: it cannot be run.
+        """
+        self._backend = backend
+        self._inputs = inputs
+        self._first, self._copy = backend.open(first), backend.open(first)
+
+    def compare(
+        self, other: Model, *, other_backend: Backend | None = None, seconds: float = 10.0,
+        block_s: float = 0.005,
+    ) -> Comparison:  # fmt: skip
+        """See `compare`."""
+        programs = [self._first, (other_backend or self._backend).open(other), self._copy]
+        clock = self._backend.clock
+        blocks = [_Block(program, self._inputs, clock, block_s) for program in programs]
+        # All have as many runs: what a block costs by itself is then the same for all.
+        num_runs = max(block.num_runs for block in blocks)
+        times: list[list[float]] = [[], [], []]
+        start = time.monotonic()
+        turn = 0
+        while turn < _MIN_PAIRS or time.monotonic() - start < seconds:
+            # Who is first in a turn, and after whom each comes, changes from turn to turn.
+            for number in _ORDERS[turn % len(_ORDERS)]:
+                times[number].append(blocks[number].measure(num_runs))
+            turn += 1
+        return Comparison(
+            ratio=ratio_of(times[0], times[1]),
+            same=ratio_of(times[0], times[2]),
+            first_ms=1e3 * statistics.median(times[0]),
+            other_ms=1e3 * statistics.median(times[1]),
+            num_pairs=turn,
+        )
+
+
 def compare(
     first: Model, other: Model, inputs: Arrays, backend: Backend, *,
     other_backend: Backend | None = None, seconds: float = 10.0, block_s: float = 0.005,
@@ -92,25 +137,8 @@ def compare(
     Raises:
       UserError: a model cannot be run.
     """
-    programs = [backend.open(first), (other_backend or backend).open(other), backend.open(first)]
-    blocks = [_Block(program, inputs, backend.clock, block_s) for program in programs]
-    # All have as many runs: what a block costs by itself is then the same for all.
-    num_runs = max(block.num_runs for block in blocks)
-    times: list[list[float]] = [[], [], []]
-    start = time.monotonic()
-    turn = 0
-    while turn < _MIN_PAIRS or time.monotonic() - start < seconds:
-        # Who is first in a turn, and after whom each comes, changes from turn to turn.
-        for number in _ORDERS[turn % len(_ORDERS)]:
-            times[number].append(blocks[number].measure(num_runs))
-        turn += 1
-    return Comparison(
-        ratio=ratio_of(times[0], times[1]),
-        same=ratio_of(times[0], times[2]),
-        first_ms=1e3 * statistics.median(times[0]),
-        other_ms=1e3 * statistics.median(times[1]),
-        num_pairs=turn,
-    )
+    bench = Bench(first, inputs, backend)
+    return bench.compare(other, other_backend=other_backend, seconds=seconds, block_s=block_s)
 
 
 _ORDERS = ((0, 1, 2), (2, 1, 0), (1, 0, 2), (2, 0, 1), (0, 2, 1), (1, 2, 0))

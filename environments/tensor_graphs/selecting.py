@@ -23,7 +23,7 @@ from environments.tensor_graphs.accounting import parts_of
 from environments.tensor_graphs.backends import Arrays, Backend
 from environments.tensor_graphs.equivalence import Equivalence
 from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.measuring import Comparison, compare
+from environments.tensor_graphs.measuring import Bench, Comparison
 from environments.tensor_graphs.onnx_io import save
 from environments.tensor_graphs.search.results import Visited
 
@@ -122,13 +122,16 @@ def verify(
       directory: for the files.
       on: runs them.
     """
+    if not proposed:
+        return
+    opened = on.open(original)
     for number, visited in enumerate(proposed):
         path = directory / f"candidate-{number}.onnx"
         graph = visited.state.graph
         assert isinstance(graph, Graph)
         try:
             save(graph, path)
-            found = equivalence.check(original, path, trials, on=on)
+            found = equivalence.check(opened, path, trials, on=on)
         except UserError as error:
             yield Candidate(visited, path, None, str(error))
             continue
@@ -159,11 +162,12 @@ def select(
         return Selection(None, _why_none(candidates), tuple(candidates))
     short_s = _SCREENING * seconds
     tell("measuring the original at each level of optimisation")
-    best = best_level(original, inputs, levels, short_s)
+    bench = Bench(original, inputs, levels[0])
+    best = best_level(bench, original, levels, short_s)
     screened = []
     for number, one in enumerate(right):
         tell(f"measuring candidate {number + 1} of {len(right)}")
-        found = compare(original, one.path, inputs, levels[0], seconds=short_s)
+        found = bench.compare(one.path, seconds=short_s)
         screened.append(dataclasses.replace(one, screened=found))
     by_path = {one.path: one for one in screened}
     everyone = tuple(by_path.get(one.path, one) for one in candidates)
@@ -171,7 +175,7 @@ def select(
     nearest: Measured | None = None
     for one in finalists[:_NUM_FINALISTS]:
         tell(f"measuring the fastest candidate: {seconds:.0f} s against each level")
-        measured = _measure(original, one.path, inputs, levels, best, seconds)
+        measured = _measure(bench, original, one.path, inputs, levels, best, seconds)
         if measured.is_gain:
             return Selection(one, "", everyone, measured)
         nearest = nearest or measured
@@ -180,18 +184,19 @@ def select(
 
 
 def best_level(
-    model: pathlib.Path, inputs: Arrays, levels: Sequence[Backend], seconds: float
+    bench: Bench, model: pathlib.Path, levels: Sequence[Backend], seconds: float
 ) -> Backend:
     """The level at which a model is fastest; the first one unless another is for certain."""
     best, least = levels[0], 1.0
     for level in levels[1:]:
-        found = compare(model, model, inputs, levels[0], other_backend=level, seconds=seconds)
+        found = bench.compare(model, other_backend=level, seconds=seconds)
         if found.is_faster and found.ratio.value < least:
             best, least = level, found.ratio.value
     return best
 
 
 def _measure(
+    bench: Bench,
     original: pathlib.Path,
     path: pathlib.Path,
     inputs: Arrays,
@@ -199,11 +204,11 @@ def _measure(
     best: Backend,
     seconds: float,
 ) -> Measured:
-    full = compare(original, path, inputs, levels[0], seconds=seconds)
-    own = best_level(path, inputs, levels, _SCREENING * seconds)
+    full = bench.compare(path, seconds=seconds)
+    own = best_level(Bench(path, inputs, levels[0]), path, levels, _SCREENING * seconds)
     if best.name == own.name == levels[0].name:
         return Measured(full, full, best.name, own.name)
-    at_best = compare(original, path, inputs, best, other_backend=own, seconds=seconds)
+    at_best = Bench(original, inputs, best).compare(path, other_backend=own, seconds=seconds)
     return Measured(full, at_best, best.name, own.name)
 
 

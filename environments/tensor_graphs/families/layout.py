@@ -203,13 +203,12 @@ def layer_norm_of_reshaped(x, g, b, s: Attribute, epsilon: Attribute):
 
 
 @rule
-def layer_norm_of_rows(x, g, b, axis: Attribute, epsilon: Attribute):
+def layer_norm_of_rows(x, g, b, epsilon: Attribute):
     """What is normalised one by one may have any number of axes: it is rows all the same."""
     rows = op.Reshape(x, shape=(-1, x.dim(-1)))
     return (
-        op.LayerNormalization(x, g, b, axis=axis, epsilon=epsilon),
+        op.LayerNormalization(x, g, b, axis=x.rank - 1, epsilon=epsilon),
         op.Reshape(op.LayerNormalization(rows, g, b, axis=-1, epsilon=epsilon), shape=x.shape),
-        axis == x.rank - 1,
         only_where(x.rank > 2),
     )
 

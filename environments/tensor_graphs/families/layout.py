@@ -227,6 +227,7 @@ def product_of_reshaped(x, w: Constant, s: Attribute):
     return (
         op.Reshape(x, shape=s) @ w,
         op.Reshape(x @ w, shape=concat(s[:-1], w.shape[1:])),
+        w.rank <= 2,
         fewer_axes(x, s),
     )
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from environments.tensor_graphs.backends import Arrays, Backend
 from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.measuring import Bench
+from environments.tensor_graphs.measuring import FEW_PAIRS, Bench
 from environments.tensor_graphs.onnx_io import save
 from environments.tensor_graphs.search.results import Visited
 
@@ -121,6 +121,6 @@ def measure(
         graph = part[-1].state.graph
         assert isinstance(graph, Graph)
         save(graph, path)
-        ratios.append(bench.compare(path, seconds=seconds).ratio.value)
+        ratios.append(bench.compare(path, seconds=seconds, pairs=FEW_PAIRS).ratio.value)
         path.unlink()
     return ratios

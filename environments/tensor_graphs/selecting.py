@@ -23,7 +23,7 @@ from environments.tensor_graphs.accounting import parts_of
 from environments.tensor_graphs.backends import Arrays, Backend
 from environments.tensor_graphs.equivalence import Equivalence
 from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.measuring import Bench, Comparison
+from environments.tensor_graphs.measuring import FEW_PAIRS, Bench, Comparison
 from environments.tensor_graphs.onnx_io import save
 from environments.tensor_graphs.search.results import Visited
 
@@ -167,7 +167,7 @@ def select(
     screened = []
     for number, one in enumerate(right):
         tell(f"measuring candidate {number + 1} of {len(right)}")
-        found = bench.compare(one.path, seconds=short_s)
+        found = bench.compare(one.path, seconds=short_s, pairs=FEW_PAIRS)
         screened.append(dataclasses.replace(one, screened=found))
     by_path = {one.path: one for one in screened}
     everyone = tuple(by_path.get(one.path, one) for one in candidates)
@@ -189,7 +189,7 @@ def best_level(
     """The level at which a model is fastest; the first one unless another is for certain."""
     best, least = levels[0], 1.0
     for level in levels[1:]:
-        found = bench.compare(model, other_backend=level, seconds=seconds)
+        found = bench.compare(model, other_backend=level, seconds=seconds, pairs=FEW_PAIRS)
         if found.is_faster and found.ratio.value < least:
             best, least = level, found.ratio.value
     return best

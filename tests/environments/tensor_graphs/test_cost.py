@@ -7,7 +7,6 @@ import pathlib
 import random
 import re
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,11 +24,10 @@ from environments.tensor_graphs.engine import Engine
 from environments.tensor_graphs.families import all_rules
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.grouping import Groups
-from environments.tensor_graphs.kernels import Kernel, kernels_of
 from environments.tensor_graphs.nodes import INPUT, Ref
 from environments.tensor_graphs.objectives import affected, graph_cost, make_objective
 from environments.tensor_graphs.operators.building import add
-from environments.tensor_graphs.timing import Stopwatch, time_of
+from environments.tensor_graphs.timing import time_of
 from tests.environments.tensor_graphs.random_graphs import random_graph
 
 X = ("x", TensorProto.FLOAT, [1, 8, 16])
@@ -367,96 +365,6 @@ def test_table_of_a_machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
     path = table_of(OnnxRuntime()).path
     assert path is not None
     assert path.parent == tmp_path / "tfrl" / "costs"
-
-
-def clock_of(durations: list[float]) -> tuple[Callable[[], None], Callable[[], float]]:
-    """A run and a clock: runs take the given times, and the last one for ever."""
-    now = [0.0]
-
-    def run() -> None:
-        now[0] += durations.pop(0) if len(durations) > 1 else durations[0]
-
-    return run, lambda: now[0]
-
-
-def test_the_least_time_counts() -> None:
-    # Two to see how long it takes, then nine of which three are near the least.
-    assert time_of(*clock_of([0.004, 0.004, 0.008, 0.004]))[0] == pytest.approx(0.004)
-    # One of nine is quick: more samples, of which two more are.
-    slow = [0.004, 0.004, 0.003, *[0.004] * 12, 0.003]
-    assert time_of(*clock_of(slow))[0] == pytest.approx(0.003)
-    # Of what takes long there are three samples; the first two only tell how long.
-    assert time_of(*clock_of([0.05, 0.05, 0.07, 0.06, 0.05, 0.04]))[0] == pytest.approx(0.05)
-
-
-class Machine:
-    """Takes 1 ms for whatever model it is given; all takes `times` as long."""
-
-    name, version, fuses = "machine", "1", False
-    now_s, times = 0.0, 1.0
-
-    def clock(self) -> float:
-        return self.now_s
-
-    def rewritten(self, model: Any) -> None:
-        return None
-
-    def open(self, model: Any) -> Any:
-        return self
-
-    def bind(self, inputs: Any) -> Callable[[], None]:
-        return self.runs(0.001)
-
-    def run(self, inputs: Any) -> dict[str, Any]:
-        return {}
-
-    def runs(self, seconds: float) -> Callable[[], None]:
-        def run() -> None:
-            self.now_s += seconds * self.times
-
-        return run
-
-
-def test_a_slower_machine_is_told_from_a_slower_kernel() -> None:
-    machine = Machine()
-    stopwatch = Stopwatch(machine, CostTable())
-    assert stopwatch.measure_ms(machine.runs(0.01)) == pytest.approx(10)
-    machine.times = 1.5
-    assert stopwatch.measure_ms(machine.runs(0.01)) == pytest.approx(10)
-
-
-def test_kernels() -> None:
-    """A linear layer of rank 3 is one product of matrices; two views of it are no work."""
-    weights: dict[str, Any] = {"w": np.ones([16, 4], np.float32), "b": np.ones(4, np.float32)}
-    product = helper.make_node("MatMul", ["x", "w"], ["m"])
-    graph = graph_of(product, helper.make_node("Add", ["m", "b"], ["y"]), **weights)
-    numbers = [number for number, node in graph.nodes.items() if node.op in ("MatMul", "Add")]
-    made = OnnxRuntime().rewritten(onnx_io.part_model(graph, numbers))
-    assert made is not None
-    model, plain = made
-    feeds = {"x0": np.ones([1, 8, 16], np.float32)}
-    kernels = kernels_of(model, feeds, lambda model, feeds: plain.open(model).run(feeds))
-    assert [kernel.description for kernel in kernels if not kernel.is_view] == [
-        "Gemm([8, 16], [16, 4], [4])"
-    ]
-    assert len(kernels) == 3
-
-
-def test_kernels_of_one_key() -> None:
-    """Attributes may be left out where they are as usual, and large weights differ."""
-
-    def kernel(weight: np.ndarray, **attributes: Any) -> Kernel:
-        node = helper.make_node("Gemm", ["x", "w"], ["y"], **attributes)
-        x = np.ones([2, weight.shape[0]], np.float32)
-        return Kernel(node, (x, weight), (False, True), {"": 17})
-
-    weight = np.ones([4, 4], np.float32)
-    assert kernel(weight).key == kernel(2 * weight, alpha=1.0, transB=0).key
-    assert kernel(weight).key != kernel(weight, transB=1).key
-    assert kernel(weight).key != kernel(np.ones([4, 5], np.float32)).key
-    model, feeds = kernel(weight).model(3)
-    outputs = OnnxRuntime().open(model).run(feeds)
-    assert [array.tolist() for array in outputs.values()] == [[[4.0] * 4] * 2] * 3
 
 
 @pytest.mark.slow

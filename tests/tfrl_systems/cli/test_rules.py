@@ -59,7 +59,7 @@ def test_generate_writes_what_can_be_read(tfrl, tmp_path):
     tfrl("rules", "generate", "-o", again, *options)
     assert again.read_text() == path.read_text().replace("-o made.json", "-o again.json")
     reused = tmp_path / "reused.json"
-    tfrl("rules", "generate", "-o", reused, "--reuse", path, "--without-written")
+    tfrl("rules", "generate", "-o", reused, "--reuse", path, *options[-3:])
     assert tfrl("rules", "list", reused, "--json").json["rules"] == listed["rules"]
 
 

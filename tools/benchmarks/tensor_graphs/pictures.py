@@ -71,6 +71,7 @@ def _runtimes(picture: Any, table: Table) -> bool:
         axes.set_xticks(range(len(rows)), map(slug, table["models"]), rotation=20, ha="right")
         axes.set(title=title, ylabel="time saved, %")
         axes.grid(axis="y", alpha=0.3)
+        axes.margins(y=0.2)  # room for the legend
         axes.legend(fontsize=6, ncols=len(methods))
     return True
 
@@ -98,7 +99,9 @@ def _curves(picture: Any, table: Table) -> bool:
 
 
 def _line(axes: Any, x: Sequence[float], spreads: Sequence[Table], colour: str, label: str) -> None:
-    axes.plot(x, [one["median"] for one in spreads], color=colour, label=label, linewidth=1.2)
+    marker = "" if len(x) > 1 else "."
+    medians = [one["median"] for one in spreads]
+    axes.plot(x, medians, color=colour, label=label, linewidth=1.2, marker=marker)
     low, high = ([one[end] for one in spreads] for end in ("min", "max"))
     axes.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
     axes.grid(alpha=0.3)

@@ -35,8 +35,8 @@ def to_markdown(table: Table) -> str:
     )
     written = (_quality, _times, _correlations, _rewards, _substitutions, _memory, _generalisation)
     parts = [
-        f"Medians (and range) over the seeds. Made on {table['processors']} processors, with "
-        f"{table['jobs']} trainings at a time."
+        f"Medians (and range) over the seeds. Processors: {table['processors']}; trainings at the "
+        f"same time: {table['jobs']}."
     ]
     for write in written:
         found = list(write(table))
@@ -93,7 +93,7 @@ def _steps(found: Table) -> str:
     steps, seconds = found["environment_steps"], found["seconds"]
     most = "within" if steps["max"] <= MOST_STEPS else "more than"
     return (
-        f"- {found['agent']}: {found['runs']} trainings of {found['iterations']:,} iterations; "
+        f"- {found['agent']}, {found['iterations']:,} iterations, runs: {found['runs']}; "
         f"{steps['median']:,.0f} real steps of the environment each, {steps['max']:,.0f} at most, "
         f"{most} the {MOST_STEPS:,} that are a tenth of the thesis's; {seconds['median']:,.0f} s "
         "each."

@@ -200,7 +200,7 @@ def test_no_descriptor_is_leaked_and_memory_stays_bounded(embedded, tmp_path):
     worker_descriptors = worker.num_fds()
     for _ in range(200):
         run_policy(embedded, module, default)
-    assert num_descriptors() == descriptors
+    assert num_descriptors() <= descriptors
     assert worker.num_fds() == worker_descriptors
     assert worker.memory_info().rss - memory_bytes < 64 << 20
 
@@ -211,7 +211,7 @@ def test_clang_leaks_no_descriptor(clang, tmp_path):
     descriptors = num_descriptors()
     for _ in range(5):
         run_policy(clang, module, default)
-    assert num_descriptors() == descriptors
+    assert num_descriptors() <= descriptors
 
 
 def script(directory: pathlib.Path, text: str) -> pathlib.Path:

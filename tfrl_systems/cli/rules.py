@@ -210,7 +210,11 @@ def run_list(options: argparse.Namespace) -> int:
 
     file = rules.read(options.file)
     if options.json:
-        entries = [one.as_dict() | {"origin": file.origins[one.name]} for one in file.rules]
+        entries = [
+            one.as_dict()
+            | {"origin": file.origins[one.name], "instances": file.instances.get(one.name, 0)}
+            for one in file.rules
+        ]
         show_json({"rules": entries, "made": file.made})
         return 0
     for rule in file.rules:

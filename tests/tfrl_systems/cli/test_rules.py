@@ -26,6 +26,7 @@ def test_list_tells_what_is_shipped(tfrl):
     for one in listed["rules"]:
         fields = {"name", "source", "target", "conditions", "verified_by"}
         assert fields <= set(one) and one["verified_by"]
+        assert one["instances"] >= 1000
     assert "command" in listed["made"]
     out = tfrl("rules", "list").out
     assert f"{len(listed['rules'])} rules" in out.splitlines()[-1]
@@ -41,7 +42,9 @@ def test_verify_tells_which_are_wrong(tfrl, tmp_path):
         ("lie", False),
         ("truth", True),
     ]
-    assert tfrl("rules", "verify", write(tmp_path / "one.json", TRUTH)).status == 0
+    options = ["--instances", 50, "--seed", 3, "--seed", 4, "--jobs", 2]
+    ran = tfrl("rules", "verify", write(tmp_path / "one.json", TRUTH), *options)
+    assert ran.status == 0 and "1 of 1 rules are right, in 100 instances" in ran.out
 
 
 def test_generate_writes_what_can_be_read(tfrl, tmp_path):

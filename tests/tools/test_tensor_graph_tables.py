@@ -307,7 +307,7 @@ def arguments(output, models, *more):
     settings = [word for one in small for word in ("--set", one)]
     fewer = [
         *("--models", ",".join(map(str, models)), "--seeds", "1", "--agents", "reinforce"),
-        *("--iterations", "2", "--seconds", "2", "--rollouts", "2", "--measure-seconds", "0.01"),
+        *("--iterations", "2", "--seconds", "60", "--rollouts", "2", "--measure-seconds", "0.01"),
         *("--objective", "analytic"),
     ]
     return ["--output", str(output), *fewer, *settings, *more]
@@ -367,7 +367,7 @@ def test_a_tiny_run(small, tmp_path):
     assert run(tmp_path / "out", models) == table and len(small) == 20
     # Other settings are another benchmark.
     with pytest.raises(UserError, match="name another directory with --output"):
-        run(tmp_path / "out", models, "--seconds", "3")
+        run(tmp_path / "out", models, "--seconds", "61")
 
 
 def test_mistakes(tmp_path, capsys):

@@ -35,9 +35,8 @@ from tfrl_systems.policies.tf_actor import TFActor
 
 NUM_EPISODES = 64
 SLEEP_S = 1e-3
-# Of an environment that sleeps: as many chunks for each of 2, 4 or 8 workers. They are smaller than
-# a training's, for brevity; what a chunk costs by itself, `pipes` measures.
-_SLEEPING_CHUNKS, _SLEEPING_EPISODES = 40, 32
+# Of an environment that sleeps: as many chunks for each of 2, 4 or 8 workers.
+_SLEEPING_CHUNKS = 40
 
 # As large as the networks of Stable-Baselines3; with a normaliser, more is broadcast.
 _CONFIG = ppo.Config(
@@ -124,7 +123,10 @@ def pipes(setup: Setup, num_workers: int) -> Iterator[Collect]:
 
 
 class SleepingEnvironment(LearnToOptimizeEnvironment):
-    """Waits in every step, as environments do that ask another program."""
+    """Waits in every step, as environments do that ask another program.
+
+    With a function that is cheap beside the wait: what workers do meanwhile is little.
+    """
 
     def _step(self, action: np.ndarray) -> ts.TimeStep:
         time.sleep(SLEEP_S)
@@ -132,7 +134,7 @@ class SleepingEnvironment(LearnToOptimizeEnvironment):
 
 
 def _make_sleeping_runner(actor: NumpyActor) -> EpisodeRunner:
-    return EpisodeRunner([SleepingEnvironment("ackley")], actor, _SLEEPING_EPISODES)
+    return EpisodeRunner([SleepingEnvironment("sphere")], actor, NUM_EPISODES)
 
 
 @contextlib.contextmanager

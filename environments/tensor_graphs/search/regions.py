@@ -12,7 +12,8 @@ orders, and of n of them all 2^n subsets. Here instead
   - a way that led to a cheaper graph is tried first wherever it begins alike (`colour`): a model's
     second layer costs a few steps where the first one cost a search;
   - a rule that had places once, and lost them to steps that saved something at once, is applied
-    to all of them after all, as if that way had not been taken (`_turn_off`);
+    to all of them after all, as if that way had not been taken (`_turn_off`), and later to those
+    from where a search finds more than was saved at once (`_take_detours`);
   - these searches grow, from a few steps to many, as long as the budget lasts.
 """
 
@@ -42,6 +43,9 @@ depend on operators farther away. So each place is tried alone first.
 
 _LAST_BEFORE_TURNS = 1
 """After this of the rounds, while they are cheap, it is asked what the way has missed."""
+
+_DETOUR = 12
+"""Steps that the search for one detour may try."""
 
 _PATIENCE = 8
 """Once a region's search has found something it may try twice as often, and a little."""
@@ -94,7 +98,7 @@ class _Regions:
             while self._search_regions(effort):
                 self._descend()
             if number == _LAST_BEFORE_TURNS:
-                while self._turn_off():
+                while self._turn_off() or self._take_detours():
                     pass
 
     def _descend(self) -> None:
@@ -164,6 +168,45 @@ class _Regions:
                 return here
             places.discard(tuple(match.location))
             here = self.record.expand(here, match)
+
+    def _take_detours(self) -> bool:
+        """Leaves the way where a rule that was missed leads to more than what was done instead.
+
+        Goes there if that is a cheaper graph in the end.
+        """
+        origin = best = self.here
+        for xfer, where in _missed(origin).items():
+            self.here = where
+            self.failed.clear()
+            while self._take_detour(xfer):
+                pass
+            if self.here is not where:
+                self._descend()
+            if self.here.cost_ms < best.cost_ms:
+                best = self.here
+        self.here = best
+        return best is not origin
+
+    def _take_detour(self, xfer: str) -> bool:
+        """Goes a way that begins with this rule and saves more than any step there does at once."""
+        looks, matches = _looks(self.here), self.here.state.matches
+        for match in matches:
+            key = self._key(looks, match)
+            if match.xfer != xfer or key in self.failed:
+                continue
+            found = self._repeat(match, key) or self._explore(match, _DETOUR)
+            nodes = set(nodes_of(match))
+            at_once_ms = min(
+                self.changes_ms.get(_signature(looks, one), 0.0)
+                for one in matches
+                if not nodes.isdisjoint(nodes_of(one))
+            )
+            if found is not None and found.cost_ms - self.here.cost_ms < at_once_ms:
+                self._remember(found, key)
+                self.here = found
+                return True
+            self.failed.add(key)
+        return False
 
     def _try(self, here: Visited, match: Any, key: Key) -> Visited:
         found = self.record.expand(here, match)

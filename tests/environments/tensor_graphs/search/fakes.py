@@ -48,7 +48,7 @@ class ToyState:
     graph: Graph
     rules: Mapping[str, Rewrite]
 
-    COSTS = {"Relu": 4.0, "Neg": 1.0, "Tanh": 8.0, "Fast": 2.0, "Add": 3.0}
+    COSTS = {"Relu": 4.0, "Exp": 4.0, "Neg": 1.0, "Tanh": 8.0, "Fast": 2.0, "Add": 3.0}
 
     @property
     def matches(self):
@@ -93,7 +93,10 @@ def swap(outer: str, inner: str) -> Rewrite:
                 continue
             below = graph.nodes[node.inputs[0].node]
             if below.op == inner and graph.users(node.inputs[0].node) == (number,):
-                yield (number,), _swapped(graph, number, outer, inner, below.inputs[0])
+                yield (
+                    (number, node.inputs[0].node),
+                    _swapped(graph, number, outer, inner, below.inputs[0]),
+                )
 
     return rule
 
@@ -106,7 +109,7 @@ def fuse(outer: str, inner: str, fused: str) -> Rewrite:
             node = graph.nodes[number]
             if node.op == outer and graph.nodes[node.inputs[0].node].op == inner:
                 below = graph.nodes[node.inputs[0].node]
-                yield (number,), _fused(graph, number, fused, below.inputs[0])
+                yield (number, node.inputs[0].node), _fused(graph, number, fused, below.inputs[0])
 
     return rule
 

@@ -122,7 +122,8 @@ def test_regions_takes_two_steps_that_save_nothing():
 def test_regions_asks_once_for_all_layers():
     """TASO meets every subset of the layers' steps; here another layer costs its three steps.
 
-    Then it asks whether to begin otherwise: with either Neg first, or the Tanh as it is.
+    Then it asks whether to begin otherwise: with either Neg first, or the Tanh as it is; everywhere
+    at once, and then layer by layer.
     """
     best, all_ = {}, {}
     for layers in (2, 4, 10):
@@ -131,7 +132,7 @@ def test_regions_asks_once_for_all_layers():
         assert ops_of(result.best.graph) == ["Fast"] * layers
         best[layers], all_[layers] = result.expansions_of_best, result.expansions
     assert best[2] <= 12 and best[4] == best[2] + 2 * 3 and best[10] == best[2] + 8 * 3
-    assert all_[2] <= 24 and all_[4] == all_[2] + 2 * 9 and all_[10] == all_[2] + 8 * 9
+    assert all_[2] <= 60 and all_[4] == all_[2] + 2 * 15 and all_[10] == all_[2] + 8 * 15
     eight = ToyState(branches(*[(*LAYER, "Tanh")] * 8), RULES)
     assert search(eight, "taso", Budget(expansions=10 * best[10])).stopped != "exhausted"
 
@@ -156,6 +157,22 @@ def test_regions_leaves_a_way_that_saves_something_at_once(layers):
     result = search(start, "regions")
     assert result.best.cost_ms == 3 * layers
     assert {step.xfer for step in result.path} == {"pass", "fuse"}
+
+
+def test_regions_leaves_such_a_way_only_where_it_pays():
+    """As above in one layer; five others lose by it, together more than the one gains.
+
+    Exp(Tanh(Neg(Relu(x)))) -> Fast(Add(x)): 5,    or -> Exp(Neg(Fast(x))): 7
+    """
+    rules = {
+        "at_hand": fuse("Neg", "Relu", "Add"),
+        "at_hand_too": fuse("Exp", "Tanh", "Fast"),
+        "pass": swap("Tanh", "Neg"),
+        "fuse": RULES["fuse"],
+    }
+    gains, loses = ("Relu", "Neg", "Tanh"), ("Relu", "Neg", "Tanh", "Exp")
+    start = ToyState(branches(*[loses] * 2, gains, *[loses] * 3), rules)
+    assert search(start, "regions").best.cost_ms == 3 + 5 * 5
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import math
 import pathlib
 from typing import Any
 
@@ -27,12 +28,15 @@ class EnvironmentConfig:
         "least_runtime" of the episode became: that of the graph that one takes.
       alpha: weight of the runtime in runtime_and_memory.
       beta: weight of the memory that is accessed, likewise.
-      max_steps: rules that an episode applies at most.
-      max_nodes: nodes of a graph that an observation has room for.
+      max_steps: rules that an episode applies at most; 0 for a third as many as the largest of the
+        models has operators, and at least 50.
+      max_nodes: nodes of a graph that an observation has room for; 0 for twice as many as the
+        largest of the models has.
       max_edges: edges, likewise.
-      max_locations: matches of one rule, likewise.
+      max_locations: matches of one rule; 0 for three times as many as there are at first.
       max_actions: matches of all rules, and NO-OP, likewise.
       truncate: whether what there is no room for is left out with a warning, instead of an error.
+        It always is where all sizes were 0.
       constants: whether weights and other constants are nodes that a policy sees. Without them
         graphs have half as many nodes; which inputs are constant is said of each node in any case.
       measure_every: steps between measurements of the whole model; 0 for none.
@@ -41,11 +45,11 @@ class EnvironmentConfig:
     reward: str = "least_runtime"
     alpha: float = 0.8
     beta: float = 0.2
-    max_steps: int = 50
-    max_nodes: int = 1024
-    max_edges: int = 1536
-    max_locations: int = 200
-    max_actions: int = 1024
+    max_steps: int = 0
+    max_nodes: int = 0
+    max_edges: int = 0
+    max_locations: int = 0
+    max_actions: int = 0
     truncate: bool = False
     constants: bool = False
     measure_every: int = 0
@@ -71,14 +75,38 @@ class LearningProblem:
 
     @classmethod
     def of(cls, options: argparse.Namespace, config: EnvironmentConfig) -> LearningProblem:
-        """What the command line asks for."""
-        return cls(
+        """What the command line asks for, with sizes instead of zeros.
+
+        Raises:
+          UserError: model, rules, objective or a setting cannot be used.
+        """
+        asked = cls(
             tuple(options.models),
             options.rules,
             options.objective,
             tuple(sorted(options.dimensions)),
             config,
         )
+        return dataclasses.replace(asked, config=asked._sized())
+
+    def _sized(self) -> EnvironmentConfig:
+        """The settings, with what the models need where they say 0."""
+        zeros = [name for name in _GROWTH if getattr(self.config, name) == 0]
+        if not zeros:
+            return self.config
+        rooms: dict[str, Any] = dict.fromkeys(_ROOMS, _MOST)
+        roomy = dataclasses.replace(self.config, max_steps=1, truncate=True, **rooms)
+        needed = dict.fromkeys(_GROWTH, 0)
+        for name in self.models:
+            # What a graph costs is of no interest here, and would have to be measured.
+            one = dataclasses.replace(self, models=(name,), objective="analytic", config=roomy)
+            for size, count in _counts(one.make_environment()).items():
+                needed[size] = max(needed[size], count)
+        found: dict[str, Any] = {name: math.ceil(_GROWTH[name] * needed[name]) for name in zeros}
+        if "max_steps" in found:
+            found["max_steps"] = max(found["max_steps"], _LEAST_STEPS)
+        truncate = self.config.truncate or found.keys() >= set(_ROOMS)
+        return dataclasses.replace(self.config, **found, truncate=truncate)
 
     def describe(self) -> dict[str, Any]:
         """What identifies it, as JSON values."""
@@ -115,7 +143,25 @@ class LearningProblem:
         )
 
 
+def _counts(environment: TensorGraphEnvironment) -> dict[str, int]:
+    """How large a model's first observation is, by the size that bounds it."""
+    seen = environment.reset().observation
+    return {
+        "max_steps": int(seen["n_node"][0]),
+        "max_nodes": int(seen["n_node"][0]),
+        "max_edges": int(seen["n_edge"][0]),
+        "max_locations": int(seen["location_masks"].sum(axis=1).max()),
+        "max_actions": int(seen["action_mask"].sum()),
+    }
+
+
 _SIZES = dataclasses.fields(Sizes)
+_MOST = 1 << 15
+_LEAST_STEPS = 50
+_ROOMS = ("max_nodes", "max_edges", "max_locations", "max_actions")
+_GROWTH = {
+    "max_steps": 1 / 3, "max_nodes": 2, "max_edges": 2, "max_locations": 3, "max_actions": 3
+}  # fmt: skip
 # Graphs are never changed, so environments share them.
 _load_model = functools.cache(Model.load)
 

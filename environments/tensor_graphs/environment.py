@@ -90,9 +90,9 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
       `reward` says: see `rewards`. An action that the masks do not allow changes nothing and has
       the reward `rewards.INVALID`, -100; the masks are exact, so nobody who heeds them meets it.
 
-    End: with NO-OP, when no rule matches any more, or after `max_steps` steps, invalid ones
-      included. The discount is 1 until then and 0 at the end. Of a model on which no rule matches
-      the first step, whatever it is, ends the episode.
+    End: with NO-OP, which `may_stop` may forbid, when no rule matches any more, or after
+      `max_steps` steps, invalid ones included. The discount is 1 until then and 0 at the end. Of a
+      model on which no rule matches the first step, whatever it is, ends the episode.
 
     Costs are those of the objective, sums over operators (`objectives`). With `measure_every` n,
     the whole model is measured against the model's first graph after every n-th step, and at the
@@ -115,6 +115,9 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
       sizes: what an observation has room for; more is an error, or left out.
       masked: whether masks are shown. Without, all of `xfer_mask` and `location_masks` is True, and
         a policy has to learn from -100 what it cannot do.
+      may_stop: whether NO-OP is allowed while a rule matches. Where the best graph of an episode is
+        what counts, stopping gains nothing, and it is the first thing that is learned where most
+        steps make graphs dearer.
       constants: whether weights and other constants are nodes of the observation. Without them
         graphs have about half as many nodes; which inputs are constant is still said of each node.
       measure_every: steps between measurements of the whole model; 0 for none.
@@ -133,6 +136,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         max_steps: int = 200,
         sizes: Sizes | None = None,
         masked: bool = True,
+        may_stop: bool = True,
         constants: bool = True,
         measure_every: int = 0,
         measure_fn: MeasureFn | None = None,
@@ -149,6 +153,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         self._observer = Observer(self._engine.rules, sizes or Sizes())
         self._reward_fn = rewards.make_reward(reward, alpha, beta)
         self._max_steps, self._masked, self._constants = max_steps, masked, constants
+        self._may_stop = may_stop
         self._measure_every = measure_every
         if measure_every and measure_fn is None:
             measure_fn = rewards.end_to_end(backend())
@@ -299,6 +304,10 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
 
     def _observe(self, view: View) -> dict[str, np.ndarray]:
         observation = self._observer.observe(view, self._num_steps / self._max_steps)
+        if not self._may_stop and observation["xfer_mask"][:-1].any():
+            observation["xfer_mask"][-1] = False
+            observation["location_masks"][-1] = False
+            observation["action_mask"][0] = False
         self._allowed = observation["location_masks"]
         if not self._masked:
             for name in ("xfer_mask", "location_masks"):

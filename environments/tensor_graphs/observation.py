@@ -3,10 +3,11 @@
 Besides the fields of `graph_observation`, with the features of `features` (edges lead from the node
 that makes a tensor to the one that uses it), an observation has, for R rules and S locations:
 
-  xfer_mask        bool [R + 1]            rules that match somewhere, and NO-OP, the last
+  xfer_mask        bool [R + 1]            rules that match somewhere, and NO-OP, the last one
   location_masks   bool [R + 1, S]         locations of each rule; of NO-OP the first alone
   actions          int32 [max_actions, 2]  what is allowed: (xfer, location); the first is NO-OP
-  action_mask      bool [max_actions]      which of them there are; the others are padding: NO-OP
+  action_mask      bool [max_actions]      which of them there are; the others are padding: NO-OP.
+                                           The first may be forbidden, too: `may_stop`
   action_nodes     int32 [max_actions, K]  rows of the nodes that the match takes apart, first those
                                            that are replaced, in the order of the rule
   action_inputs    int32 [max_actions, V]  rows of what the rule's variables stand for, in order

@@ -8,11 +8,13 @@ graph: so one setting serves a model of 0.1 ms and one of 100 ms. With the step 
                                                                         R4: 0.5, 0.5
   new_runtime          100 - RT(t)                                      R2
   terminal             100 - RT(t) with the last step, 0 before
-  least_runtime        min RT(0 … t-1) - min RT(0 … t)
+  least_runtime        L(t) = min RT(0 … t-1) - min RT(0 … t)
+  least_and_runtime    alpha L(t) + beta (RT(t-1) - RT(t))
 
-The last one is ours. Its sum over an episode is what the cheapest graph on the way saves, and that
-is the graph that one takes; a way there that leads over dearer graphs costs nothing. With the
-thesis's, chance makes graphs dearer at first, and what is learned from that is to stop at once.
+The last two are ours. The sum of L over an episode is what the cheapest graph on the way saves, and
+that is the graph that one takes; a way there that leads over dearer graphs costs nothing. With R5,
+chance makes graphs dearer at first, and what is learned from that may be to stop at once. With L
+alone, where chance never makes them cheaper nothing is learned. Their sum has neither fault.
 
 The thesis names "new runtime" and does not define it; ours is how much better than the first graph
 the new one is, so that stopping early is no gain in itself. Where its text speaks of "R4, the
@@ -31,7 +33,8 @@ from environments.tensor_graphs.inputs import random_inputs
 from environments.tensor_graphs.measuring import compare
 from environments.tensor_graphs.onnx_io import write
 
-REWARDS = ("runtime", "runtime_and_memory", "new_runtime", "terminal", "least_runtime")
+REWARDS = ("runtime", "runtime_and_memory", "new_runtime", "terminal", "least_runtime",
+           "least_and_runtime")  # fmt: skip
 SYMBOLS = {
     "R1": ("runtime_and_memory", 0.8, 0.2),
     "R2": ("new_runtime", 1.0, 0.0),
@@ -69,8 +72,8 @@ def make_reward(name: str, alpha: float = 0.8, beta: float = 0.2) -> RewardFn:
 
     Args:
       name: one of REWARDS or SYMBOLS; the latter have their own alpha and beta.
-      alpha: weight of the runtime, of "runtime_and_memory".
-      beta: weight of the memory that is accessed, likewise.
+      alpha: weight of the runtime, of "runtime_and_memory"; or of the least one.
+      beta: weight of the memory that is accessed, likewise; or of the runtime.
 
     Raises:
       UserError: there is none of that name.
@@ -87,10 +90,13 @@ def make_reward(name: str, alpha: float = 0.8, beta: float = 0.2) -> RewardFn:
             return 100 * (1 - after.runtime)
         if name == "terminal":
             return 100 * (1 - after.runtime) if is_last else 0.0
+        least_gain = before.least - after.least
         if name == "least_runtime":
-            return 100 * (before.least - after.least)
+            return 100 * least_gain
         gain = before.runtime - after.runtime
-        if name == "runtime_and_memory":
+        if name == "least_and_runtime":
+            gain = alpha * least_gain + beta * gain
+        elif name == "runtime_and_memory":
             gain = alpha * gain + beta * (before.memory - after.memory)
         return 100 * gain
 

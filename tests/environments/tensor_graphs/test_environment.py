@@ -64,6 +64,11 @@ class TestContract(EnvironmentContractTest):
         return make(relus(1), relus(2), relus(3), max_steps=7, seed=seed)
 
 
+class TestContractWithoutStopping(EnvironmentContractTest):
+    def make_environment(self, seed):
+        return make(relus(1), relus(2), relus(3), may_stop=False, max_steps=7, seed=seed)
+
+
 class TestContractOfFamilies(EnvironmentContractTest):
     def make_environment(self, seed):
         graphs = [random_graph(number) for number in range(4)]
@@ -131,6 +136,16 @@ def test_no_op_ends_and_what_is_not_allowed_changes_nothing():
     assert last.reward == 0 and last.is_last()
     assert environment.get_info()["invalid_steps"] == 3
     assert environment.step(environment.no_op).is_first()
+
+
+def test_who_may_not_stop_goes_on_while_a_rule_matches():
+    environment = make(relus(2), rules=(back,), may_stop=False)
+    seen = environment.reset().observation
+    assert seen["xfer_mask"].tolist() == [True, False] and not seen["location_masks"][1].any()
+    assert seen["actions"][seen["action_mask"]].tolist() == [[0, 0]]
+    assert environment.step(environment.no_op).reward == rewards.INVALID
+    last = environment.step(np.array([0, 0], np.int32))
+    assert last.is_last() and last.observation["xfer_mask"].tolist() == [False, True]
 
 
 def test_steps_are_limited():

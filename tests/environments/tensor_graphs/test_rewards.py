@@ -40,6 +40,7 @@ def down(x):
         ("R2", 30),
         ("terminal", 0),
         ("least_runtime", 5),
+        ("least_and_runtime", 0.6 * 5 + 0.4 * 20),
     ],
 )
 def test_of_a_step(name, expected):

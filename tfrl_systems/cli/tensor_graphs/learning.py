@@ -24,12 +24,14 @@ class EnvironmentConfig:
     Attributes:
       reward: what a step is paid for: how much less the "runtime" became (the thesis's R5), the
         "runtime_and_memory" (R1, R3 and R4 by their symbols), how much less than at the start the
-        "new_runtime" is (R2), that of the last step alone ("terminal"), or how much less the
-        "least_runtime" of the episode became: that of the graph that one takes.
-      alpha: weight of the runtime in runtime_and_memory.
-      beta: weight of the memory that is accessed, likewise.
+        "new_runtime" is (R2), that of the last step alone ("terminal"), how much less the
+        "least_runtime" of the episode became: that of the graph that one takes; or the sum of this
+        and the first, "least_and_runtime".
+      alpha: weight of the runtime in runtime_and_memory, and of the least one in the last.
+      beta: weight of the memory that is accessed, and of the runtime, likewise.
       max_steps: rules that an episode applies at most; 0 for a third as many as the largest of the
         models has operators, and at least 50.
+      may_stop: whether an episode may be ended by NO-OP while a rule matches.
       max_nodes: nodes of a graph that an observation has room for; 0 for twice as many as the
         largest of the models has.
       max_edges: edges, likewise.
@@ -42,10 +44,11 @@ class EnvironmentConfig:
       measure_every: steps between measurements of the whole model; 0 for none.
     """
 
-    reward: str = "least_runtime"
+    reward: str = "least_and_runtime"
     alpha: float = 0.8
     beta: float = 0.2
     max_steps: int = 0
+    may_stop: bool = False
     max_nodes: int = 0
     max_edges: int = 0
     max_locations: int = 0
@@ -137,6 +140,7 @@ class LearningProblem:
             alpha=self.config.alpha,
             beta=self.config.beta,
             max_steps=self.config.max_steps,
+            may_stop=self.config.may_stop,
             sizes=sizes,
             constants=self.config.constants,
             measure_every=self.config.measure_every,

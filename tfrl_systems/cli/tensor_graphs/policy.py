@@ -78,6 +78,7 @@ class GraphPolicy:
             rules,
             objective,
             max_steps=known["max_steps"],
+            may_stop=bool(known["may_stop"]),
             sizes=sizes,
             constants=bool(known["constants"]),
         )
@@ -115,7 +116,10 @@ class GraphPolicy:
 
 def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) -> dict[str, int]:
     """Settings of the environment, from policy.json."""
-    names = ("max_nodes", "max_edges", "max_locations", "max_actions", "max_steps", "constants")
+    names = (
+        *("max_nodes", "max_edges", "max_locations", "max_actions"),
+        *("max_steps", "may_stop", "constants"),
+    )
     found = {name: described.get(name) for name in names}
     for name, value in found.items():
         if not isinstance(value, int):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-import math
 import pathlib
 from typing import Any
 
@@ -29,8 +28,7 @@ class EnvironmentConfig:
         and the first, "least_and_runtime".
       alpha: weight of the runtime in runtime_and_memory, and of the least one in the last.
       beta: weight of the memory that is accessed, and of the runtime, likewise.
-      max_steps: rules that an episode applies at most; 0 for a third as many as the largest of the
-        models has operators, and at least 50.
+      max_steps: rules that an episode applies at most.
       may_stop: whether an episode may be ended by NO-OP while a rule matches.
       max_nodes: nodes of a graph that an observation has room for; 0 for twice as many as the
         largest of the models has.
@@ -47,7 +45,7 @@ class EnvironmentConfig:
     reward: str = "least_and_runtime"
     alpha: float = 0.8
     beta: float = 0.2
-    max_steps: int = 0
+    max_steps: int = 60
     may_stop: bool = False
     max_nodes: int = 0
     max_edges: int = 0
@@ -97,7 +95,7 @@ class LearningProblem:
         zeros = [name for name in _GROWTH if getattr(self.config, name) == 0]
         if not zeros:
             return self.config
-        rooms: dict[str, Any] = dict.fromkeys(_ROOMS, _MOST)
+        rooms: dict[str, Any] = dict.fromkeys(_GROWTH, _MOST)
         roomy = dataclasses.replace(self.config, max_steps=1, truncate=True, **rooms)
         needed = dict.fromkeys(_GROWTH, 0)
         for name in self.models:
@@ -105,10 +103,8 @@ class LearningProblem:
             one = dataclasses.replace(self, models=(name,), objective="analytic", config=roomy)
             for size, count in _counts(one.make_environment()).items():
                 needed[size] = max(needed[size], count)
-        found: dict[str, Any] = {name: math.ceil(_GROWTH[name] * needed[name]) for name in zeros}
-        if "max_steps" in found:
-            found["max_steps"] = max(found["max_steps"], _LEAST_STEPS)
-        truncate = self.config.truncate or found.keys() >= set(_ROOMS)
+        found: dict[str, Any] = {name: _GROWTH[name] * needed[name] for name in zeros}
+        truncate = self.config.truncate or len(found) == len(_GROWTH)
         return dataclasses.replace(self.config, **found, truncate=truncate)
 
     def describe(self) -> dict[str, Any]:
@@ -151,7 +147,6 @@ def _counts(environment: TensorGraphEnvironment) -> dict[str, int]:
     """How large a model's first observation is, by the size that bounds it."""
     seen = environment.reset().observation
     return {
-        "max_steps": int(seen["n_node"][0]),
         "max_nodes": int(seen["n_node"][0]),
         "max_edges": int(seen["n_edge"][0]),
         "max_locations": int(seen["location_masks"].sum(axis=1).max()),
@@ -161,11 +156,8 @@ def _counts(environment: TensorGraphEnvironment) -> dict[str, int]:
 
 _SIZES = dataclasses.fields(Sizes)
 _MOST = 1 << 15
-_LEAST_STEPS = 50
-_ROOMS = ("max_nodes", "max_edges", "max_locations", "max_actions")
-_GROWTH = {
-    "max_steps": 1 / 3, "max_nodes": 2, "max_edges": 2, "max_locations": 3, "max_actions": 3
-}  # fmt: skip
+# Of the first graph's counts, so that there is room for what rules add.
+_GROWTH = {"max_nodes": 2, "max_edges": 2, "max_locations": 3, "max_actions": 3}
 # Graphs are never changed, so environments share them.
 _load_model = functools.cache(Model.load)
 

@@ -65,13 +65,13 @@ class LearningProblem:
       rules: a file; None for those that come with the program.
       objective: name of what is to become less.
       dimensions: sizes that the models leave open, by name.
-      config: settings of the environment.
+      config: settings of the environment; where its sizes are 0, call `sized`.
     """
 
     models: tuple[str, ...]
-    rules: pathlib.Path | None
-    objective: str
-    dimensions: tuple[tuple[str, int], ...]
+    rules: pathlib.Path | None = None
+    objective: str = "onnxruntime"
+    dimensions: tuple[tuple[str, int], ...] = ()
     config: EnvironmentConfig = EnvironmentConfig()
 
     @classmethod
@@ -88,13 +88,17 @@ class LearningProblem:
             tuple(sorted(options.dimensions)),
             config,
         )
-        return dataclasses.replace(asked, config=asked._sized())
+        return asked.sized()
 
-    def _sized(self) -> EnvironmentConfig:
-        """The settings, with what the models need where they say 0."""
+    def sized(self) -> LearningProblem:
+        """The same, with what the models need where the settings say 0.
+
+        Raises:
+          UserError: a model or the rules cannot be used.
+        """
         zeros = [name for name in _GROWTH if getattr(self.config, name) == 0]
         if not zeros:
-            return self.config
+            return self
         rooms: dict[str, Any] = dict.fromkeys(_GROWTH, _MOST)
         roomy = dataclasses.replace(self.config, max_steps=1, truncate=True, **rooms)
         needed = dict.fromkeys(_GROWTH, 0)
@@ -105,7 +109,8 @@ class LearningProblem:
                 needed[size] = max(needed[size], count)
         found: dict[str, Any] = {name: _GROWTH[name] * needed[name] for name in zeros}
         truncate = self.config.truncate or len(found) == len(_GROWTH)
-        return dataclasses.replace(self.config, **found, truncate=truncate)
+        config = dataclasses.replace(self.config, **found, truncate=truncate)
+        return dataclasses.replace(self, config=config)
 
     def describe(self) -> dict[str, Any]:
         """What identifies it, as JSON values."""

@@ -27,6 +27,8 @@ No graph is built to observe one: the tracker's rows, the engine's matches and c
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import warnings
 import zlib
 from collections.abc import Mapping, Sequence
@@ -46,6 +48,10 @@ from environments.tensor_graphs.tracking import BYTES, COST, Tracker
 GLOBAL_FEATURES = ("cost", "memory", "log_cost", "steps", "nodes", "matches")
 """Of the graph: its cost and bytes moved over those of the model's first graph; lg(cost in us);
 part of `max_steps` that has been taken; lg(nodes), lg(matches); lg as in `features`."""
+
+_WORDS = features.KINDS, features.NODE_FEATURES, features.EDGE_FEATURES, GLOBAL_FEATURES
+VOCABULARY = hashlib.sha256(json.dumps(_WORDS).encode()).hexdigest()[:16]
+"""Tells observations apart whose numbers mean something else, such as the kinds of nodes."""
 
 _MOST_ID = 2**31 - 1
 _NUM_TARGETS = 8

@@ -110,6 +110,17 @@ def test_what_was_learned_is_compared_and_used(train, models, tfrl, tmp_path):
     assert ran.json["method"] == "policy" and ran.json["gain"] is True
     assert ran.json["max_relative_error"] < 1e-4
     onnx.checker.check_model(onnx.load(tmp_path / "fast.onnx"))
+    of_other_features(policy)
+    ran = tfrl(*arguments, "--policy", policy)
+    assert ran.status == 1 and "vocabulary" in ran.err and "train again" in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+def of_other_features(policy):
+    """As if it had been learned before an operator or a feature was added."""
+    path = policy / "policy.json"
+    described = json.loads(path.read_text())
+    path.write_text(json.dumps({**described, "vocabulary": "0123456789abcdef"}))
 
 
 def test_mistakes(train, models, tfrl, tmp_path):

@@ -13,7 +13,7 @@ from environments.errors import UserError
 from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.objectives import Objective
-from environments.tensor_graphs.observation import Sizes
+from environments.tensor_graphs.observation import VOCABULARY, Sizes
 from environments.tensor_graphs.search import State, Step
 from environments.tensor_graphs.substitutions import Substitution
 from tfrl_systems.policies import distributions, policy_files
@@ -44,13 +44,20 @@ class GraphPolicy:
         """Reads a directory that `tfrl train tensor_graphs` wrote.
 
         Raises:
-          UserError: there is no policy, one of something else, or its files are damaged.
+          UserError: there is no policy, one of something else or of other features, or its files
+            are damaged.
         """
         described = policy_files.load_policy_json(directory)
         if described["kind"] != "graph_actor":
             raise UserError(
                 f"{directory}: expected a policy of tensor_graphs, found one of "
                 f"{described.get('environment', 'something else')}; name another"
+            )
+        if described.get("vocabulary") != VOCABULARY:
+            raise UserError(
+                f"{directory}: expected a policy that knows graphs by the vocabulary {VOCABULARY}, "
+                f"found {described.get('vocabulary')}: operators or features are others by now; "
+                "train again"
             )
         return cls(load_network(directory, "graph_actor"), _settings_of(directory, described), seed)
 

@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
+from environments.tensor_graphs.observation import VOCABULARY
 from tfrl_systems.cli import online
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import Progress, percent, say, show, show_json
@@ -97,6 +98,7 @@ def train(
         **training.problem.describe(),
         "environment": "tensor_graphs",
         "agent": training.agent,
+        "vocabulary": VOCABULARY,
         "use": [
             "tfrl optimize model.onnx -o fast.onnx --method policy --policy DIR",
             "tfrl evaluate tensor_graphs --model model.onnx --policy DIR --policy regions",

@@ -89,6 +89,7 @@ _POLICY_GRADIENT_ON_INLINING = {
 _POLICY_GRADIENT_ON_GRAPHS = {
     "iterations": "40",
     "episodes_per_chunk": "4",
+    "checkpoint_every": "10",
     "gamma": "0.95",
     "learning_rate": "3e-3",
     "final_learning_rate": "1e-4",

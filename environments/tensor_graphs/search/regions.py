@@ -12,8 +12,8 @@ orders, and of n of them all 2^n subsets. Here instead
   - a way that led to a cheaper graph is tried first wherever it begins alike (`colour`): a model's
     second layer costs a few steps where the first one cost a search;
   - a rule that had places once, and lost them to steps that saved something at once, is applied
-    to all of them after all, as if that way had not been taken (`_turn_off`), and later to those
-    from where a search finds more than was saved at once (`_take_detours`);
+    to all of them after all, as if that way had not been taken (`_everywhere`), and later to
+    those from where a search finds more than was saved at once (`_detours`);
   - these searches grow, from a few steps to many, as long as the budget lasts.
 """
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import collections
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from environments.tensor_graphs.search.neighbourhoods import (
@@ -98,7 +98,7 @@ class _Regions:
             while self._search_regions(effort):
                 self._descend()
             if number == _LAST_BEFORE_TURNS:
-                while self._turn_off() or self._take_detours():
+                while self._leave(self._everywhere) or self._leave(self._detours):
                     pass
 
     def _descend(self) -> None:
@@ -135,17 +135,21 @@ class _Regions:
             if found.cost_ms < self.here.cost_ms:
                 self.here = found
 
-    def _turn_off(self) -> bool:
+    def _leave(self, begin: Callable[[Visited, str], Visited]) -> bool:
         """Leaves the way where a rule could be applied that cannot be any more.
 
         What saves something at once may take away what would have saved more, though not at its
-        first step. So that step is taken everywhere, and then all that saves something. Goes there
+        first step. So it is begun otherwise, and then all is done that saves something. Goes there
         if that is a cheaper graph.
+
+        Args:
+          begin: (the last state in which the rule had most places, the rule) -> a state after it,
+            or the same.
         """
         origin = best = self.here
         for xfer, where in _missed(origin).items():
-            self.here = self._everywhere(where, xfer)
-            if self.here.cost_ms <= self.alpha * where.cost_ms:
+            self.here = begin(where, xfer)
+            if self.here is not where and self.here.cost_ms <= self.alpha * where.cost_ms:
                 self._descend()
             if self.here.cost_ms < best.cost_ms:
                 best = self.here
@@ -169,44 +173,26 @@ class _Regions:
             places.discard(tuple(match.location))
             here = self.record.expand(here, match)
 
-    def _take_detours(self) -> bool:
-        """Leaves the way where a rule that was missed leads to more than what was done instead.
-
-        Goes there if that is a cheaper graph in the end.
-        """
-        origin = best = self.here
-        for xfer, where in _missed(origin).items():
-            self.here = where
-            self.failed.clear()
-            while self._take_detour(xfer):
-                pass
-            if self.here is not where:
-                self._descend()
-            if self.here.cost_ms < best.cost_ms:
-                best = self.here
-        self.here = best
-        return best is not origin
+    def _detours(self, here: Visited, xfer: str) -> Visited:
+        """After all ways that begin with a rule and save more than any step there does at once."""
+        self.here = here
+        self.failed.clear()
+        while self._take_detour(xfer):
+            pass
+        return self.here
 
     def _take_detour(self, xfer: str) -> bool:
-        """Goes a way that begins with this rule and saves more than any step there does at once."""
         looks, matches = _looks(self.here), self.here.state.matches
-        for match in matches:
-            key = self._key(looks, match)
-            if match.xfer != xfer or key in self.failed:
-                continue
-            found = self._repeat(match, key) or self._explore(match, _DETOUR)
+
+        def at_once_ms(match: Any) -> float:
             nodes = set(nodes_of(match))
-            at_once_ms = min(
+            return min(
                 self.changes_ms.get(_signature(looks, one), 0.0)
                 for one in matches
                 if not nodes.isdisjoint(nodes_of(one))
             )
-            if found is not None and found.cost_ms - self.here.cost_ms < at_once_ms:
-                self._remember(found, key)
-                self.here = found
-                return True
-            self.failed.add(key)
-        return False
+
+        return self._go(looks, [one for one in matches if one.xfer == xfer], _DETOUR, at_once_ms)
 
     def _try(self, here: Visited, match: Any, key: Key) -> Visited:
         found = self.record.expand(here, match)
@@ -218,18 +204,34 @@ class _Regions:
         looks, matches = _looks(self.here), self.here.state.matches
         # What costs least is tried first: a step that costs nothing may well prepare another.
         changes_ms = [self.changes_ms.get(_signature(looks, one), 0.0) for one in matches]
-        for number in sorted(range(len(matches)), key=lambda one: (changes_ms[one], one)):
-            match = matches[number]
+        order = sorted(range(len(matches)), key=lambda one: (changes_ms[one], one))
+        return self._go(looks, [matches[one] for one in order], effort, lambda match: 0.0)
+
+    def _go(
+        self,
+        looks: Looks,
+        matches: Iterable[Any],
+        effort: int,
+        to_beat_ms: Callable[[Any], float],
+    ) -> bool:
+        """Goes the first way found that begins with one of the matches and changes the cost enough.
+
+        Args:
+          looks: of the state.
+          matches: in the order in which they are tried.
+          effort: steps that a search may try.
+          to_beat_ms: what a way from a match has to change the cost by, at least.
+        """
+        for match in matches:
             key = self._key(looks, match)
             if key in self.failed:
                 continue
             found = self._repeat(match, key) or self._explore(match, effort)
-            if found is None:
-                self.failed.add(key)
-                continue
-            self._remember(found, key)
-            self.here = found
-            return True
+            if found is not None and found.cost_ms - self.here.cost_ms < to_beat_ms(match):
+                self._remember(found, key)
+                self.here = found
+                return True
+            self.failed.add(key)
         return False
 
     def _explore(self, match: Any, effort: int) -> Visited | None:

@@ -1,4 +1,8 @@
-"""A search that a policy leads: it plays episodes; the cheapest graph that they met is found."""
+"""A search that a policy leads: it plays episodes; the cheapest graph that they met is found.
+
+Every second episode begins at the cheapest graph so far. An episode has an end, and large models
+have more to be done than fits into one; and what is left to be done is easier to see there.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,9 @@ from environments.tensor_graphs.search.results import (
     Visited,
 )
 
-PlayFn = Callable[[int], Iterable[tuple[Step, State]]]
-"""(number of an episode, from 0) -> its steps, each with the state after it, as they are taken."""
+PlayFn = Callable[[int, State], Iterable[tuple[Step, State]]]
+"""(number of an episode, from 0, and where it begins) -> its steps, each with the state after it,
+as they are taken."""
 
 
 def follow(
@@ -31,7 +36,7 @@ def follow(
     """Looks for the cheapest graph where a policy goes. Each of its steps is an expansion.
 
     Args:
-      start: where every episode begins.
+      start: where the first episode begins, and every second one after it.
       play_fn: plays an episode; one step is taken for each item that is asked for.
       num_rollouts: episodes.
       budget: as in `search`.
@@ -47,9 +52,9 @@ def follow(
 
 def _play(record: Record, play_fn: PlayFn, num_rollouts: int) -> None:
     for number in range(num_rollouts):
-        here = record.start
+        here = record.best if number % 2 else record.start
         record.check()
-        for step, state in play_fn(number):
+        for step, state in play_fn(number, here.state):
             here = Visited(state, here, step)
             record.count(here)
             record.check()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,26 @@ class GraphPolicy:
             sizes=sizes,
             constants=bool(known["constants"]),
         )
+
+    def player(
+        self, name: str, rules: Sequence[Substitution], objective: Objective
+    ) -> Callable[[int, State], Iterator[tuple[Step, State]]]:
+        """Plays episodes that begin where it is told, for `search.follow`; see `play`.
+
+        Args:
+          name: of the model.
+          rules: as in `make_environment`.
+          objective: likewise.
+        """
+
+        @functools.lru_cache(maxsize=2)  # the model and the cheapest graph so far
+        def environment_at(graph: Graph) -> TensorGraphEnvironment:
+            return self.make_environment(name, graph, rules, objective)
+
+        def play(number: int, start: State) -> Iterator[tuple[Step, State]]:
+            return self.play(environment_at(start.graph), number)
+
+        return play
 
     def play(
         self, environment: TensorGraphEnvironment, number: int = 0

@@ -90,14 +90,14 @@ class Problem:
           method: one of `search.METHODS`, or "policy".
           budget: when to end at the latest.
           policy: that is followed, with "policy".
-          num_rollouts: episodes that it plays; the first one without chance.
+          num_rollouts: episodes that it plays, as `search.follow` does; the first one without
+            chance.
           **others: of `search.search` and `search.follow`.
         """
         if method != "policy":
             return search(self.start, method, budget, **others)
         assert policy is not None
-        environment = policy.make_environment(self.name, self.graph, self.rules, self.objective)
-        play_fn = functools.partial(policy.play, environment)
+        play_fn = policy.player(self.name, self.rules, self.objective)
         return follow(self.start, play_fn, num_rollouts, budget, **others)
 
 

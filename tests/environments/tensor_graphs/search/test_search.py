@@ -82,25 +82,37 @@ def test_beam_keeps_what_greedy_drops():
     assert search(HILL, "beam", width=1).best.cost_ms == 9.0
 
 
-def play_over_the_hill(number: int):
-    """What a policy does that knows the hill: the second episode goes over it and back down."""
-    state = HILL
-    for xfer in ("down",) if number == 0 else ("over", "down"):
+# The same, and from 1 a step further down.
+SLOPE = dataclasses.replace(
+    HILL, arrows={**HILL.arrows, 1: {"on": 2}}, costs={**HILL.costs, 2: 8.5}
+)
+
+
+def play_over_the_hill(number, state):
+    """What a policy does that tries the hill in the third episode."""
+    ways = {0: ("over", "down") if number == 2 else ("down",), 1: ("on",)}
+    for xfer in ways[state.graph]:
         step = Step(xfer, (state.graph,))
         state = state.apply(FakeMatch(*step))
         yield step, state
 
 
 def test_a_policy_is_followed_for_so_many_episodes():
-    one, two = (follow(HILL, play_over_the_hill, number) for number in (1, 2))
+    one, three = (follow(SLOPE, play_over_the_hill, number) for number in (1, 3))
     assert (one.best.graph, one.path, one.expansions) == (1, (Step("down", (0,)),), 1)
-    assert (two.best.graph, two.best.cost_ms, two.stopped) == (4, 5.0, "exhausted")
-    assert two.path == (Step("over", (0,)), Step("down", (3,)))
-    assert (two.method, two.expansions, two.expansions_of_best) == ("policy", 3, 3)
+    assert (three.best.graph, three.best.cost_ms, three.stopped) == (4, 5.0, "exhausted")
+    assert three.path == (Step("over", (0,)), Step("down", (3,)))
+    assert (three.method, three.expansions, three.expansions_of_best) == ("policy", 4, 4)
+
+
+def test_every_second_episode_goes_on_from_the_cheapest_graph():
+    two = follow(SLOPE, play_over_the_hill, 2)
+    assert (two.best.graph, two.best.cost_ms) == (2, 8.5)
+    assert two.path == (Step("down", (0,)), Step("on", (1,)))
 
 
 def test_a_policy_is_followed_as_far_as_the_budget_goes():
-    result = follow(HILL, play_over_the_hill, 2, Budget(expansions=2))
+    result = follow(SLOPE, play_over_the_hill, 2, Budget(expansions=1))
     assert (result.best.graph, result.stopped) == (1, "out of expansions")
 
 

@@ -209,10 +209,8 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
     def _learned(self, steps: trajectory.Trajectory) -> _Learned:
         """What is learned from steps [1, N] with returns and advantages."""
         info = steps.policy_info
-        advantages = info["advantage"]
-        if self._config.relative_advantages:
-            _, log_spread = self._values(steps.observation, training=False)
-            advantages *= tf.exp(-log_spread)
+        # Here, where there is no padding: what it does to the last bit depends on the places.
+        advantages = info["advantage"] * tf.exp(-info["log_spread"])
         advantages -= tf.reduce_mean(advantages)
         advantages *= tf.math.rsqrt(tf.reduce_mean(advantages**2) + 1e-8)
         drawn_from = ppo_utils.distribution_from_spec(
@@ -276,17 +274,39 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         """TF-Agents' squared error; with it, where wanted, that of what it usually is."""
         if not self._config.relative_advantages:
             return super().value_estimation_loss(time_steps, returns, *args, **kwargs)
-        values, log_spread = self._values(time_steps.observation, training=True)
+        values, log_spread = self._values(time_steps.observation, (), training=True)
         errors = returns - values
         log_errors = tf.math.log(tf.abs(tf.stop_gradient(errors)) + _LEAST_ERROR)
         losses = tf.reduce_mean(errors**2) + tf.reduce_mean((log_spread - log_errors) ** 2)
         return self._config.value_weight * losses
 
-    def _values(self, observation: Any, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    def _values(
+        self, observation: Any, step_type: Any, training: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Values of states, and the logarithms of how far returns usually are from them."""
         if self._observation_normalizer is not None:
             observation = self._observation_normalizer.normalize(observation)
-        return self._value_net.value_and_log_spread(observation, training)
+        return self._value_net.value_and_log_spread(observation, step_type, training)
+
+    def _preprocess(self, experience: trajectory.Trajectory) -> trajectory.Trajectory:
+        """Steps [B, T + 1] with returns and advantages, which are 0 of the last one.
+
+        As TF-Agents does it, but the value network is asked once for both of what it knows.
+        """
+        seen = experience.observation, experience.step_type
+        if self._config.relative_advantages:
+            values, log_spread = self._values(*seen, training=False)
+        else:
+            values, _ = self._collect_policy.apply_value_network(
+                *seen, value_state=(), training=False
+            )
+            log_spread = tf.zeros_like(values)
+        _, _, next_time_steps = self._collected_as_transition(experience)
+        returns, advantages = self.compute_return_and_advantage(next_time_steps, values)
+        info = {"dist_params": experience.policy_info["dist_params"], "log_spread": log_spread}
+        for name, column in (("return", returns), ("advantage", advantages)):
+            info[name] = tf.pad(column, [[0, 0], [0, 1]])
+        return experience.replace(policy_info=info)
 
     def _taken_steps(self, experience: trajectory.Trajectory) -> trajectory.Trajectory:
         """[1, N] of [B, T], with returns and advantages."""

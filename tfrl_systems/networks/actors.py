@@ -324,7 +324,7 @@ class ValueNetwork(_Perceptron):
         return self._outputs(observation)[..., 0], network_state
 
     def value_and_log_spread(
-        self, observation: Any, training: bool = False
+        self, observation: Any, step_type: Any = (), training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Values, and the logarithms of the usual |return - value|: each [B] or [B, T]."""
         outputs = self._outputs(observation)

@@ -252,10 +252,16 @@ class GraphValueNetwork(network.Network):
         return self._some_at_a_time(observation, step_type)[..., 0], network_state
 
     def value_and_log_spread(
-        self, observation: Mapping[str, tf.Tensor], training: bool = False
+        self,
+        observation: Mapping[str, tf.Tensor],
+        step_type: Any = (),
+        training: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Values, and the logarithms of the usual |return - value|: each [B] or [B, T]."""
-        outputs = self._outputs(observation) if training else self._some_at_a_time(observation)
+        """Values, and the logarithms of the usual |return - value|: each as `call` gives values."""
+        if training:
+            outputs = self._outputs(observation)
+        else:
+            outputs = self._some_at_a_time(observation, step_type)
         return outputs[..., 0], outputs[..., 1]
 
     def _outputs(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:

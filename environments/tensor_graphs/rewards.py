@@ -9,12 +9,14 @@ graph: so one setting serves a model of 0.1 ms and one of 100 ms. With the step 
   new_runtime          100 - RT(t)                                      R2
   terminal             100 - RT(t) with the last step, 0 before
   least_runtime        L(t) = min RT(0 … t-1) - min RT(0 … t)
-  least_and_runtime    alpha L(t) + beta (RT(t-1) - RT(t))
+  least_and_runtime    alpha L(t) + beta (RT(t-1) - RT(t)), the latter from -0.1 to 0.1
 
 The last two are ours. The sum of L over an episode is what the cheapest graph on the way saves, and
 that is the graph that one takes; a way there that leads over dearer graphs costs nothing. With R5,
 chance makes graphs dearer at first, and what is learned from that may be to stop at once. With L
-alone, where chance never makes them cheaper nothing is learned. Their sum has neither fault.
+alone, where chance never makes them cheaper nothing is learned. Their sum has neither fault. Its
+second part is bounded, because a step can cost a hundred times what the best one saves: a policy
+then learns to do only what changes nothing, since all that is new to it may be dear.
 
 The thesis names "new runtime" and does not define it; ours is how much better than the first graph
 the new one is, so that stopping early is no gain in itself. Where its text speaks of "R4, the
@@ -42,6 +44,7 @@ SYMBOLS = {
     "R4": ("runtime_and_memory", 0.5, 0.5),
     "R5": ("runtime", 1.0, 0.0),
 }
+_BOUND = 0.1
 INVALID = -100.0
 """Of an action that cannot be taken: as bad as a graph that takes twice as long as the first."""
 
@@ -95,8 +98,8 @@ def make_reward(name: str, alpha: float = 0.8, beta: float = 0.2) -> RewardFn:
             return 100 * least_gain
         gain = before.runtime - after.runtime
         if name == "least_and_runtime":
-            gain = alpha * least_gain + beta * gain
-        elif name == "runtime_and_memory":
+            return alpha * 100 * least_gain + beta * min(max(100 * gain, -_BOUND), _BOUND)
+        if name == "runtime_and_memory":
             gain = alpha * gain + beta * (before.memory - after.memory)
         return 100 * gain
 

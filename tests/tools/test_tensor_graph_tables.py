@@ -14,6 +14,7 @@ from environments.tensor_graphs.backends import backend
 from environments.tensor_graphs.engine import Engine
 from environments.tensor_graphs.inputs import random_inputs
 from tests.environments.tensor_graphs.small_models import adapter, convolutions, write
+from tfrl_systems.cli.console import Progress
 from tools.benchmarks import shared, tensor_graph_tables
 from tools.benchmarks.tensor_graphs import (
     cases,
@@ -27,6 +28,8 @@ from tools.benchmarks.tensor_graphs import (
 )
 from tools.benchmarks.tensor_graphs.cases import Plan, Run
 from tools.benchmarks.tensor_graphs.disguise import disguised
+from tools.benchmarks.tensor_graphs.experiments import Experiments
+from tools.benchmarks.tensor_graphs.measurements import Benchmark
 from tools.benchmarks.tensor_graphs.report import Found
 
 ABOUT = {
@@ -265,6 +268,20 @@ def test_the_plan_of_a_seed():
     assert len(Plan.of("ab", ("ppo",), 0, "R5").runs) == 2 + 4
     assert Plan.of("a", ("ppo",), 0, "terminal").general is None
     assert cases.usual_reward("runtime") == "R5" and cases.usual_reward("terminal") == "terminal"
+
+
+def test_some_seeds_have_no_comparisons(monkeypatch, tmp_path):
+    trained_runs = []
+    monkeypatch.setattr(experiments, "train", lambda _, run: trained_runs.append(run.name) or {})
+    monkeypatch.setattr(experiments, "play", lambda *_, **__: {})
+    one = Experiments(Benchmark(tmp_path), "abcd", ("ppo",), Progress())
+    one.usual = "R5"
+    for seed, has_others in ((0, True), (1, False)):
+        one.learn(seed, lambda tasks: (task() for task in tasks), has_others)
+    assert trained_runs[9:] == [f"ppo-{model}-seed-1" for model in "abcd"]
+    assert trained_runs[4:9] == [*(f"ppo-a-R{n}-seed-0" for n in range(1, 5)), "ppo-several-seed-0"]
+    # On b and d also the one for several models, twice: as they are, and in disguise.
+    assert len(one.found.plays) == (4 + 4 + 2 * 2) + 4
 
 
 @pytest.mark.parametrize("make", [adapter, convolutions])

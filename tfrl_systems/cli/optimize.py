@@ -126,7 +126,8 @@ def add_rollouts(parser: argparse.ArgumentParser) -> None:
         default=16,
         metavar="K",
         help="episodes that a learned policy plays: one with its likeliest actions, the others "
-        "drawn, every second one from the cheapest graph so far on (default: 16)",
+        "drawn, every second one from where another was on its way to the cheapest graph so "
+        "far (default: 16)",
     )
 
 

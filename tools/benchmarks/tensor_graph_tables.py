@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
         experiments = Experiments(benchmark, options.models, options.agents, progress)
         experiments.search()
         for seed in range(options.seeds):
-            experiments.learn(seed, do)
+            experiments.learn(seed, do, options.other_seeds is None or seed < options.other_seeds)
             experiments.write(about)
             progress.say(f"{options.output / 'table.md'}: {seed + 1} of {options.seeds} seeds")
         experiments.measure()
@@ -100,10 +100,17 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--seeds", type=number(1), default=5, help="0, 1, …; default: 5 of them")
     parser.add_argument(
+        "--other-seeds",
+        type=number(0),
+        metavar="N",
+        help="of the policies for several models, and of those that learn with other rewards; "
+        "together they take as long as all others (default: as --seeds)",
+    )
+    parser.add_argument(
         "--iterations",
         type=number(1),
         metavar="N",
-        help="of each training; default: those of tfrl train",
+        help="for each model of a training; default: those of tfrl train",
     )
     _add_budgets(parser)
     add_rollouts(parser)

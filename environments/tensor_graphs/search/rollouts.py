@@ -1,13 +1,16 @@
 """A search that a policy leads: it plays episodes; the cheapest graph that they met is found.
 
-Every second episode begins at the cheapest graph so far. An episode has an end, and large models
-have more to be done than fits into one; and what is left to be done is easier to see there.
+Every second episode begins where others have been: in turns at the cheapest graph so far and at any
+graph on the way to it. An episode has an end, and large models have more to be done than fits into
+one; and one bad step on a good way can be taken otherwise, with the others kept.
 """
 
 from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable, Iterable
+
+import numpy as np
 
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import (
@@ -51,10 +54,19 @@ def follow(
 
 
 def _play(record: Record, play_fn: PlayFn, num_rollouts: int) -> None:
+    generator = np.random.default_rng(0)
     for number in range(num_rollouts):
-        here = record.best if number % 2 else record.start
+        here = _origin(record, number, generator)
         record.check()
         for step, state in play_fn(number, here.state):
             here = Visited(state, here, step)
             record.count(here)
             record.check()
+
+
+def _origin(record: Record, number: int, generator: np.random.Generator) -> Visited:
+    """Where an episode begins."""
+    if number % 2 == 0:
+        return record.start
+    way = record.best.trail
+    return way[-1] if number % 4 == 1 else way[generator.integers(len(way))]

@@ -40,11 +40,18 @@ def down(x):
         ("R2", 30),
         ("terminal", 0),
         ("least_runtime", 5),
-        ("least_and_runtime", 0.6 * 5 + 0.4 * 20),
+        ("least_and_runtime", 0.6 * 5 + 0.4 * 0.1),
     ],
 )
 def test_of_a_step(name, expected):
     assert make_reward(name, 0.6, 0.4)(BEFORE, AFTER, False) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("runtime", "expected"), [(0.9995, 0.05), (1.0, 0.0), (1.2, -0.1)])
+def test_dearer_graphs_cost_no_more_than_the_bound(runtime, expected):
+    before, after = (Figures(one, 1.0, 0.5) for one in (1.0, runtime))
+    reward = make_reward("least_and_runtime", 0.0, 1.0)(before, after, False)
+    assert reward == pytest.approx(expected)
 
 
 def test_terminal_comes_with_the_last_step():

@@ -105,7 +105,7 @@ class LearningProblem:
         for name in self.models:
             # What a graph costs is of no interest here, and would have to be measured.
             one = dataclasses.replace(self, models=(name,), objective="analytic", config=roomy)
-            for size, count in _counts(one.make_environment()).items():
+            for size, count in _counts(one).items():
                 needed[size] = max(needed[size], count)
         found: dict[str, Any] = {name: _GROWTH[name] * needed[name] for name in zeros}
         truncate = self.config.truncate or len(found) == len(_GROWTH)
@@ -148,9 +148,10 @@ class LearningProblem:
         )
 
 
-def _counts(environment: TensorGraphEnvironment) -> dict[str, int]:
-    """How large a model's first observation is, by the size that bounds it."""
-    seen = environment.reset().observation
+@functools.cache
+def _counts(problem: LearningProblem) -> dict[str, int]:
+    """How large the first observation of a problem's model is, by the size that bounds it."""
+    seen = problem.make_environment().reset().observation
     return {
         "max_nodes": int(seen["n_node"][0]),
         "max_edges": int(seen["n_edge"][0]),

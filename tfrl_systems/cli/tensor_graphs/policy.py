@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -102,7 +103,7 @@ class GraphPolicy:
           objective: likewise.
         """
 
-        @functools.lru_cache(maxsize=2)  # the model and the cheapest graph so far
+        @functools.lru_cache(maxsize=3)  # the model, the cheapest graph so far, and another
         def environment_at(graph: Graph) -> TensorGraphEnvironment:
             return self.make_environment(name, graph, rules, objective)
 
@@ -144,10 +145,8 @@ class GraphPolicy:
 
 def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) -> dict[str, int]:
     """Settings of the environment, from policy.json."""
-    names = (
-        *("max_nodes", "max_edges", "max_locations", "max_actions"),
-        *("max_steps", "may_stop", "constants"),
-    )
+    sizes = [field.name for field in dataclasses.fields(Sizes) if field.name != "truncate"]
+    names = (*sizes, "max_steps", "may_stop", "constants")
     found = {name: described.get(name) for name in names}
     for name, value in found.items():
         if not isinstance(value, int):

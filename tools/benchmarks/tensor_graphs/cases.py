@@ -11,16 +11,18 @@ from environments.errors import UserError
 from environments.tensor_graphs.rewards import SYMBOLS
 
 # Those of the thesis (Table 4.1), and three that it has not. Every second one is in the half that
-# one policy for several models is trained on: the smaller one of each kind.
+# one policy for several models is trained on: transformers without and with adapters, images
+# through branches and through concatenations. What can be saved in the other half is of one of
+# these kinds.
 MODELS = (
     "bert-tiny",
     "bert-base",
-    "resnet-18",
-    "resnet-50",
-    "squeezenet-1.1",
-    "inception-v3",
-    "repvgg-a0",
     "lora-transformer",
+    "resnet-18",
+    "repvgg-a0",
+    "resnet-50",
+    "inception-v3",
+    "squeezenet-1.1",
 )
 AGENTS = ("ppo", "reinforce")
 SEARCHES = ("greedy", "taso", "regions")

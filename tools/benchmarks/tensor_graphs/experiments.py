@@ -54,9 +54,17 @@ class Experiments:
             walks = [functools.partial(walk, self.benchmark, model)]
             self.found.walks += self._alone(walks, f"{model}: random walks")
 
-    def learn(self, seed: int, do: Do) -> None:
-        """The trainings of a seed, and what their policies come to."""
+    def learn(self, seed: int, do: Do, has_others: bool = True) -> None:
+        """The trainings of a seed, and what their policies come to.
+
+        Args:
+          seed: of the trainings.
+          do: does several at the same time.
+          has_others: whether those for several models and with other rewards are among them.
+        """
         plan = Plan.of(self.models, self.agents, seed, self.usual)
+        if not has_others:
+            plan = dataclasses.replace(plan, rewards=(), general=None)
         tasks = [functools.partial(train, self.benchmark, run) for run in plan.runs]
         label = f"seed {seed}: "
         self.found.runs += followed(do(tasks), len(tasks), self.progress, f"{label}trainings")

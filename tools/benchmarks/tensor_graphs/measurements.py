@@ -34,7 +34,7 @@ class Benchmark:
       objective: name of what is to become less.
       dimensions: sizes that models leave open, by name.
       assignments: `field=value`, as for `tfrl train`.
-      iterations: of each training; None for those of `tfrl train`.
+      iterations: for each model of a training; None for those of `tfrl train`.
       seconds: that a search may take, and what a policy does in its place.
       rollouts: episodes that a policy plays; the first one without chance.
       measure_seconds: of each measurement of two models against each other.
@@ -55,6 +55,8 @@ class Benchmark:
         values = parse_settings(self.assignments, settings_on_graphs(run.agent))
         if self.iterations is not None:
             values["loop"]["iterations"] = self.iterations
+        # Each model has as many as with a policy of its own.
+        values["loop"]["iterations"] *= len(run.models)
         if run.reward:
             values["environment"]["reward"] = run.reward
         options = argparse.Namespace(

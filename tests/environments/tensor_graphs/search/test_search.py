@@ -111,6 +111,19 @@ def test_every_second_episode_goes_on_from_the_cheapest_graph():
     assert two.path == (Step("down", (0,)), Step("on", (1,)))
 
 
+def test_every_fourth_episode_goes_on_from_the_way_there():
+    begun = {}
+
+    def play(number, start):
+        begun[number] = start.graph
+        return play_over_the_hill(2, start) if start.graph in (0, 1) else ()
+
+    follow(SLOPE, play, 40)
+    assert {begun[number] for number in range(0, 40, 2)} == {0}
+    assert {begun[number] for number in range(1, 40, 4)} == {4}
+    assert {begun[number] for number in range(3, 40, 4)} == {0, 3, 4}
+
+
 def test_a_policy_is_followed_as_far_as_the_budget_goes():
     result = follow(SLOPE, play_over_the_hill, 2, Budget(expansions=1))
     assert (result.best.graph, result.stopped) == (1, "out of expansions")

@@ -96,6 +96,7 @@ _POLICY_GRADIENT_ON_GRAPHS = {
     "final_learning_rate": "1e-4",
     "num_epochs": "3",
     "minibatch_size": "100",
+    "episodes_per_update": "2",
     "value_weight": "0.1",
     "normalize_rewards": "True",
     "entropy_regularization": "0.04",

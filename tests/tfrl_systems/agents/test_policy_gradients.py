@@ -125,6 +125,18 @@ def test_returns_of_reinforce_worked_by_hand(monkeypatch):
     assert loss.extra.value_estimation_loss.numpy() == pytest.approx(0.5 * squares / 2)
 
 
+def test_reinforce_takes_some_episodes_at_a_time():
+    """One at a time: the same as two trainings with one episode each."""
+    settings = {**PLAIN, "normalize_advantages": False, "hidden_sizes": (4,)}
+    parted, other = (make_agent(reinforce, episodes_per_update=n, **settings) for n in (1, 0))
+    both = experience(has_info=False)
+    parted.train(both)
+    for row in (0, 1):
+        other.train(tree.map_structure(lambda array, row=row: array[row : row + 1], both))
+    for found, expected in zip(snapshot(parted), snapshot(other), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
 def test_a_step_that_went_as_expected_counts_in_ppo():
     """Return 0 and advantage 0, which TF-Agents takes for unknown: V is 0 everywhere."""
     agent = make_agent(ppo, **PLAIN_PPO, value_weight=1.0)
@@ -267,6 +279,7 @@ def test_adam_worked_by_hand():
         ("ppo", {"gamma": 1.5}, "gamma"),
         ("ppo", {"activation": "gelu"}, "activation within its range, found 'gelu'"),
         ("reinforce", {"hidden_sizes": (64, 0)}, "reinforce: expected hidden_sizes"),
+        ("reinforce", {"episodes_per_update": -1}, "reinforce: expected episodes_per_update"),
         ("reinforce", {"action_std": float("nan")}, "action_std"),
     ],
 )

@@ -42,7 +42,9 @@ class Config:
       graph_width: where observations are graphs: numbers in the vector of a node.
       graph_rounds: where observations are graphs: rounds of message passing, how far a node sees.
       head: where observations are graphs: "pointer" scores each match of a rule by the nodes that
-        it touches; "hierarchical" chooses the rule first, then the location, by their numbers.
+        it touches; "local" does so by nothing but what is near them, for policies that are to be
+        used on other models; "hierarchical" chooses the rule first, then the location, by their
+        numbers.
       learning_rate: Adam's at the start.
       final_learning_rate: Adam's at the end; it falls by equal factors.
       num_epochs: how often the experience of an iteration is learned from.

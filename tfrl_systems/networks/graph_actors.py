@@ -26,7 +26,11 @@ from environments.errors import UserError
 from tfrl_systems.networks import graph_encoder, graph_heads
 from tfrl_systems.networks.graph_actions import MASKED, ListedActions
 
-HEADS = (graph_heads.PointerHead.kind, graph_heads.HierarchicalHead.kind)
+HEADS = (
+    graph_heads.PointerHead.kind,
+    graph_heads.LocalHead.kind,
+    graph_heads.HierarchicalHead.kind,
+)
 
 NEEDED = (
     *graphs.ALL_FIELDS,
@@ -87,6 +91,7 @@ class Trunk(snt.Module):
             settings.width,
             settings.rounds,
             generator,
+            has_globals=settings.head != graph_heads.LocalHead.kind,
         )
         self._known: list[tuple[list[tf.Tensor], graphs.GraphsTuple]] | None = None
 

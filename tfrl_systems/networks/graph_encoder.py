@@ -145,17 +145,25 @@ class Round(snt.Module):
       num_edge_features: of an edge.
       generator: draws the initial weights.
       name: of the module.
+      has_globals: whether nodes hear of the global vector.
     """
 
     def __init__(
-        self, width: int, num_edge_features: int, generator: np.random.Generator, name: str
+        self,
+        width: int,
+        num_edge_features: int,
+        generator: np.random.Generator,
+        name: str,
+        has_globals: bool,
     ) -> None:
         super().__init__(name=name)
         # A, B and C are one matrix: one product is quicker than three.
         self.send = linear(generator, (width, 3 * width), "send")
         self.edges_in = linear(generator, (num_edge_features, width), "edges_in", has_bias=False)
         self.edges_out = linear(generator, (num_edge_features, width), "edges_out", has_bias=False)
-        self.hear = linear(generator, (width, width), "hear", has_bias=False)
+        self.hear = (
+            linear(generator, (width, width), "hear", has_bias=False) if has_globals else None
+        )
         self.combine = linear(generator, (3 * width, width), "combine")
         self.norm = norm(width, "norm")
         self.global_hidden = linear(generator, (2 * width, width), "global_hidden")
@@ -169,11 +177,14 @@ class Round(snt.Module):
     ) -> tuple[graphs.GraphsTuple, graphs.GraphsTuple]:
         """Both with new nodes and globals; `back` has the edges of `forth` turned round."""
         from_inputs, from_users, own = tf.split(self.send(forth.nodes), 3, axis=1)
-        heard = blocks.broadcast_globals_to_nodes(forth.replace(globals=self.hear(forth.globals)))
+        if self.hear is not None:
+            own += blocks.broadcast_globals_to_nodes(
+                forth.replace(globals=self.hear(forth.globals))
+            )
         streams = [
             self._messages(forth, from_inputs, self.edges_in),
             self._messages(back, from_users, self.edges_out),
-            tf.nn.relu(own + heard),
+            tf.nn.relu(own),
         ]
         nodes = self.norm(forth.nodes + self.combine(tf.concat(streams, axis=1)))
         counts = tf.cast(tf.maximum(forth.n_node, 1), tf.float32)
@@ -202,10 +213,16 @@ class GraphEncoder(snt.Module):
       width: H, numbers in the vector of a node, and of a graph.
       num_rounds: K, how far a node sees.
       generator: draws the initial weights.
+      has_globals: whether nodes hear of the whole graph, beyond that: the term D g above.
     """
 
     def __init__(
-        self, features: Features, width: int, num_rounds: int, generator: np.random.Generator
+        self,
+        features: Features,
+        width: int,
+        num_rounds: int,
+        generator: np.random.Generator,
+        has_globals: bool = True,
     ) -> None:
         super().__init__(name="encoder")
         self.features = features
@@ -219,7 +236,7 @@ class GraphEncoder(snt.Module):
         self.globals = linear(generator, (features.globals, width), "globals")
         self.globals_norm = norm(width, "globals_norm")
         self.rounds = [
-            Round(width, features.edges, generator, f"round{number}")
+            Round(width, features.edges, generator, f"round{number}", has_globals)
             for number in range(num_rounds)
         ]
 

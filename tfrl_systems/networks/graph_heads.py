@@ -1,7 +1,7 @@
 """From vectors of graphs to logits of what may be done with them.
 
 An action is one match of one rule: (xfer_id, location), or NO-OP. The observation lists those that
-are allowed; heads give each of them a logit, and nothing else gets one. Two heads:
+are allowed; heads give each of them a logit, and nothing else gets one. Three heads:
 
 PointerHead scores each match by what it touches, whatever its number is:
 
@@ -10,6 +10,10 @@ PointerHead scores each match by what it touches, whatever its number is:
 where the root is the first node that the match replaces. Of a rule it knows what `rule_ids` and
 `rule_targets` say, so the same weights serve another set of rules. NO-OP touches nothing: its
 score comes from the global vector g and its own r.
+
+LocalHead is the same without g, behind an encoder whose nodes hear nothing of g either: a match is
+judged by what is near it, in whatever model it is. What only tells models apart, such as how many
+nodes there are, cannot be learned by heart.
 
 HierarchicalHead is the thesis's (3.2.3): from g alone first the rule, then the location given the
 rule, each by its number,
@@ -52,11 +56,13 @@ class PointerHead(snt.Module):
     """
 
     kind = "pointer"
+    has_globals = True
 
     def __init__(self, num_kinds: int, width: int, generator: np.random.Generator) -> None:
         super().__init__(name="pointer")
         self.nodes = linear(generator, (width, 3 * width), "nodes", has_bias=False)
-        self.globals = linear(generator, (width, width), "globals")
+        if self.has_globals:
+            self.globals = linear(generator, (width, width), "globals")
         self.first_hash, self.second_hash, self.targets = (
             tf.Variable(generator.normal(scale=0.1, size=(size, width)).astype("f"), name=name)
             for name, size in (
@@ -75,16 +81,17 @@ class PointerHead(snt.Module):
         graph_of = places[:, 0]
         parts = tf.split(self.nodes(encoded.nodes), 3, axis=1)
         touched = tf.gather_nd(observation["action_nodes"], places)
-        hidden = tf.gather(self.globals(encoded.globals), graph_of)
+        xfers = tf.gather_nd(observation["actions"], places)[:, 0]
+        numbers = tf.stack([tf.cast(graph_of, tf.int32), xfers], axis=1)
+        hidden = tf.gather_nd(self._rules(observation), numbers)
+        if self.has_globals:
+            hidden += tf.gather(self.globals(encoded.globals), graph_of)
         for part, rows in zip(
             parts,
             (touched[:, :1], touched, tf.gather_nd(observation["action_inputs"], places)),
             strict=True,
         ):
             hidden += _mean_of_nodes(part, rows, graph_of, encoded.n_node)
-        xfers = tf.gather_nd(observation["actions"], places)[:, 0]
-        numbers = tf.stack([tf.cast(graph_of, tf.int32), xfers], axis=1)
-        hidden += tf.gather_nd(self._rules(observation), numbers)
         scores = self.score(tf.nn.relu(hidden))[:, 0]
         return _listed(scores, places, observation)
 
@@ -97,6 +104,13 @@ class PointerHead(snt.Module):
             + tf.gather(self.second_hash, ids // HASH_SIZE % HASH_SIZE)
             + tf.reduce_sum(tf.gather(self.targets, targets) * is_there, axis=-2)
         )
+
+
+class LocalHead(PointerHead):
+    """A pointer that knows nothing of the whole graph."""
+
+    kind = "local"
+    has_globals = False
 
 
 class HierarchicalHead(snt.Module):
@@ -155,7 +169,7 @@ def make_head(
     """The head of that name.
 
     Args:
-      name: "pointer" or "hierarchical".
+      name: "pointer", "local" or "hierarchical".
       observation_spec: of listed actions.
       action_spec: (xfer_id, location).
       width: H.
@@ -164,7 +178,8 @@ def make_head(
     if name == HierarchicalHead.kind:
         most = np.broadcast_to(action_spec.maximum, (2,)).tolist()
         return HierarchicalHead(most[0] + 1, most[1] + 1, width, generator)
-    return PointerHead(num_kinds(observation_spec), width, generator)
+    pointer = LocalHead if name == LocalHead.kind else PointerHead
+    return pointer(num_kinds(observation_spec), width, generator)
 
 
 def num_kinds(observation_spec: Mapping[str, Any]) -> int:

@@ -137,7 +137,7 @@ class _Round:
         arrays = self._arrays
         (kernel, bias), *sending = reversed(self._send)
         own = np.dot(h, kernel)
-        own += bias + (g @ arrays["hear/w"])[0]
+        own += bias + (g @ arrays["hear/w"])[0] if "hear/w" in arrays else bias
         streams = [np.maximum(own, _ZERO, own)]
         for (kernel, bias), messages, (begins, sums) in zip(
             sending, said[::-1], ways[::-1], strict=True
@@ -158,7 +158,7 @@ class _Round:
 
 
 class _PointerHead:
-    """As `networks.graph_heads.PointerHead`; the rules' vectors are kept while they hold."""
+    """As `networks.graph_heads.PointerHead` and LocalHead; the rules' vectors are kept."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self._hash_size = int(description["hash_size"])
@@ -175,7 +175,8 @@ class _PointerHead:
         means = [_means_of(rows, num_nodes) @ h for rows in (touched[:, :1], touched, given)]
         hidden = np.dot(np.concatenate(means, axis=1), self._nodes)
         hidden += self._rules(one["rule_ids"], one["rule_targets"])[one["actions"][places, 0]]
-        hidden += g @ arrays["globals/w"] + arrays["globals/b"]
+        if "globals/w" in arrays:
+            hidden += g @ arrays["globals/w"] + arrays["globals/b"]
         return np.dot(np.maximum(hidden, _ZERO, hidden), arrays["score/w"])[:, 0]
 
     def _rules(self, ids: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -214,7 +215,7 @@ class _HierarchicalHead:
         return logs[pairs] + _log_shares(scores, pairs, len(present))
 
 
-_HEADS = {"pointer": _PointerHead, "hierarchical": _HierarchicalHead}
+_HEADS = {"pointer": _PointerHead, "local": _PointerHead, "hierarchical": _HierarchicalHead}
 
 
 def _within(place: str, arrays: Arrays) -> dict[str, np.ndarray]:

@@ -135,6 +135,14 @@ def test_neither_names_nor_order_matter(head):
         np.testing.assert_allclose(after[nodes[:num_nodes]], before, rtol=1e-4, atol=1e-5)
 
 
+def test_the_local_head_knows_nothing_of_the_whole_graph():
+    (one,) = observations(1)
+    other = {**one, "globals": one["globals"] + 1}
+    for head, is_same in (("local", True), ("pointer", False)):
+        first, second = (make_actor(head)(tensors(each))[0].logits.numpy() for each in (one, other))
+        assert np.array_equal(first, second) == is_same
+
+
 def test_the_pointer_knows_rules_by_what_they_are():
     """Other numbers, other rules among them, other locations: the same logits."""
     more = (
@@ -274,6 +282,9 @@ def test_gradients_of_all_weights_are_finite_and_reach_the_encoder(head):
     for one, gradient in zip(
         actor.trainable_variables, tape.gradient(loss, actor.trainable_variables), strict=True
     ):
+        if head == "local" and "global" in one.name:
+            assert gradient is None, one.name  # the value network alone asks for them
+            continue
         values = tf.convert_to_tensor(gradient).numpy()
         assert np.isfinite(values).all() and values.any(), one.name
 

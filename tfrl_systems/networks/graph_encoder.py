@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import sonnet as snt
@@ -130,11 +130,39 @@ def linear(
     return made
 
 
-def norm(width: int, name: str) -> snt.LayerNorm:
-    """A layer norm over the last axis, whose variables are there."""
-    made = snt.LayerNorm(-1, create_scale=True, create_offset=True, eps=NORM_EPSILON, name=name)
-    made(tf.zeros([1, width]))
-    return made
+class Norm(snt.Module):
+    """A layer norm over the last axis; Sonnet's takes twice as long to learn.
+
+    Args:
+      width: H.
+      name: of the module.
+    """
+
+    def __init__(self, width: int, name: str) -> None:
+        super().__init__(name=name)
+        self.scale = tf.Variable(tf.ones([width]), name="scale")
+        self.offset = tf.Variable(tf.zeros([width]), name="offset")
+
+    def __call__(self, values: tf.Tensor) -> tf.Tensor:
+        """Rows [N, H] with mean 0 and variance 1, scaled and shifted."""
+        return _standardised(values) * self.scale + self.offset
+
+
+@tf.custom_gradient
+def _standardised(values: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    """Rows with mean 0 and variance 1; the gradient is in closed form."""
+    values -= _row_means(values)
+    factors = tf.math.rsqrt(_row_means(values**2) + NORM_EPSILON)
+    values *= factors
+
+    def gradient(outer: tf.Tensor) -> tf.Tensor:
+        return factors * (outer - _row_means(outer) - values * _row_means(outer * values))
+
+    return values, gradient
+
+
+def _row_means(values: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_mean(values, axis=1, keepdims=True)
 
 
 class Round(snt.Module):
@@ -157,7 +185,7 @@ class Round(snt.Module):
         has_globals: bool,
     ) -> None:
         super().__init__(name=name)
-        # A, B and C are one matrix: one product is quicker than three.
+        # A, B and C in one, and W in three.
         self.send = linear(generator, (width, 3 * width), "send")
         self.edges_in = linear(generator, (num_edge_features, width), "edges_in", has_bias=False)
         self.edges_out = linear(generator, (num_edge_features, width), "edges_out", has_bias=False)
@@ -165,10 +193,10 @@ class Round(snt.Module):
             linear(generator, (width, width), "hear", has_bias=False) if has_globals else None
         )
         self.combine = linear(generator, (3 * width, width), "combine")
-        self.norm = norm(width, "norm")
+        self.norm = Norm(width, "norm")
         self.global_hidden = linear(generator, (2 * width, width), "global_hidden")
         self.global_out = linear(generator, (width, width), "global_out")
-        self.global_norm = norm(width, "global_norm")
+        self.global_norm = Norm(width, "global_norm")
         self._sum_edges = blocks.ReceivedEdgesToNodesAggregator(sorted_sum)
         self._sum_nodes = blocks.NodesToGlobalsAggregator(sorted_sum)
 
@@ -176,7 +204,13 @@ class Round(snt.Module):
         self, forth: graphs.GraphsTuple, back: graphs.GraphsTuple
     ) -> tuple[graphs.GraphsTuple, graphs.GraphsTuple]:
         """Both with new nodes and globals; `back` has the edges of `forth` turned round."""
-        from_inputs, from_users, own = tf.split(self.send(forth.nodes), 3, axis=1)
+        # Products with parts of the matrices: no array of all nodes is cut or joined.
+        from_inputs, from_users, own = (
+            tf.nn.bias_add(tf.matmul(forth.nodes, kernel), bias)
+            for kernel, bias in zip(
+                tf.split(self.send.w, 3, axis=1), tf.split(self.send.b, 3), strict=True
+            )
+        )
         if self.hear is not None:
             own += blocks.broadcast_globals_to_nodes(
                 forth.replace(globals=self.hear(forth.globals))
@@ -186,7 +220,9 @@ class Round(snt.Module):
             self._messages(back, from_users, self.edges_out),
             tf.nn.relu(own),
         ]
-        nodes = self.norm(forth.nodes + self.combine(tf.concat(streams, axis=1)))
+        kernels = tf.split(self.combine.w, 3)
+        products = [tf.matmul(*each) for each in zip(streams, kernels, strict=True)]
+        nodes = self.norm(tf.nn.bias_add(tf.add_n([forth.nodes, *products]), self.combine.b))
         counts = tf.cast(tf.maximum(forth.n_node, 1), tf.float32)
         mean = self._sum_nodes(forth.replace(nodes=nodes)) / counts[:, tf.newaxis]
         hidden = tf.nn.relu(self.global_hidden(tf.concat([forth.globals, mean], axis=1)))
@@ -232,9 +268,9 @@ class GraphEncoder(snt.Module):
             name="kinds",
         )
         self.nodes = linear(generator, (features.nodes - 1, width), "nodes")
-        self.nodes_norm = norm(width, "nodes_norm")
+        self.nodes_norm = Norm(width, "nodes_norm")
         self.globals = linear(generator, (features.globals, width), "globals")
-        self.globals_norm = norm(width, "globals_norm")
+        self.globals_norm = Norm(width, "globals_norm")
         self.rounds = [
             Round(width, features.edges, generator, f"round{number}", has_globals)
             for number in range(num_rounds)

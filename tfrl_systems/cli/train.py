@@ -87,11 +87,10 @@ _POLICY_GRADIENT_ON_INLINING = {
 # The same on graphs: episodes are tens of steps long, each pays at once for what it gains and later
 # for what it makes possible.
 _POLICY_GRADIENT_ON_GRAPHS = {
-    "iterations": "24",
+    "iterations": "32",
     "episodes_per_chunk": "4",
     "checkpoint_every": "10",
-    "gamma": "0.9",
-    "gae_lambda": "0.7",
+    "gamma": "0.95",
     "learning_rate": "3e-3",
     "final_learning_rate": "1e-4",
     "num_epochs": "3",
@@ -99,7 +98,7 @@ _POLICY_GRADIENT_ON_GRAPHS = {
     "episodes_per_update": "2",
     "value_weight": "0.1",
     "normalize_rewards": "True",
-    "entropy_regularization": "0.04",
+    "entropy_regularization": "0.05",
     "gradient_clipping": "1.0",
 }
 # Uncertainty sampling goes by where the policy's entropy is high: by nothing where it is the same

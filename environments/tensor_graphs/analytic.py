@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.nodes import CONSTANT, INPUT, Node, TensorType
+from environments.tensor_graphs.nodes import CONSTANT, INPUT, Attributes, Node, TensorType
 from environments.tensor_graphs.operators.table import OPERATORS, bytes_moved, flops
 
 # These only say that a tensor has another shape.
@@ -53,15 +54,35 @@ class AnalyticObjective:
             return 0.0
         if node.op in VIEWS:
             return self.start_ms
-        work = node_figures(graph, node)
+        return self.work_ms(node_figures(graph, node))
+
+    def work_ms(self, work: Figures) -> float:
+        """How long so much takes, started as so many kernels."""
         busy_ms = max(work.flops / self.flops_per_ms, work.bytes_moved / self.bytes_per_ms)
-        return self.start_ms + busy_ms
+        return work.num_kernels * self.start_ms + busy_ms
 
 
 def node_figures(graph: Graph, node: Node) -> Figures:
     """The work of a node that runs."""
     inputs = [None if ref is None else graph.type_of(ref) for ref in node.inputs]
-    return Figures(_flops(node, inputs), _bytes_moved(node, inputs), 1)
+    return work(node.op, inputs, node.types, node.attributes)
+
+
+def work(
+    op: str,
+    inputs: Sequence[TensorType | None],
+    outputs: Sequence[TensorType | None],
+    attributes: Attributes,
+) -> Figures:
+    """The work of an operator that runs."""
+    if op in VIEWS:
+        count = 0
+    elif op in ("Gather", "Slice"):
+        # Of what they choose from they read what they choose.
+        count = 2 * bytes_moved([], outputs)
+    else:
+        count = bytes_moved(inputs, outputs)
+    return Figures(flops(op, inputs, outputs, attributes) if op in OPERATORS else 0, count, 1)
 
 
 def figures(graph: Graph) -> Figures:
@@ -74,16 +95,3 @@ def figures(graph: Graph) -> Figures:
     return Figures(
         sum(one.flops for one in found), sum(one.bytes_moved for one in found), len(found)
     )
-
-
-def _flops(node: Node, inputs: list[TensorType | None]) -> int:
-    return flops(node.op, inputs, node.types, node.attributes) if node.op in OPERATORS else 0
-
-
-def _bytes_moved(node: Node, inputs: list[TensorType | None]) -> int:
-    if node.op in VIEWS:
-        return 0
-    if node.op in ("Gather", "Slice"):
-        # Of what they choose from they read what they choose.
-        return 2 * bytes_moved([], node.types)
-    return bytes_moved(inputs, node.types)

@@ -22,10 +22,11 @@ from environments.tensor_graphs.engine import Engine, State
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.matching import Match
 from environments.tensor_graphs.nodes import Change
-from environments.tensor_graphs.observation import Observer, Sizes, View
+from environments.tensor_graphs.observation import Observer, Sizes
 from environments.tensor_graphs.rewards import Figures, MeasureFn
 from environments.tensor_graphs.substitutions import Substitution
 from environments.tensor_graphs.tracking import BYTES, FLOPS, KERNELS, Tracker
+from environments.tensor_graphs.view import View
 
 _MOST_STARTS = 64
 

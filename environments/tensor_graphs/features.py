@@ -23,6 +23,13 @@ of a node, by name (`NODE_FEATURES`):
   perm_K               (entry K + 1) / 5 of a transposition's permutation, K = 0 … 4
   trans_a, trans_b     of Gemm
 
+Features of a match, of what its rule makes less what it replaces, as far as both run
+(`MATCH_FEATURES`); ± log1p(|x|) is written sl(x):
+
+  flops, bytes         sl(operations) / 10, sl(bytes read and written) / 10
+  kernels              how many more, / 10
+  share                sl(1000 t / s) / 7 of the time t that a roofline says (`analytic`)
+
 Features of an edge, from the node that makes a tensor to the one that uses it (`EDGE_FEATURES`):
 
   input_K              whether it is input K = 0, 1, 2 of the receiver; input_3: K = 3 or more
@@ -40,11 +47,20 @@ from typing import Any
 
 import numpy as np
 
-from environments.tensor_graphs.analytic import node_figures
+from environments.tensor_graphs import analytic
 from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.nodes import CONSTANT, INPUT, OPAQUE, Node, TensorType
+from environments.tensor_graphs.matching import Match
+from environments.tensor_graphs.nodes import (
+    CONSTANT,
+    INPUT,
+    OPAQUE,
+    Attributes,
+    Node,
+    TensorType,
+)
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES, num_elements
 from environments.tensor_graphs.operators.table import OPERATORS
+from environments.tensor_graphs.plans import Plan
 
 KINDS = ("padding", INPUT, CONSTANT, OPAQUE, *sorted(OPERATORS))
 
@@ -63,6 +79,8 @@ NODE_FEATURES = ("kind", *CHANGING_FEATURES, *COST_FEATURES, *_FIXED_FEATURES)
 EDGE_FEATURES = (
     "input_0", "input_1", "input_2", "input_3", "output", "elements", "is_constant",
 )  # fmt: skip
+
+MATCH_FEATURES = ("flops", "bytes", "kernels", "share")
 
 FIRST_CHANGING = 1
 FIRST_COST = FIRST_CHANGING + len(CHANGING_FEATURES)
@@ -117,6 +135,88 @@ def cost_columns(costs_ms: np.ndarray, start_cost_ms: float) -> np.ndarray:
     return np.stack((share, np.log1p(1000 * costs_ms) / 10), axis=1).astype(np.float32)
 
 
+def match_work(graph: Graph, match: Match) -> np.ndarray:
+    """Work that a match's rule adds, less what it takes away: float64 [4], see `match_columns`.
+
+    Nodes of the source count, whether others use them or not, so that what is said of a match
+    depends on nothing that happens elsewhere.
+    """
+    found = _made(graph, match).copy()
+    for number in match.nodes:
+        if not graph.is_constant(number):
+            found -= _work_of_node(graph, graph.nodes[number])
+    return found
+
+
+def match_columns(work: np.ndarray, start_cost_ms: float) -> np.ndarray:
+    """The MATCH_FEATURES, float32 [M, 4], of `match_work` [M, 4]."""
+    scaled = work * (1, 1, 1, 1000 / (start_cost_ms or 1.0))
+    found = np.sign(scaled) * np.log1p(np.abs(scaled)) / (10, 10, 1, 7)
+    found[:, 2] = work[:, 2] / 10
+    return found.astype(np.float32)
+
+
+def _made(graph: Graph, match: Match) -> np.ndarray:
+    """The work of what a match's rule makes, float64 [4]."""
+    plan = match.plan
+    are_constant = [graph.is_constant(ref.node) for ref in match.refs]
+    key = id(plan), *are_constant
+    known = _plans.get(key)
+    if known is None:
+        if len(_plans) >= _MOST_CACHED:
+            _plans.clear()
+        variables = [graph.type_of(ref) for ref in match.refs]
+        # With the plan, so that no other one gets its number.
+        known = _plans[key] = plan, _work_of_plan(plan, variables, are_constant)
+    return known[1]
+
+
+def _work_of_plan(
+    plan: Plan, variables: list[TensorType | None], are_constant: list[bool]
+) -> np.ndarray:
+    total = np.zeros(len(MATCH_FEATURES))
+    made_of_constants = list(are_constant)
+    for step in plan.steps:
+        places = [place for place in step.inputs if place is not None]
+        is_constant = all(made_of_constants[place.number] for place in places)
+        made_of_constants.append(is_constant)
+        if not is_constant:
+            inputs = [
+                None
+                if place is None
+                else variables[place.number]
+                if place.number < plan.num_variables
+                else plan.steps[place.number - plan.num_variables].types[place.output]
+                for place in step.inputs
+            ]
+            total += _work(step.op, inputs, step.types, step.attributes)
+    return total
+
+
+def _work_of_node(graph: Graph, node: Node) -> np.ndarray:
+    inputs = [None if ref is None else graph.type_of(ref) for ref in node.inputs]
+    return _work(node.op, inputs, node.types, node.attributes)
+
+
+def _work(
+    op: str,
+    inputs: list[TensorType | None],
+    outputs: tuple[TensorType | None, ...],
+    attributes: Attributes,
+) -> np.ndarray:
+    """Operations, bytes, kernels and a roofline's time, float64 [4]; not to be written into."""
+    key = op, attributes, *inputs, None, *outputs
+    known = _works.get(key)
+    if known is None:
+        if len(_works) >= _MOST_CACHED:
+            _works.clear()
+        work = analytic.work(op, inputs, outputs, attributes)
+        time_ms = _ROOFLINE.work_ms(work)
+        known = np.array((work.flops, work.bytes_moved, work.num_kernels, time_ms), np.float64)
+        _works[key] = known
+    return known
+
+
 @functools.lru_cache(maxsize=_MOST_CACHED)
 def edge_row(
     position: int, output: int, kind: TensorType | None, is_constant: bool
@@ -133,6 +233,9 @@ def lg(value: float) -> float:
 
 
 _rows: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
+_works: dict[Any, np.ndarray] = {}
+_plans: dict[Any, tuple[Plan, np.ndarray]] = {}
+_ROOFLINE = analytic.AnalyticObjective()
 
 
 @functools.lru_cache(maxsize=_MOST_CACHED)
@@ -143,22 +246,21 @@ def _constant_row(types: tuple[TensorType | None, ...]) -> tuple[np.ndarray, np.
 def _make_row(graph: Graph, node: Node) -> tuple[np.ndarray, np.ndarray]:
     if node.op == INPUT:
         return _row(INPUT, node.types, {}, 0, 0), np.zeros(3)
-    work = node_figures(graph, node)
+    work = _work_of_node(graph, node)
     attributes = dict(node.attributes)
     if node.op in ("Conv", "ConvTranspose"):
         # Their kernel is known from the weight, and no attribute.
         kind = graph.type_of(node.inputs[1]) if node.inputs[1] else None
         attributes["kernel_shape"] = (kind.shape if kind and kind.shape else ())[2:]
-    row = _row(node.op, node.types, attributes, work.flops, work.bytes_moved)
-    return row, np.array((work.flops, work.bytes_moved, work.num_kernels), np.float64)
+    return _row(node.op, node.types, attributes, work[0], work[1]), work[:3]
 
 
 def _row(
     op: str,
     types: tuple[TensorType | None, ...],
     attributes: Mapping[str, Any],
-    flops: int,
-    bytes_moved: int,
+    flops: float,
+    bytes_moved: float,
 ) -> np.ndarray:
     row = np.zeros(len(NODE_FEATURES), np.float32)
     row[0] = _NUMBERS.get(op, _NUMBERS[OPAQUE])

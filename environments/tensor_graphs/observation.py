@@ -11,6 +11,7 @@ that makes a tensor to the one that uses it), an observation has, for R rules an
   action_nodes     int32 [max_actions, K]  rows of the nodes that the match takes apart, first those
                                            that are replaced, in the order of the rule
   action_inputs    int32 [max_actions, V]  rows of what the rule's variables stand for, in order
+  action_features  float32 [max_actions, F]  MATCH_FEATURES, 0 of NO-OP
   rule_ids         int32 [R + 1]           a number made of each rule's name; of NO-OP 0
   rule_targets     int32 [R + 1, 8]        kinds (`features.KINDS`) of the operators of its target,
                                            the outermost first, at most 8; then 0, as for NO-OP
@@ -31,7 +32,7 @@ import hashlib
 import json
 import warnings
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,17 +40,19 @@ import numpy as np
 from environments.errors import UserError
 from environments.graph_observation import Arrays, GraphSpace
 from environments.tensor_graphs import features
-from environments.tensor_graphs.engine import State
 from environments.tensor_graphs.expressions import Apply, Expression
-from environments.tensor_graphs.matching import Match
 from environments.tensor_graphs.substitutions import Substitution
-from environments.tensor_graphs.tracking import BYTES, COST, Tracker
+from environments.tensor_graphs.tracking import COST
+from environments.tensor_graphs.view import View
 
 GLOBAL_FEATURES = ("cost", "memory", "log_cost", "steps", "nodes", "matches")
 """Of the graph: its cost and bytes moved over those of the model's first graph; lg(cost in us);
 part of `max_steps` that has been taken; lg(nodes), lg(matches); lg as in `features`."""
 
-_WORDS = features.KINDS, features.NODE_FEATURES, features.EDGE_FEATURES, GLOBAL_FEATURES
+_WORDS = (
+    *(features.KINDS, features.NODE_FEATURES, features.EDGE_FEATURES, GLOBAL_FEATURES),
+    features.MATCH_FEATURES,
+)
 VOCABULARY = hashlib.sha256(json.dumps(_WORDS).encode()).hexdigest()[:16]
 """Tells observations apart whose numbers mean something else, such as the kinds of nodes."""
 
@@ -141,6 +144,9 @@ class Observer:
             "action_mask": array_spec.ArraySpec((rows,), np.bool_, "action_mask"),
             "action_nodes": bounded((rows, self._num_touched), sizes.max_nodes, "action_nodes"),
             "action_inputs": bounded((rows, self._num_inputs), sizes.max_nodes, "action_inputs"),
+            "action_features": array_spec.ArraySpec(
+                (rows, len(features.MATCH_FEATURES)), np.float32, "action_features"
+            ),
             "rule_ids": bounded(mask, _MOST_ID, "rule_ids"),
             "rule_targets": bounded(
                 self._rule_targets.shape, len(features.KINDS) - 1, "rule_targets"
@@ -218,12 +224,19 @@ class Observer:
                 (self.sizes.max_actions, self._num_inputs), self.sizes.max_nodes, np.int32
             ),
         }
+        made["action_features"] = np.zeros(
+            (self.sizes.max_actions, len(features.MATCH_FEATURES)), np.float32
+        )
         made["actions"][:, 0] = self.num_rules
         present = np.flatnonzero(counts)
         if len(present):
             numbers = view.numbers(present, self._num_touched, self._num_inputs)
-            kept = [one[: counts[rule]] for rule, one in zip(present, numbers, strict=True)]
+            kept = [one.rows[: counts[rule]] for rule, one in zip(present, numbers, strict=True)]
             touched = rows[np.concatenate(kept)]
+            works = [one.works[: counts[rule]] for rule, one in zip(present, numbers, strict=True)]
+            made["action_features"][1:total] = features.match_columns(
+                np.concatenate(works), view.start_cost_ms
+            )
             made["action_nodes"][1:total] = touched[:, : self._num_touched]
             made["action_inputs"][1:total] = touched[:, self._num_touched :]
             given = counts[present]
@@ -251,110 +264,6 @@ class Observer:
             warnings.warn(f"{problem}; the rest is left out", stacklevel=2)
 
 
-class View:
-    """A state of an episode, and what is to be known of it to observe it.
-
-    Attributes:
-      name: of the model.
-      state: where the episode is.
-      tracker: of its graph.
-      num_steps: rules that were applied.
-      first: where it began.
-      start_cost_ms: the cost there.
-      work: sums over the graph's nodes, as `Tracker.total` has them.
-      start_work: the same of the first graph.
-    """
-
-    def __init__(self, name: str, state: State, tracker: Tracker) -> None:
-        """The beginning of an episode."""
-        self.name, self.state, self.tracker, self.num_steps = name, state, tracker, 0
-        self.first = state
-        self.start_cost_ms = state.cost_ms
-        self.start_work = self.work = tracker.total()
-        self._numbers: dict[int, _Numbers] = {}
-
-    def copy(self) -> View:
-        """Another view of the same."""
-        other = View.__new__(View)
-        other.name, other.num_steps = self.name, self.num_steps
-        other.first, other.state = self.first, self.state
-        other.tracker, other._numbers = self.tracker.copy(), dict(self._numbers)
-        other.start_cost_ms, other.start_work = self.start_cost_ms, self.start_work
-        other.work = self.work
-        return other
-
-    def advance(self, state: State, costs_ms: Mapping[int, float]) -> None:
-        """Goes on to the next state.
-
-        Args:
-          state: made of the last one by one step.
-          costs_ms: of nodes whose costs may have changed.
-        """
-        self.state = state
-        self.num_steps += 1
-        self.tracker.advance(state.graph, costs_ms)
-        self.work = self.tracker.total()
-
-    @property
-    def cost(self) -> float:
-        """RT: the cost as a part of the first graph's."""
-        return _part(self.state.cost_ms, self.start_cost_ms)
-
-    @property
-    def memory(self) -> float:
-        """M: bytes moved as a part of the first graph's."""
-        return _part(float(self.work[BYTES]), float(self.start_work[BYTES]))
-
-    def numbers(self, rules: np.ndarray, num_touched: int, num_inputs: int) -> list[np.ndarray]:
-        """For each of these rules, the nodes of each match: int [matches, K + V], -1 for none."""
-        by_rule, found = self.state.matches_by_rule, []
-        for rule in rules.tolist():
-            matches = by_rule[rule]
-            known = self._numbers.get(rule)
-            # The engine takes over the matches of rules that nothing has happened to.
-            if known is None or known.matches is not matches:
-                known = self._numbers[rule] = _Numbers(matches, num_touched, num_inputs, known)
-            found.append(known.rows)
-        return found
-
-
-class _Numbers:
-    """The nodes of a rule's matches.
-
-    Attributes:
-      matches: of the rule.
-      rows: int32 [matches, K + V], numbers of nodes, -1 for none.
-    """
-
-    __slots__ = ("_places", "matches", "rows")
-
-    def __init__(
-        self, matches: tuple[Match, ...], num_touched: int, num_inputs: int, last: _Numbers | None
-    ) -> None:
-        """Most matches are those that were there before.
-
-        Args:
-          matches: of the rule.
-          num_touched: K.
-          num_inputs: V.
-          last: of the same rule, from another state.
-        """
-        self.matches = matches
-        self._places = {id(match): place for place, match in enumerate(matches)}
-        known = last._places if last else {}
-        old = [known.get(id(match), -1) for match in matches]
-        self.rows = np.full((len(matches), num_touched + num_inputs), -1, np.int32)
-        if last:
-            self.rows[:] = last.rows[old]
-        for place, (match, row) in enumerate(zip(matches, old, strict=True)):
-            if row >= 0:
-                continue
-            touched = list(dict.fromkeys([*[ref.node for ref in match.replaced], *match.nodes]))
-            touched += [-1] * (num_touched - len(touched))
-            inputs = [ref.node for ref in match.refs]
-            self.rows[place] = [*touched, *inputs, *[-1] * (num_inputs - len(inputs))]
-
-
 def _describe(rules: Sequence[Substitution]) -> tuple[np.ndarray, np.ndarray]:
     """`rule_ids` and `rule_targets`, not to be written into."""
     ids = np.zeros(len(rules) + 1, np.int32)
@@ -379,11 +288,6 @@ def _operators(expressions: Sequence[Expression | None]) -> list[str]:
             found.setdefault((one.op, one.inputs, one.attributes), one.op)
         level = [given for one in applied for given in one.inputs]
     return list(found.values())
-
-
-def _part(value: float, start: float) -> float:
-    """A value over the first one, 1 at the start also where that is 0."""
-    return 1 + (value - start) / (start or 1.0)
 
 
 def _num_nodes(expression: Expression | None) -> int:

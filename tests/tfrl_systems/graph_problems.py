@@ -21,6 +21,7 @@ import numpy as np
 from environments import contexts
 from environments.graph_observation import GraphSpace
 from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
+from environments.tensor_graphs.features import MATCH_FEATURES
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.nodes import INPUT, TensorType
 from environments.tensor_graphs.notation import op, rule
@@ -133,6 +134,8 @@ def random_observation(
         is_there = generator.random(touched.shape) < 0.7
         is_there[:, 0] = True
         rows[name][1:end] = np.where(is_there, touched, sizes.max_nodes)
+    rows["action_features"] = zeros["action_features"]
+    rows["action_features"][1:end] = generator.uniform(size=(end - 1, len(MATCH_FEATURES)))
     described = {"rule_ids": observer._rule_ids, "rule_targets": observer._rule_targets}
     return {
         **zeros,

@@ -38,6 +38,7 @@ NEEDED = (
     "action_mask",
     "action_nodes",
     "action_inputs",
+    "action_features",
     "rule_ids",
     "rule_targets",
 )

@@ -5,7 +5,9 @@ are allowed; heads give each of them a logit, and nothing else gets one. Three h
 
 PointerHead scores each match by what it touches, whatever its number is:
 
-    score = v · relu(T h_root + P mean_touched h + Q mean_inputs h + r + G g),    r: the rule's
+    score = v · relu(T h_root + P mean_touched h + Q mean_inputs h + F f + r + G g),
+
+    f: of the match, what it changes at once; r: of its rule
 
 where the root is the first node that the match replaces. Of a rule it knows what `rule_ids` and
 `rule_targets` say, so the same weights serve another set of rules. NO-OP touches nothing: its
@@ -51,6 +53,7 @@ class PointerHead(snt.Module):
 
     Args:
       num_kinds: of nodes.
+      num_features: of a match.
       width: H.
       generator: draws the initial weights.
     """
@@ -58,8 +61,11 @@ class PointerHead(snt.Module):
     kind = "pointer"
     has_globals = True
 
-    def __init__(self, num_kinds: int, width: int, generator: np.random.Generator) -> None:
+    def __init__(
+        self, num_kinds: int, num_features: int, width: int, generator: np.random.Generator
+    ) -> None:
         super().__init__(name="pointer")
+        self.matches = linear(generator, (num_features, width), "matches", has_bias=False)
         self.nodes = linear(generator, (width, 3 * width), "nodes", has_bias=False)
         if self.has_globals:
             self.globals = linear(generator, (width, width), "globals")
@@ -84,6 +90,7 @@ class PointerHead(snt.Module):
         xfers = tf.gather_nd(observation["actions"], places)[:, 0]
         numbers = tf.stack([tf.cast(graph_of, tf.int32), xfers], axis=1)
         hidden = tf.gather_nd(self._rules(observation), numbers)
+        hidden += self.matches(tf.gather_nd(observation["action_features"], places))
         if self.has_globals:
             hidden += tf.gather(self.globals(encoded.globals), graph_of)
         for part, rows in zip(
@@ -179,7 +186,8 @@ def make_head(
         most = np.broadcast_to(action_spec.maximum, (2,)).tolist()
         return HierarchicalHead(most[0] + 1, most[1] + 1, width, generator)
     pointer = LocalHead if name == LocalHead.kind else PointerHead
-    return pointer(num_kinds(observation_spec), width, generator)
+    num_features = int(observation_spec["action_features"].shape[-1])
+    return pointer(num_kinds(observation_spec), num_features, width, generator)
 
 
 def num_kinds(observation_spec: Mapping[str, Any]) -> int:

@@ -175,6 +175,7 @@ class _PointerHead:
         means = [_means_of(rows, num_nodes) @ h for rows in (touched[:, :1], touched, given)]
         hidden = np.dot(np.concatenate(means, axis=1), self._nodes)
         hidden += self._rules(one["rule_ids"], one["rule_targets"])[one["actions"][places, 0]]
+        hidden += np.dot(one["action_features"][places], arrays["matches/w"])
         if "globals/w" in arrays:
             hidden += g @ arrays["globals/w"] + arrays["globals/b"]
         return np.dot(np.maximum(hidden, _ZERO, hidden), arrays["score/w"])[:, 0]

@@ -14,11 +14,12 @@ from environments.tensor_graphs.features import NODE_FEATURES, lg
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.nodes import INPUT, TensorType
 from environments.tensor_graphs.notation import Constant, op, rule
-from environments.tensor_graphs.observation import Observer, Sizes, View
+from environments.tensor_graphs.observation import Observer, Sizes
 from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.tracking import BYTES, COST, FLOPS, KERNELS, Tracker
+from environments.tensor_graphs.view import View
 from tests.environments.tensor_graphs.random_graphs import random_graph
-from tests.environments.tensor_graphs.small_models import convolutions
+from tests.environments.tensor_graphs.small_models import adapter, convolutions
 
 RULES = all_rules()
 SIZES = Sizes(max_nodes=120, max_edges=200, max_locations=60, max_actions=300)
@@ -151,3 +152,31 @@ def test_operators_of_a_target_are_listed_from_the_outside():
     targets = Observer((joined,), SIZES).observe(small_view(), 0.0)["rule_targets"][0]
     kinds = [features.KINDS[kind] for kind in targets]
     assert kinds == ["Split", "MatMul", "Concat", *["padding"] * 5]
+
+
+@rule
+def matrices_first(x, v: Constant, w: Constant):
+    return (x @ v) @ w, x @ (v @ w), v.rank == 2, w.rank == 2
+
+
+@rule
+def not_not(x):
+    return op.Relu(x), op.Relu(op.Neg(op.Neg(x)))
+
+
+def test_what_matches_change_worked_by_hand():
+    """x [64, 192], a [192, 96], b [96, 192]: 2 products of 2 * 64 * 192 * 96 become one of
+    2 * 64 * 192 * 192, as many operations; a · b is constant. What is not moved any more is x · a,
+    written and read, and a and b; what is, is their product."""
+    graph = onnx_io.read(adapter())
+    state = Engine((matrices_first, not_not), AnalyticObjective()).start(graph)
+    first, *_ = state.matches_by_rule[0]
+    saved = 2 * 64 * 96 + 2 * 192 * 96 - 192 * 192
+    found = features.match_work(graph, first)
+    assert found[:3].tolist() == [0, -4 * saved, -1]
+    more, *_ = state.matches_by_rule[1]
+    elements = 64 * 192
+    assert features.match_work(graph, more)[:3].tolist() == [2 * elements, 16 * elements, 2]
+    columns = features.match_columns(np.array([[-99, 0, 3, 0.2]]), 2.0)
+    expected = [-np.log(100) / 10, 0, 0.3, np.log(101) / 7]
+    np.testing.assert_allclose(columns, [expected], rtol=1e-6)

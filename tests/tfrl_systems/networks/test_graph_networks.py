@@ -23,7 +23,7 @@ from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
 HEADS = pytest.mark.parametrize("head", graph_actors.HEADS)
 
 LARGER = dataclasses.replace(SIZES, max_nodes=31, max_edges=40, max_actions=30)
-FEATURES = ("nodes", "edges")
+FEATURES = ("nodes", "edges", "action_features")
 
 
 def make_actor(head="pointer", sizes=SIZES, rules=RULES, seed=0):
@@ -68,7 +68,9 @@ def padded(one, sizes, generator=None):
     num_nodes, num_edges = int(one["n_node"][0]), int(one["n_edge"][0])
     num_actions = int(one["action_mask"].sum())
     ends = {"nodes": num_nodes, "edges": num_edges, "senders": num_edges, "receivers": num_edges}
-    ends |= dict.fromkeys(("actions", "action_nodes", "action_inputs"), num_actions)
+    ends |= dict.fromkeys(
+        ("actions", "action_nodes", "action_inputs", "action_features"), num_actions
+    )
     made = dict(one)
     for name, spec in graph_problems.specs(sizes).items():
         if name in ends:
@@ -126,7 +128,8 @@ def test_neither_names_nor_order_matter(head):
         other["edges"][:num_edges] = one["edges"][edges]
         for name in ("senders", "receivers"):
             other[name][:num_edges] = nodes[one[name][edges]]
-        other["actions"][:num_actions] = one["actions"][places]
+        for name in ("actions", "action_features"):
+            other[name][:num_actions] = one[name][places]
         for name in ("action_nodes", "action_inputs"):
             other[name][:num_actions] = nodes[one[name][places]]
         expected, found = logits_of(actor, one)[0], logits_of(actor, other)[0]

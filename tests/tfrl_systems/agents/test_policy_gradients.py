@@ -164,21 +164,6 @@ def test_padding_changes_nothing_and_lengths_are_not_traced_anew(name):
 
 
 @BOTH
-def test_the_weight_of_the_entropy_falls_to_nothing(name):
-    rates, stds = ("", "final_"), ("", "search_", "final_")
-    settings = {f"{one}learning_rate": 1e-12 for one in rates}
-    settings |= {f"{one}action_std": 0.5 for one in stds}
-    agent = make_agent(AGENTS[name], entropy_regularization=0.5, **settings)
-    given = experience(name == "ppo")
-    losses = []
-    for progress in (0.0, 0.5, 1.0):
-        agent.set_progress(progress)
-        losses.append(float(agent.train(given).extra.entropy_regularization_loss))
-    assert losses[0] < -0.1
-    assert losses[1:] == [pytest.approx(losses[0] / 2, rel=1e-3), 0.0]
-
-
-@BOTH
 def test_a_seed_decides_every_bit(name):
     """Whatever else was made in the process, and whatever TensorFlow drew, before."""
     first = make_agent(AGENTS[name], seed=3)

@@ -98,11 +98,6 @@ def set_progress(config: Any, optimizer: adam.Adam, actor: Any, progress: float)
     actor.set_std(std)
 
 
-def entropy_share() -> tf.Variable:
-    """What the weight of the entropy is multiplied with: 1 at the start."""
-    return tf.Variable(1.0, trainable=False, name="entropy_share")
-
-
 def falling(start: float, end: float, progress: float) -> float:
     """From `start` to `end` by equal factors, while `progress` goes from 0 to 1."""
     return start * (end / start) ** min(max(progress, 0.0), 1.0)

@@ -55,8 +55,7 @@ class Config:
         right where rewards are the improvements that learn_to_optimize pays; at 1 for all that
         follows, as where the reward comes at the end.
       gae_lambda: between 0 (advantages trust the value network) and 1 (they trust the returns).
-      entropy_regularization: weight of the policy's entropy in the objective at the start; it falls
-        to nothing by equal steps, so that in the end the policy does what it has found to be best.
+      entropy_regularization: weight of the policy's entropy in the objective.
       value_weight: weight of the value network's loss.
       relative_advantages: whether advantages are divided by their usual size at the observation,
         which the value network learns beside the value. What an action changes can be orders of
@@ -161,7 +160,6 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
     ) -> None:
         self._config = config
-        self._entropy_share = policy_gradients.entropy_share()
         parts = policy_gradients.make_parts(config, time_step_spec, action_spec)
         self.actor_network, self.optimizer = parts.actor, parts.optimizer
         super().__init__(
@@ -188,11 +186,6 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
     def set_progress(self, progress: float) -> None:
         """Sets what changes during the training; `progress` goes from 0 at its start to 1."""
         policy_gradients.set_progress(self._config, self.optimizer, self.actor_network, progress)
-        self._entropy_share.assign(1.0 - progress)
-
-    def entropy_regularization_loss(self, *args: Any, **kwargs: Any) -> tf.Tensor:
-        """TF-Agents', with the weight that there is now."""
-        return self._entropy_share * super().entropy_regularization_loss(*args, **kwargs)
 
     def _train(self, experience: trajectory.Trajectory, weights: None = None) -> tf_agent.LossInfo:
         if weights is not None:

@@ -46,8 +46,7 @@ class Config:
       gamma: discount of later rewards. At 0 an action answers for its own reward alone, which is
         right where rewards are the improvements that learn_to_optimize pays; at 1 for all that
         follows, as where the reward comes at the end.
-      entropy_regularization: weight of the policy's entropy in the objective at the start; it falls
-        to nothing by equal steps, so that in the end the policy does what it has found to be best.
+      entropy_regularization: weight of the policy's entropy in the objective.
       value_weight: weight of the value network's loss.
       episodes_per_update: that one step of Adam sees; 0 for all of an iteration. With graphs it
         bounds the memory: a step at a graph of a thousand nodes takes about 10 MB. From the second
@@ -128,7 +127,6 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
         self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
     ) -> None:
         self._config = config
-        self._entropy_share = policy_gradients.entropy_share()
         parts = policy_gradients.make_parts(config, time_step_spec, action_spec)
         self.actor_network, self.optimizer = parts.actor, parts.optimizer
         super().__init__(
@@ -169,11 +167,6 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
     def set_progress(self, progress: float) -> None:
         """Sets what changes during the training; `progress` goes from 0 at its start to 1."""
         policy_gradients.set_progress(self._config, self.optimizer, self.actor_network, progress)
-        self._entropy_share.assign(1.0 - progress)
-
-    def entropy_regularization_loss(self, *args: Any, **kwargs: Any) -> tf.Tensor:
-        """TF-Agents', with the weight that there is now."""
-        return self._entropy_share * super().entropy_regularization_loss(*args, **kwargs)
 
     def total_loss(
         self,

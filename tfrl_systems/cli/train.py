@@ -87,7 +87,7 @@ _POLICY_GRADIENT_ON_INLINING = {
 # The same on graphs: episodes are tens of steps long, each pays at once for what it gains and later
 # for what it makes possible.
 _POLICY_GRADIENT_ON_GRAPHS = {
-    "iterations": "24",
+    "iterations": "40",
     "episodes_per_chunk": "4",
     "checkpoint_every": "10",
     "gamma": "0.95",
@@ -98,7 +98,7 @@ _POLICY_GRADIENT_ON_GRAPHS = {
     "episodes_per_update": "2",
     "value_weight": "0.1",
     "normalize_rewards": "True",
-    "entropy_regularization": "0.03",
+    "entropy_regularization": "0.02",
     "gradient_clipping": "1.0",
 }
 # Uncertainty sampling goes by where the policy's entropy is high: by nothing where it is the same

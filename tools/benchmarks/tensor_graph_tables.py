@@ -80,7 +80,6 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    number = cli_options.whole_number
     parser.add_argument("--output", type=pathlib.Path, required=True, metavar="DIR")
     parser.add_argument(
         "--models",
@@ -98,20 +97,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         help="to compare, separated by commas; the first one also learns with other rewards, and "
         f"for several models (default: {','.join(AGENTS)})",
     )
-    parser.add_argument("--seeds", type=number(1), default=5, help="0, 1, …; default: 5 of them")
-    parser.add_argument(
-        "--other-seeds",
-        type=number(0),
-        metavar="N",
-        help="of the policies for several models, and of those that learn with other rewards; "
-        "together they take as long as all others (default: as --seeds)",
-    )
-    parser.add_argument(
-        "--iterations",
-        type=number(1),
-        metavar="N",
-        help="for each model of a training; default: those of tfrl train",
-    )
+    _add_trainings(parser)
     _add_budgets(parser)
     add_rollouts(parser)
     add_problem(parser)
@@ -126,6 +112,24 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.command_line = " ".join(["python -m tools.benchmarks.tensor_graph_tables", *arguments])
     return options
+
+
+def _add_trainings(parser: argparse.ArgumentParser) -> None:
+    number = cli_options.whole_number
+    parser.add_argument("--seeds", type=number(1), default=5, help="0, 1, …; default: 5 of them")
+    parser.add_argument(
+        "--other-seeds",
+        type=number(0),
+        metavar="N",
+        help="of the policies for several models, and of those that learn with other rewards; "
+        "together they take as long as all others (default: as --seeds)",
+    )
+    parser.add_argument(
+        "--iterations",
+        type=number(1),
+        metavar="N",
+        help="for each model of a training; default: those of tfrl train",
+    )
 
 
 def _add_budgets(parser: argparse.ArgumentParser) -> None:

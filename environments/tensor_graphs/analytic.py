@@ -64,8 +64,12 @@ class AnalyticObjective:
 
 def node_figures(graph: Graph, node: Node) -> Figures:
     """The work of a node that runs."""
-    inputs = [None if ref is None else graph.type_of(ref) for ref in node.inputs]
-    return work(node.op, inputs, node.types, node.attributes)
+    return work(node.op, input_types(graph, node), node.types, node.attributes)
+
+
+def input_types(graph: Graph, node: Node) -> list[TensorType | None]:
+    """Of a node's inputs, None where one is left out or its type is unknown."""
+    return [None if ref is None else graph.type_of(ref) for ref in node.inputs]
 
 
 def work(

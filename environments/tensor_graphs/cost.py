@@ -25,7 +25,7 @@ import numpy as np
 import onnx
 
 from environments.errors import UserError
-from environments.tensor_graphs.analytic import VIEWS, AnalyticObjective, node_figures
+from environments.tensor_graphs.analytic import VIEWS, AnalyticObjective, input_types, node_figures
 from environments.tensor_graphs.backends import Arrays, Backend
 from environments.tensor_graphs.cost_table import CostTable
 from environments.tensor_graphs.graph import Graph
@@ -240,10 +240,9 @@ def _num_copies(size_bytes: int) -> int:
 
 def _size_bytes(graph: Graph, members: Sequence[int]) -> int:
     return sum(
-        bytes_moved([None if ref is None else graph.type_of(ref) for ref in node.inputs],
-                    node.types)
+        bytes_moved(input_types(graph, node), node.types)
         for node in (graph.nodes[number] for number in members)
-    )  # fmt: skip
+    )
 
 
 def _key(graph: Graph, members: Sequence[int]) -> tuple:
@@ -302,7 +301,7 @@ def _opset(graph: Graph) -> int:
 
 def _description(graph: Graph, members: Sequence[int]) -> str:
     def of(node: Node) -> str:
-        types = [None if ref is None else graph.type_of(ref) for ref in node.inputs]
+        types = input_types(graph, node)
         shapes = ("?" if one is None else f"{list(one.shape or ())}" for one in types)
         return f"{node.op}({', '.join(shapes)})"
 

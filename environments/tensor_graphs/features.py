@@ -158,16 +158,16 @@ def match_columns(work: np.ndarray, start_cost_ms: float) -> np.ndarray:
 
 def _made(graph: Graph, match: Match) -> np.ndarray:
     """The work of what a match's rule makes, float64 [4]."""
+    # A plan is made for variables of certain types, constant or not: it decides the work.
     plan = match.plan
-    are_constant = [graph.is_constant(ref.node) for ref in match.refs]
-    key = id(plan), *are_constant
-    known = _plans.get(key)
+    known = _plans.get(id(plan))
     if known is None:
         if len(_plans) >= _MOST_CACHED:
             _plans.clear()
+        are_constant = [graph.is_constant(ref.node) for ref in match.refs]
         variables = [graph.type_of(ref) for ref in match.refs]
         # With the plan, so that no other one gets its number.
-        known = _plans[key] = plan, _work_of_plan(plan, variables, are_constant)
+        known = _plans[id(plan)] = plan, _work_of_plan(plan, variables, are_constant)
     return known[1]
 
 
@@ -194,8 +194,7 @@ def _work_of_plan(
 
 
 def _work_of_node(graph: Graph, node: Node) -> np.ndarray:
-    inputs = [None if ref is None else graph.type_of(ref) for ref in node.inputs]
-    return _work(node.op, inputs, node.types, node.attributes)
+    return _work(node.op, analytic.input_types(graph, node), node.types, node.attributes)
 
 
 def _work(
@@ -234,7 +233,7 @@ def lg(value: float) -> float:
 
 _rows: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
 _works: dict[Any, np.ndarray] = {}
-_plans: dict[Any, tuple[Plan, np.ndarray]] = {}
+_plans: dict[int, tuple[Plan, np.ndarray]] = {}
 _ROOFLINE = analytic.AnalyticObjective()
 
 

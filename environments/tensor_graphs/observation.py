@@ -223,23 +223,21 @@ class Observer:
             "action_inputs": np.full(
                 (self.sizes.max_actions, self._num_inputs), self.sizes.max_nodes, np.int32
             ),
+            "action_features": np.zeros(
+                (self.sizes.max_actions, len(features.MATCH_FEATURES)), np.float32
+            ),
         }
-        made["action_features"] = np.zeros(
-            (self.sizes.max_actions, len(features.MATCH_FEATURES)), np.float32
-        )
         made["actions"][:, 0] = self.num_rules
         present = np.flatnonzero(counts)
         if len(present):
-            numbers = view.numbers(present, self._num_touched, self._num_inputs)
-            kept = [one.rows[: counts[rule]] for rule, one in zip(present, numbers, strict=True)]
-            touched = rows[np.concatenate(kept)]
-            works = [one.works[: counts[rule]] for rule, one in zip(present, numbers, strict=True)]
-            made["action_features"][1:total] = features.match_columns(
-                np.concatenate(works), view.start_cost_ms
-            )
+            given = counts[present]
+            tables = view.match_tables(present, self._num_touched, self._num_inputs)
+            kept = list(zip(tables, given.tolist(), strict=True))
+            touched = rows[np.concatenate([one.rows[:count] for one, count in kept])]
+            works = np.concatenate([one.works[:count] for one, count in kept])
+            made["action_features"][1:total] = features.match_columns(works, view.start_cost_ms)
             made["action_nodes"][1:total] = touched[:, : self._num_touched]
             made["action_inputs"][1:total] = touched[:, self._num_touched :]
-            given = counts[present]
             made["actions"][1:total, 0] = np.repeat(present, given)
             firsts = np.cumsum(given) - given
             made["actions"][1:total, 1] = np.arange(total - 1) - np.repeat(firsts, given)

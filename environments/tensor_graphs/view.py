@@ -33,14 +33,14 @@ class View:
         self.first = state
         self.start_cost_ms = state.cost_ms
         self.start_work = self.work = tracker.total()
-        self._numbers: dict[int, MatchTable] = {}
+        self._match_tables: dict[int, MatchTable] = {}
 
     def copy(self) -> View:
         """Another view of the same."""
         other = View.__new__(View)
         other.name, other.num_steps = self.name, self.num_steps
         other.first, other.state = self.first, self.state
-        other.tracker, other._numbers = self.tracker.copy(), dict(self._numbers)
+        other.tracker, other._match_tables = self.tracker.copy(), dict(self._match_tables)
         other.start_cost_ms, other.start_work = self.start_cost_ms, self.start_work
         other.work = self.work
         return other
@@ -67,17 +67,19 @@ class View:
         """M: bytes moved as a part of the first graph's."""
         return _part(float(self.work[BYTES]), float(self.start_work[BYTES]))
 
-    def numbers(self, rules: np.ndarray, num_touched: int, num_inputs: int) -> list[MatchTable]:
+    def match_tables(
+        self, rules: np.ndarray, num_touched: int, num_inputs: int
+    ) -> list[MatchTable]:
         """For each of these rules, what is known of its matches."""
         by_rule, found = self.state.matches_by_rule, []
         for rule in rules.tolist():
             matches = by_rule[rule]
-            known = self._numbers.get(rule)
+            known = self._match_tables.get(rule)
             # The engine takes over the matches of rules that nothing has happened to.
             if known is None or known.matches is not matches:
                 graph = self.state.graph
                 known = MatchTable(graph, matches, num_touched, num_inputs, known)
-                self._numbers[rule] = known
+                self._match_tables[rule] = known
             found.append(known)
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.objectives import Objective
 from environments.tensor_graphs.observation import VOCABULARY, Sizes
-from environments.tensor_graphs.search import State, Step
+from environments.tensor_graphs.search import PlayFn, State, Step
 from environments.tensor_graphs.substitutions import Substitution
 from tfrl_systems.policies import distributions, policy_files
 from tfrl_systems.policies.optimizer_policy import load_network
@@ -74,6 +74,14 @@ class GraphPolicy:
           rules: those that it was trained with, or others.
           objective: gives costs.
         """
+        return self._environment(contexts.uniform([Model(name, graph)]), rules, objective)
+
+    def _environment(
+        self,
+        sampler: contexts.ContextSampler[Model],
+        rules: Sequence[Substitution],
+        objective: Objective,
+    ) -> TensorGraphEnvironment:
         known = self._settings
         sizes = Sizes(
             max_nodes=_ROOM * known["max_nodes"],
@@ -83,7 +91,7 @@ class GraphPolicy:
             truncate=True,
         )
         return TensorGraphEnvironment(
-            contexts.uniform([Model(name, graph)]),
+            sampler,
             rules,
             objective,
             max_steps=known["max_steps"],
@@ -92,9 +100,7 @@ class GraphPolicy:
             constants=bool(known["constants"]),
         )
 
-    def player(
-        self, name: str, rules: Sequence[Substitution], objective: Objective
-    ) -> Callable[[int, State], Iterator[tuple[Step, State]]]:
+    def player(self, name: str, rules: Sequence[Substitution], objective: Objective) -> PlayFn:
         """Plays episodes that begin where it is told, for `search.follow`; see `play`.
 
         Args:
@@ -102,13 +108,17 @@ class GraphPolicy:
           rules: as in `make_environment`.
           objective: likewise.
         """
+        # One environment for all: its engine remembers what rules make.
+        first: list[Model] = []
+        environment = self._environment(lambda _: first[0], rules, objective)
 
         @functools.lru_cache(maxsize=3)  # the model, the cheapest graph so far, and another
-        def environment_at(graph: Graph) -> TensorGraphEnvironment:
-            return self.make_environment(name, graph, rules, objective)
+        def model_of(graph: Graph) -> Model:
+            return Model(name, graph)
 
         def play(number: int, start: State) -> Iterator[tuple[Step, State]]:
-            return self.play(environment_at(start.graph), number)
+            first[:] = [model_of(start.graph)]
+            yield from self.play(environment, number)
 
         return play
 

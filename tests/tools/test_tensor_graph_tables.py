@@ -112,6 +112,7 @@ GRAPHS = [
 def found():
     """Two models of 10 ms, two seeds; a policy for the first one is used on the second, too."""
     searches = [searched(m, method, 8.0) for m in ("a", "b") for method in cases.SEARCHES]
+    searches += [searched("b", "chance", 9.0)]
     plays = [
         *(played("a", seed, cost) for seed, cost in enumerate((8.0, 8.0))),
         played("b", 0, 7.0, path=["fuse", "fuse", "fold"]),
@@ -206,13 +207,21 @@ def test_substitutions_by_hand(found):
 
 
 def test_shares_of_gains_by_hand(found):
-    """On "b" its own policies gain 30% and 50%; the one of "a" 36%, and 20% in disguise."""
+    """On "b" its own policies gain 30% and 50%; that of "a" 36%, in disguise 20%; chance 10%."""
     one = summary(found)["generalisation"]
     assert one["trained_on"] == ["a"]
     (row,) = one["rows"]
     assert row["own"]["median"] == pytest.approx(0.4)
     assert row["general_share"] == pytest.approx(0.9)
     assert row["disguised_share"] == one["mean"]["disguised_share"] == pytest.approx(0.5)
+    assert row["chance_share"] == pytest.approx(0.25)
+
+
+def test_shares_before_chance_has_played(found):
+    del found.searches[-1]
+    one = summary(found)["generalisation"]
+    assert one["rows"][0]["chance_share"] is one["mean"]["chance_share"] is None
+    assert one["mean"]["general_share"] == pytest.approx(0.9)
 
 
 def test_the_median_record_is_one_that_there_is():
@@ -230,7 +239,8 @@ def test_the_tables(found, tmp_path, monkeypatch):
     table = summary(found)
     experiments.write(table, tmp_path)
     text = (tmp_path / "table.md").read_text()
-    assert "| b | 10 ms | -20.00% | -20.00% | -20.00% | -40.00% (-50.00..-30.00) |" in text
+    savings = "-20.00% | -20.00% | -20.00% | -10.00% | -40.00% (-50.00..-30.00)"
+    assert f"| b | 10 ms | {savings} |" in text
     assert "| b | 1,200 (2.5 s) | 1,200 (2.5 s) | 1,200 (2.5 s) | 1,200 (2.5 s) |" in text
     assert "not worse than taso on 2 of 2 models, lower on 1, by 25.00% in the median" in text
     assert "2,000 at most, within the 400,000" in text
@@ -240,7 +250,7 @@ def test_the_tables(found, tmp_path, monkeypatch):
     assert "| a | 4 | 0.80 | – | -0.95 | 2 | -1.00 | -1.00 | – | 1.00 |" in text
     assert "| R2 | new runtime | -20.00% (-30.00..-10.00) | 2 |" in text
     assert "| fuse | 1.5 |" in text and "| a | 5 |" in text and "| a | 3 | 3 |" in text
-    assert "| mean | 40.00% | 36.00% | 90.0% | 20.00% | 50.0% |" in text
+    assert "| mean | 40.00% | 36.00% | 90.0% | 20.00% | 50.0% | 10.00% | 25.0% |" in text
     assert text.count("`python -m it` at commit abc; seeds of policies 0, 1") == 7
     assert json.loads((tmp_path / "table.json").read_text())["seeds"] == [0, 1]
     for name in ("runtimes", "curves", "correlations", "rewards", "substitutions"):
@@ -254,7 +264,7 @@ def test_the_tables(found, tmp_path, monkeypatch):
 def test_what_is_not_there_yet_is_left_out(found):
     early = Found(searches=found.searches)
     text = writing.to_markdown(summary(early))
-    assert "| a | 10 ms | -20.00% | -20.00% | -20.00% | – |" in text
+    assert "| a | 10 ms | -20.00% | -20.00% | -20.00% | – | – |" in text
     assert text.count("`python -m it`") == 1 and "seeds of policies none yet" in text
 
 
@@ -363,7 +373,11 @@ def test_a_tiny_run(small, tmp_path):
     ]
     table = run(tmp_path / "out", models)
     first = table["quality"][0]["methods"]
-    assert first.keys() == {"greedy", "taso", "regions", "reinforce"}
+    assert first.keys() == {"greedy", "taso", "regions", "chance", "reinforce"}
+    assert table["quality"][0]["work"]["chance"] == {
+        "expansions": table["quality"][0]["work"]["reinforce"]["expansions"],
+        "seconds": pytest.approx(0, abs=30),
+    }
     assert first["regions"]["median"] <= first["greedy"]["median"] < 0.7
     assert first["reinforce"]["median"] <= 1
     methods = ["original", "greedy", "taso", "regions", "reinforce"]

@@ -123,11 +123,11 @@ def add_rollouts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rollouts",
         type=shared.whole_number(1),
-        default=16,
+        default=64,
         metavar="K",
         help="episodes that a learned policy plays: one with its likeliest actions, the others "
-        "drawn, every second one from where another was on its way to the cheapest graph so "
-        "far (default: 16)",
+        "drawn, most of them from the cheapest graph so far or from the way to it, and given up "
+        "where they go nowhere (default: 64)",
     )
 
 

@@ -71,6 +71,7 @@ def run(options: argparse.Namespace) -> None:
             experiments.learn(seed, do, options.other_seeds is None or seed < options.other_seeds)
             experiments.write(about)
             progress.say(f"{options.output / 'table.md'}: {seed + 1} of {options.seeds} seeds")
+        experiments.play_by_chance()
         experiments.measure()
         experiments.write(about)
 

@@ -1,8 +1,11 @@
 """A search that a policy leads: it plays episodes; the cheapest graph that they met is found.
 
-Every second episode begins where others have been: in turns at the cheapest graph so far and at any
-graph on the way to it. An episode has an end, and large models have more to be done than fits into
-one; and one bad step on a good way can be taken otherwise, with the others kept.
+The first episode is played to its end. Each other one is given up where it goes nowhere: after
+eight steps without a cheaper graph than it has met, or at a graph that costs more than 1.05 times
+that one, the bound of TASO's backtracking. Half of them begin at the cheapest graph so far, because
+an episode has an end, and large models have more to be done than fits into one; a quarter on the
+way to it, because one bad step on a good way can be taken otherwise, with the others kept; and a
+quarter at the model.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ from environments.tensor_graphs.search.results import (
     Visited,
 )
 
+_PATIENCE = 8
+_MOST = 1.05
+
 PlayFn = Callable[[int, State], Iterable[tuple[Step, State]]]
 """(number of an episode, from 0, and where it begins) -> its steps, each with the state after it,
 as they are taken."""
@@ -30,7 +36,7 @@ as they are taken."""
 def follow(
     start: State,
     play_fn: PlayFn,
-    num_rollouts: int = 16,
+    num_rollouts: int = 64,
     budget: Budget | None = None,
     *,
     on_progress: OnProgress | None = None,
@@ -39,7 +45,7 @@ def follow(
     """Looks for the cheapest graph where a policy goes. Each of its steps is an expansion.
 
     Args:
-      start: where the first episode begins, and every second one after it.
+      start: where the first episode begins, and every fourth one after it.
       play_fn: plays an episode; one step is taken for each item that is asked for.
       num_rollouts: episodes.
       budget: as in `search`.
@@ -57,16 +63,22 @@ def _play(record: Record, play_fn: PlayFn, num_rollouts: int) -> None:
     generator = np.random.default_rng(0)
     for number in range(num_rollouts):
         here = _origin(record, number, generator)
+        least_ms, num_without_gain = here.cost_ms, 0
         record.check()
         for step, state in play_fn(number, here.state):
             here = Visited(state, here, step)
             record.count(here)
             record.check()
+            num_without_gain = 0 if here.cost_ms < least_ms else num_without_gain + 1
+            least_ms = min(least_ms, here.cost_ms)
+            goes_nowhere = num_without_gain >= _PATIENCE or here.cost_ms > _MOST * least_ms
+            if number and goes_nowhere:
+                break
 
 
 def _origin(record: Record, number: int, generator: np.random.Generator) -> Visited:
     """Where an episode begins."""
-    if number % 2 == 0:
+    if number % 4 == 0:
         return record.start
     way = record.best.trail
-    return way[-1] if number % 4 == 1 else way[generator.integers(len(way))]
+    return way[generator.integers(len(way))] if number % 4 == 2 else way[-1]

@@ -81,7 +81,7 @@ class Problem:
         method: str,
         budget: Budget,
         policy: GraphPolicy | None = None,
-        num_rollouts: int = 16,
+        num_rollouts: int = 64,
         **others: Any,
     ) -> Result:
         """Looks for the cheapest graph.

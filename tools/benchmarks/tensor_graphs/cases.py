@@ -26,6 +26,8 @@ MODELS = (
 )
 AGENTS = ("ppo", "reinforce")
 SEARCHES = ("greedy", "taso", "regions")
+CHANCE = "chance"
+"""A policy that has learned nothing."""
 
 
 @dataclasses.dataclass(frozen=True)

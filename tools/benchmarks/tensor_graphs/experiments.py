@@ -13,7 +13,13 @@ from tfrl_systems.cli.console import Progress
 from tools.benchmarks.shared import Do, Record, Task, followed
 from tools.benchmarks.tensor_graphs import pictures, report, writing
 from tools.benchmarks.tensor_graphs.cases import SEARCHES, Plan, Run, halves, usual_reward
-from tools.benchmarks.tensor_graphs.measurements import Benchmark, play, search, train
+from tools.benchmarks.tensor_graphs.measurements import (
+    Benchmark,
+    play,
+    play_by_chance,
+    search,
+    train,
+)
 from tools.benchmarks.tensor_graphs.report import Found
 from tools.benchmarks.tensor_graphs.times import ORIGINAL, measure, memory
 from tools.benchmarks.tensor_graphs.walks import walk
@@ -71,6 +77,14 @@ class Experiments:
         plays = [task for model in self.models for task in self._plays(plan, model)]
         self.found.plays += self._alone(plays, f"{label}policies")
 
+    def play_by_chance(self) -> None:
+        """What comes of as many steps as the first agent's first policy of each model took."""
+        learned = [self.found.own_plays(model, self.agents[0])[0] for model in self.models]
+        tasks = [
+            functools.partial(play_by_chance, self.benchmark, one["model"], one) for one in learned
+        ]
+        self.found.searches += self._alone(tasks, "chance")
+
     def _plays(self, plan: Plan, model: str) -> list[Task]:
         own = [run for run in (*plan.own, *plan.rewards) if run.models == (model,)]
         plays: list[Task] = [functools.partial(play, self.benchmark, model, run) for run in own]
@@ -87,7 +101,11 @@ class Experiments:
         """Times and memory, of each agent with its policy of the median cost."""
         times, memories = [], []
         for model in self.models:
-            best = [one for one in self.found.searches if one["model"] == model]
+            best = [
+                one
+                for one in self.found.searches
+                if one["model"] == model and one["method"] in SEARCHES
+            ]
             best += [report.median_of(self.found.own_plays(model, one)) for one in self.agents]
             times.append(functools.partial(measure, self.benchmark, model))
             times += [functools.partial(measure, self.benchmark, model, one) for one in best]

@@ -7,7 +7,11 @@ import dataclasses
 import functools
 import hashlib
 import pathlib
+import sys
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from environments.tensor_graphs import rules
 from environments.tensor_graphs.search import INTERRUPTED, Budget, Result
@@ -16,9 +20,10 @@ from tfrl_systems.cli.tensor_graphs import train as learning
 from tfrl_systems.cli.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.cli.tensor_graphs.problem import Problem, model_of
 from tfrl_systems.cli.train import settings_on_graphs
+from tfrl_systems.policies import distributions
 from tfrl_systems.training.checkpoints import open_workdir
 from tools.benchmarks.shared import Record, kept
-from tools.benchmarks.tensor_graphs.cases import Run, slug
+from tools.benchmarks.tensor_graphs.cases import CHANCE, Run, slug
 from tools.benchmarks.tensor_graphs.disguise import disguised
 
 _SEED_OF_DISGUISE = 1
@@ -47,7 +52,7 @@ class Benchmark:
     assignments: tuple[str, ...] = ()
     iterations: int | None = None
     seconds: float = 60.0
-    rollouts: int = 16
+    rollouts: int = 64
     measure_seconds: float = 10.0
 
     def training(self, run: Run) -> learning.Training:
@@ -170,6 +175,44 @@ def play(benchmark: Benchmark, model: str, run: Run, *, in_disguise: bool = Fals
         }
 
     return kept(path, settings, make)
+
+
+def play_by_chance(benchmark: Benchmark, model: str, learned: Record) -> Record:
+    """What a policy comes to that has learned nothing: the record that is kept, or a new one.
+
+    It begins and gives up its episodes as the others do, and has as many steps; all matches of all
+    rules are equally likely.
+
+    Args:
+      benchmark: where it is kept, and the settings.
+      model: that is rewritten.
+      learned: of `play`, on the same model.
+    """
+    settings = {
+        **benchmark.about(model),
+        "seconds": benchmark.seconds,
+        "expansions": learned["expansions"],
+    }
+
+    def make() -> Record:
+        config = benchmark.training(Run(learned["method"], (model,), 0)).problem.config
+        policy = GraphPolicy(_Chance(), dataclasses.asdict(config))
+        budget = Budget(benchmark.seconds, learned["expansions"])
+        found = benchmark.problem(model).search("policy", budget, policy, sys.maxsize)
+        return _record(model, CHANCE, found)
+
+    return kept(benchmark.output / "policies" / f"{slug(model)}-{CHANCE}.json", settings, make)
+
+
+class _Chance:
+    """In place of a network: the same logit for all actions that there are."""
+
+    def parameters(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        logits = np.where(observation["action_mask"], np.float32(0), -np.inf)
+        return {"logits": logits, "actions": observation["actions"]}
+
+    def mode(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+        return distributions.mode(self.parameters(observation))
 
 
 def _record(model: str, method: str, result: Result) -> Record:

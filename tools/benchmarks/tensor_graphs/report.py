@@ -11,13 +11,13 @@ from typing import Any
 from environments.errors import UserError
 from environments.tensor_graphs.rewards import SYMBOLS
 from tools.benchmarks.shared import Record
-from tools.benchmarks.tensor_graphs.cases import halves, slug
+from tools.benchmarks.tensor_graphs.cases import CHANCE, halves, slug
 from tools.benchmarks.tensor_graphs.walks import MEASURED, correlations
 
 BASELINE = "taso"
 MOST_STEPS = 400_000
 """A tenth of the steps that the thesis trained one policy with."""
-_GAINS = ("own", "general", "disguised")
+_GAINS = ("own", "general", "disguised", CHANCE)
 
 Spread = dict[str, float]
 
@@ -27,7 +27,7 @@ class Found:
     """Records, as far as they have been made.
 
     Attributes:
-      searches: of each method of `SEARCHES`.
+      searches: of each method of `SEARCHES`, and of `CHANCE`.
       runs: of trainings.
       plays: of learned policies: on the model that each learned on, and on others.
       times: of rewritten models, and of models as they were.
@@ -259,7 +259,8 @@ def generalisation(found: Found, models: Sequence[str], agent: str) -> dict[str,
     """What one policy for half of the models gains on the other half, which it never saw.
 
     Gains are parts of a model's cost, medians of the seeds. A share is that of what the policies
-    gain that were trained on the model itself; the last one is that of the mean gains.
+    gain that were trained on the model itself; the last one is that of the mean gains. Beside them
+    is what chance gains, with as many steps.
     """
     trained, unseen = halves(models)
     rows = []
@@ -274,12 +275,16 @@ def generalisation(found: Found, models: Sequence[str], agent: str) -> dict[str,
                 and one["trained_on"] == list(trained)
             ]
             row[name] = spread([1 - ratio(one) for one in plays])
+        by_chance = [
+            one for one in found.searches if (one["model"], one["method"]) == (model, CHANCE)
+        ]
+        row[CHANCE] = spread([1 - ratio(one) for one in by_chance])
         rows.append({**row, **_shares(row)})
-    complete = [row for row in rows if all(row[name] for name in _GAINS)]
+    complete = [row for row in rows if row["own"] and row["general"] and row["disguised"]]
     means = {
         name: {"median": statistics.fmean(row[name]["median"] for row in complete)}
         for name in _GAINS
-        if complete
+        if complete and all(row[name] for row in complete)
     }
     general = [one for one in found.runs if one["models"] == list(trained)]
     return {
@@ -292,8 +297,8 @@ def generalisation(found: Found, models: Sequence[str], agent: str) -> dict[str,
 
 
 def _shares(gains: Mapping[str, Any]) -> dict[str, float | None]:
-    own = gains["own"]["median"] if gains["own"] else 0.0
+    own = gains["own"]["median"] if gains.get("own") else 0.0
     return {
-        f"{name}_share": gains[name]["median"] / own if own and gains[name] else None
+        f"{name}_share": gains[name]["median"] / own if own and gains.get(name) else None
         for name in _GAINS[1:]
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from environments.tensor_graphs.rewards import SYMBOLS
 from tools.benchmarks.shared import markdown_table
-from tools.benchmarks.tensor_graphs.cases import SEARCHES, slug
+from tools.benchmarks.tensor_graphs.cases import CHANCE, SEARCHES, slug
 from tools.benchmarks.tensor_graphs.report import BASELINE, MOST_STEPS
 from tools.benchmarks.tensor_graphs.times import ORIGINAL
 from tools.benchmarks.tensor_graphs.walks import FIGURES, MEASURED
@@ -45,11 +45,12 @@ def to_markdown(table: Table) -> str:
 
 
 def _quality(table: Table) -> Parts:
-    methods = [*SEARCHES, *table["agents"]]
+    methods = [*SEARCHES, CHANCE, *table["agents"]]
     yield (
         "**Figures 4.1 and 4.3, estimated.** Cost of each model, and by how much it changes: by "
         f"searches of at most {table['seconds']:g} s, and by the best of {table['rollouts']} "
-        "episodes of a policy that learned on the model."
+        "episodes of a policy that learned on the model. *Chance* is a policy that learned "
+        f"nothing and takes as many steps as the first policy of {table['agents'][0]}."
     )
     rows = [
         [
@@ -248,7 +249,8 @@ def _generalisation(table: Table) -> Parts:
         f"**Generalisation.** One policy of {found['agent']} for {trained_on}, "
         f"used on models that it never saw ({found['environment_steps']['median']:,.0f} real "
         "steps): gain of estimated cost, and share of the gain of policies that learned on the "
-        "model itself. *Disguised*: with the model's nodes in random order and all names changed."
+        "model itself. *Disguised*: with the model's nodes in random order and all names changed. "
+        "*Chance*: as above."
     )
     rows = []
     for row in [*found["rows"], {"model": "mean", **found["mean"]}]:
@@ -259,10 +261,13 @@ def _generalisation(table: Table) -> Parts:
                 _share(row["general_share"]),
                 _gain(row["disguised"]),
                 _share(row["disguised_share"]),
+                _gain(row.get(CHANCE)),
+                _share(row["chance_share"]),
             ]
         )
     yield markdown_table(
-        ["model", "own policy", "one for several", "share", "disguised", "share"], rows
+        ["model", "own policy", "one for several", "share", "disguised", "share", CHANCE, "share"],
+        rows,
     )
 
 

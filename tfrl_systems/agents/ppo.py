@@ -41,10 +41,10 @@ class Config:
       activation: of the hidden layers: "tanh" or "relu".
       graph_width: where observations are graphs: numbers in the vector of a node.
       graph_rounds: where observations are graphs: rounds of message passing, how far a node sees.
-      head: where observations are graphs: "pointer" scores each match of a rule by the nodes that
-        it touches; "local" does so by nothing but what is near them, for policies that are to be
-        used on other models; "hierarchical" chooses the rule first, then the location, by their
-        numbers.
+      head: where observations are graphs: "local" scores each match of a rule by the rule and by
+        what is near the nodes that it touches, so that what was learned holds for other models;
+        "pointer" does so by the whole graph too; "hierarchical" chooses the rule first, then the
+        location, by their numbers.
       learning_rate: Adam's at the start.
       final_learning_rate: Adam's at the end; it falls by equal factors.
       num_epochs: how often the experience of an iteration is learned from.
@@ -79,7 +79,7 @@ class Config:
     activation: str = "tanh"
     graph_width: int = 32
     graph_rounds: int = 5
-    head: str = "pointer"
+    head: str = "local"
     learning_rate: float = 3e-3
     final_learning_rate: float = 3e-5
     num_epochs: int = 2

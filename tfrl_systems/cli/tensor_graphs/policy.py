@@ -23,6 +23,8 @@ from tfrl_systems.policies.optimizer_policy import load_network
 
 # How much larger than those that a policy was trained on graphs may be.
 _ROOM = 4
+# In every fourth episode.
+_CHANCE_EVERY, _CHANCE_AT = 4, 3
 
 
 class GraphPolicy:
@@ -129,28 +131,38 @@ class GraphPolicy:
 
         Args:
           environment: is reset, and stepped for each item.
-          number: of the episode. In the first, 0, each action is the likeliest one; in all others
-            it is drawn, with chance that the seed and the number decide.
+          number: of the episode. In the first, 0, each action is the likeliest one; in the others
+            it is drawn, with chance that the seed and the number decide. In 3, 7, 11, … all actions
+            are equally likely: of a model unlike those that it was trained on, a policy may be
+            sure and wrong.
 
         Yields:
           Each rule that is applied, with the state after it.
         """
-        generator = np.random.default_rng([self._seed, number]) if number else None
+        generator = np.random.default_rng((self._seed, number)) if number else None
         time_step = environment.reset()
         num_applied = 0
         while not time_step.is_last():
-            batch = {name: array[np.newaxis] for name, array in time_step.observation.items()}
-            time_step = environment.step(self._act(batch, generator)[0])
+            time_step = environment.step(self._act(time_step.observation, number, generator))
             if len(environment.trail) > num_applied:
                 num_applied += 1
                 last = environment.trail[-1]
                 assert environment.state is not None
                 yield Step(last.xfer, last.location), environment.state
 
-    def _act(self, batch: dict[str, np.ndarray], generator: np.random.Generator | None) -> Any:
+    def _act(
+        self,
+        observation: Mapping[str, np.ndarray],
+        number: int,
+        generator: np.random.Generator | None,
+    ) -> np.ndarray:
+        if generator is not None and number % _CHANCE_EVERY == _CHANCE_AT:
+            actions: np.ndarray = observation["actions"][observation["action_mask"]]
+            return actions[generator.integers(len(actions))]
+        batch = {name: array[np.newaxis] for name, array in observation.items()}
         if generator is None:
-            return self._network.mode(batch)
-        return distributions.draw(self._network.parameters(batch), generator)
+            return self._network.mode(batch)[0]
+        return distributions.draw(self._network.parameters(batch), generator)[0]
 
 
 def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) -> dict[str, int]:

@@ -5,7 +5,8 @@ eight steps without a cheaper graph than it has met, or at a graph that costs mo
 that one, the bound of TASO's backtracking. Half of them begin at the cheapest graph so far, because
 an episode has an end, and large models have more to be done than fits into one; a quarter on the
 way to it, because one bad step on a good way can be taken otherwise, with the others kept; and a
-quarter at the model.
+quarter at the model. Of graphs that cost the same the last one counts as the cheapest: many steps
+change nothing but what the next ones can do.
 """
 
 from __future__ import annotations
@@ -61,14 +62,17 @@ def follow(
 
 def _play(record: Record, play_fn: PlayFn, num_rollouts: int) -> None:
     generator = np.random.default_rng(0)
+    cheapest = record.best
     for number in range(num_rollouts):
-        here = _origin(record, number, generator)
+        here = _origin(record.start, cheapest, number, generator)
         least_ms, num_without_gain = here.cost_ms, 0
         record.check()
         for step, state in play_fn(number, here.state):
             here = Visited(state, here, step)
             record.count(here)
             record.check()
+            if here.cost_ms <= cheapest.cost_ms:
+                cheapest = here
             num_without_gain = 0 if here.cost_ms < least_ms else num_without_gain + 1
             least_ms = min(least_ms, here.cost_ms)
             goes_nowhere = num_without_gain >= _PATIENCE or here.cost_ms > _MOST * least_ms
@@ -76,9 +80,11 @@ def _play(record: Record, play_fn: PlayFn, num_rollouts: int) -> None:
                 break
 
 
-def _origin(record: Record, number: int, generator: np.random.Generator) -> Visited:
+def _origin(
+    start: Visited, cheapest: Visited, number: int, generator: np.random.Generator
+) -> Visited:
     """Where an episode begins."""
     if number % 4 == 0:
-        return record.start
-    way = record.best.trail
+        return start
+    way = cheapest.trail
     return way[generator.integers(len(way))] if number % 4 == 2 else way[-1]

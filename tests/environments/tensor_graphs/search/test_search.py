@@ -124,6 +124,20 @@ def test_half_of_the_episodes_begin_at_the_cheapest_graph_and_a_quarter_on_the_w
     assert {begun[number] for number in range(2, 40, 4)} == {0, 3, 4}
 
 
+def test_of_graphs_that_cost_the_same_the_last_one_is_gone_on_from():
+    """Two steps that change no cost, by two episodes, make the third one possible."""
+    plain = flat([10.0, 10.0, 10.0, 9.0])
+
+    def play_a_step(number, state):
+        for match in state.matches[:1] if number else []:
+            state = state.apply(match)
+            yield Step(match.xfer, match.location), state
+
+    assert follow(plain, play_a_step, 3).best.cost_ms == 10.0
+    found = follow(plain, play_a_step, 6)
+    assert (found.best.cost_ms, len(found.path)) == (9.0, 3)
+
+
 def flat(costs):
     """A way of one step after another, over graphs that cost as much."""
     arrows = {number: {"on": number + 1} for number in range(len(costs) - 1)}

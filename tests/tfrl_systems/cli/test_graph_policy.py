@@ -48,6 +48,21 @@ def test_a_way_through_several_episodes_can_be_gone_again():
     assert len(one.path) <= MAX_STEPS and found.best.cost_ms < one.best.cost_ms
 
 
+def test_steps_name_the_nodes_of_the_graph_that_an_episode_begins_at():
+    """Two steps lead back to an equal graph, in which nodes have other numbers."""
+    graph = onnx_io.read(models.make("squeezenet-1.1"))
+    problem = Problem("squeezenet", graph, rules.load(), AnalyticObjective(), {})
+    again = problem.start
+    for xfer in ("global_average_is_mean", "mean_is_global_average"):
+        (match,) = [match for match in again.matches if match.xfer == xfer]
+        again = again.apply(match)
+    assert again.graph == graph and again.graph.nodes.keys() != graph.nodes.keys()
+    play_fn = GraphPolicy(Uniform(), SETTINGS).player("it", problem.rules, problem.objective)
+    for number, start in enumerate((problem.start, again) * 20):
+        steps = [step for step, _ in play_fn(number, start)]
+        assert len(replay(Visited(start), steps).path) == MAX_STEPS
+
+
 class Sure(Uniform):
     """Whatever is listed first is nearly certain."""
 

@@ -114,12 +114,14 @@ class GraphPolicy:
         first: list[Model] = []
         environment = self._environment(lambda _: first[0], rules, objective)
 
-        @functools.lru_cache(maxsize=3)  # the model, the cheapest graph so far, and another
-        def model_of(graph: Graph) -> Model:
-            return Model(name, graph)
+        # The model, the cheapest graph so far, and another. Not by graph: equal ones may number
+        # their nodes differently, and steps name nodes by number.
+        @functools.lru_cache(maxsize=3)
+        def model_of(start: Any) -> Model:
+            return Model(name, start.graph)
 
-        def play(number: int, start: State) -> Iterator[tuple[Step, State]]:
-            first[:] = [model_of(start.graph)]
+        def play(number: int, start: Any) -> Iterator[tuple[Step, State]]:
+            first[:] = [model_of(start)]
             yield from self.play(environment, number)
 
         return play

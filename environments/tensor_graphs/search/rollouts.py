@@ -86,5 +86,7 @@ def _origin(
     """Where an episode begins."""
     if number % 4 == 0:
         return start
-    way = cheapest.trail
-    return way[generator.integers(len(way))] if number % 4 == 2 else way[-1]
+    if number % 4 == 2:
+        way = cheapest.trail
+        return way[generator.integers(len(way))]
+    return cheapest

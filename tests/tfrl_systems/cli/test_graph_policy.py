@@ -8,7 +8,7 @@ from environments.tensor_graphs import models, onnx_io, rules
 from environments.tensor_graphs.analytic import AnalyticObjective
 from environments.tensor_graphs.search import Budget, replay
 from environments.tensor_graphs.search.results import Visited
-from tfrl_systems.cli.tensor_graphs.policy import GraphPolicy
+from tfrl_systems.cli.tensor_graphs.policy import Chance, GraphPolicy
 from tfrl_systems.cli.tensor_graphs.problem import Problem
 
 MAX_STEPS = 5
@@ -23,22 +23,10 @@ SETTINGS = {
 }
 
 
-class Uniform:
-    """In place of a network: whatever is allowed is as likely."""
-
-    def parameters(self, observation):
-        logits = np.where(observation["action_mask"], 0.0, -np.inf).astype(np.float32)
-        return {"logits": logits, "actions": observation["actions"]}
-
-    def mode(self, observation):
-        parameters = self.parameters(observation)
-        return parameters["actions"][:, parameters["logits"].argmax(axis=1)[0]]
-
-
 def test_a_way_through_several_episodes_can_be_gone_again():
     graph = onnx_io.read(models.make("bert-tiny"))
     problem = Problem("bert-tiny", graph, rules.load(), AnalyticObjective(), {})
-    policy = GraphPolicy(Uniform(), SETTINGS)
+    policy = GraphPolicy(Chance(), SETTINGS)
     found = problem.search("policy", Budget(), policy, num_rollouts=96)
     assert 96 < found.expansions <= 96 * MAX_STEPS  # some episodes are given up
     assert len(found.path) > MAX_STEPS
@@ -57,13 +45,13 @@ def test_steps_name_the_nodes_of_the_graph_that_an_episode_begins_at():
         (match,) = [match for match in again.matches if match.xfer == xfer]
         again = again.apply(match)
     assert again.graph == graph and again.graph.nodes.keys() != graph.nodes.keys()
-    play_fn = GraphPolicy(Uniform(), SETTINGS).player("it", problem.rules, problem.objective)
+    play_fn = GraphPolicy(Chance(), SETTINGS).player("it", problem.rules, problem.objective)
     for number, start in enumerate((problem.start, again) * 20):
         steps = [step for step, _ in play_fn(number, start)]
         assert len(replay(Visited(start), steps).path) == MAX_STEPS
 
 
-class Sure(Uniform):
+class Sure(Chance):
     """Whatever is listed first is nearly certain."""
 
     def parameters(self, observation):

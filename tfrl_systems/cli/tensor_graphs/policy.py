@@ -141,7 +141,7 @@ class GraphPolicy:
         Yields:
           Each rule that is applied, with the state after it.
         """
-        generator = np.random.default_rng((self._seed, number)) if number else None
+        generator = np.random.default_rng([self._seed, number])
         time_step = environment.reset()
         num_applied = 0
         while not time_step.is_last():
@@ -156,15 +156,28 @@ class GraphPolicy:
         self,
         observation: Mapping[str, np.ndarray],
         number: int,
-        generator: np.random.Generator | None,
+        generator: np.random.Generator,
     ) -> np.ndarray:
-        if generator is not None and number % _CHANCE_EVERY == _CHANCE_AT:
+        if number % _CHANCE_EVERY == _CHANCE_AT:
             actions: np.ndarray = observation["actions"][observation["action_mask"]]
             return actions[generator.integers(len(actions))]
         batch = {name: array[np.newaxis] for name, array in observation.items()}
-        if generator is None:
+        if number == 0:
             return self._network.mode(batch)[0]
         return distributions.draw(self._network.parameters(batch), generator)[0]
+
+
+class Chance:
+    """In place of a network that has learned something: all actions are equally likely."""
+
+    def parameters(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """See `distributions`; `observation` has a leading axis [B]."""
+        logits = np.where(observation["action_mask"], np.float32(0), -np.inf)
+        return {"logits": logits, "actions": observation["actions"]}
+
+    def mode(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The first action that there is, of each row."""
+        return distributions.mode(self.parameters(observation))
 
 
 def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) -> dict[str, int]:

@@ -12,7 +12,7 @@ from typing import Any
 from tfrl_systems.cli.console import Progress
 from tools.benchmarks.shared import Do, Record, Task, followed
 from tools.benchmarks.tensor_graphs import pictures, report, writing
-from tools.benchmarks.tensor_graphs.cases import SEARCHES, Plan, Run, halves, usual_reward
+from tools.benchmarks.tensor_graphs.cases import CHANCE, SEARCHES, Plan, Run, halves, usual_reward
 from tools.benchmarks.tensor_graphs.measurements import (
     Benchmark,
     play,
@@ -83,7 +83,7 @@ class Experiments:
         tasks = [
             functools.partial(play_by_chance, self.benchmark, one["model"], one) for one in learned
         ]
-        self.found.searches += self._alone(tasks, "chance")
+        self.found.searches += self._alone(tasks, CHANCE)
 
     def _plays(self, plan: Plan, model: str) -> list[Task]:
         own = [run for run in (*plan.own, *plan.rewards) if run.models == (model,)]

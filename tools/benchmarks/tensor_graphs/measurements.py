@@ -8,19 +8,15 @@ import functools
 import hashlib
 import pathlib
 import sys
-from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from environments.tensor_graphs import rules
 from environments.tensor_graphs.search import INTERRUPTED, Budget, Result
 from tfrl_systems.cli.settings import parse_settings
 from tfrl_systems.cli.tensor_graphs import train as learning
-from tfrl_systems.cli.tensor_graphs.policy import GraphPolicy
+from tfrl_systems.cli.tensor_graphs.policy import Chance, GraphPolicy
 from tfrl_systems.cli.tensor_graphs.problem import Problem, model_of
 from tfrl_systems.cli.train import settings_on_graphs
-from tfrl_systems.policies import distributions
 from tfrl_systems.training.checkpoints import open_workdir
 from tools.benchmarks.shared import Record, kept
 from tools.benchmarks.tensor_graphs.cases import CHANCE, Run, slug
@@ -196,23 +192,12 @@ def play_by_chance(benchmark: Benchmark, model: str, learned: Record) -> Record:
 
     def make() -> Record:
         config = benchmark.training(Run(learned["method"], (model,), 0)).problem.config
-        policy = GraphPolicy(_Chance(), dataclasses.asdict(config))
+        policy = GraphPolicy(Chance(), dataclasses.asdict(config))
         budget = Budget(benchmark.seconds, learned["expansions"])
         found = benchmark.problem(model).search("policy", budget, policy, sys.maxsize)
         return _record(model, CHANCE, found)
 
     return kept(benchmark.output / "policies" / f"{slug(model)}-{CHANCE}.json", settings, make)
-
-
-class _Chance:
-    """In place of a network: the same logit for all actions that there are."""
-
-    def parameters(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        logits = np.where(observation["action_mask"], np.float32(0), -np.inf)
-        return {"logits": logits, "actions": observation["actions"]}
-
-    def mode(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
-        return distributions.mode(self.parameters(observation))
 
 
 def _record(model: str, method: str, result: Result) -> Record:

@@ -283,8 +283,9 @@ def generalisation(found: Found, models: Sequence[str], agent: str) -> dict[str,
     complete = [row for row in rows if row["own"] and row["general"] and row["disguised"]]
     means = {
         name: {"median": statistics.fmean(row[name]["median"] for row in complete)}
-        for name in _GAINS
         if complete and all(row[name] for row in complete)
+        else None
+        for name in _GAINS
     }
     general = [one for one in found.runs if one["models"] == list(trained)]
     return {
@@ -297,8 +298,8 @@ def generalisation(found: Found, models: Sequence[str], agent: str) -> dict[str,
 
 
 def _shares(gains: Mapping[str, Any]) -> dict[str, float | None]:
-    own = gains["own"]["median"] if gains.get("own") else 0.0
+    own = gains["own"]["median"] if gains["own"] else 0.0
     return {
-        f"{name}_share": gains[name]["median"] / own if own and gains.get(name) else None
+        f"{name}_share": gains[name]["median"] / own if own and gains[name] else None
         for name in _GAINS[1:]
     }

@@ -261,7 +261,7 @@ def _generalisation(table: Table) -> Parts:
                 _share(row["general_share"]),
                 _gain(row["disguised"]),
                 _share(row["disguised_share"]),
-                _gain(row.get(CHANCE)),
+                _gain(row[CHANCE]),
                 _share(row["chance_share"]),
             ]
         )

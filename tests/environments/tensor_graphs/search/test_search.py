@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from environments.errors import UserError
 from environments.tensor_graphs.search import METHODS, Budget, Step, follow, replay, search
-from environments.tensor_graphs.search.results import Visited
+from environments.tensor_graphs.search.results import Visited, step_of
 from tests.environments.tensor_graphs.search.fakes import (
     FakeMatch,
     TableState,
@@ -129,9 +130,7 @@ def test_of_graphs_that_cost_the_same_the_last_one_is_gone_on_from():
     plain = flat([10.0, 10.0, 10.0, 9.0])
 
     def play_a_step(number, state):
-        for match in state.matches[:1] if number else []:
-            state = state.apply(match)
-            yield Step(match.xfer, match.location), state
+        return itertools.islice(play_on(number, state), min(number, 1))
 
     assert follow(plain, play_a_step, 3).best.cost_ms == 10.0
     found = follow(plain, play_a_step, 6)
@@ -139,15 +138,16 @@ def test_of_graphs_that_cost_the_same_the_last_one_is_gone_on_from():
 
 
 def flat(costs):
-    """A way of one step after another, over graphs that cost as much."""
+    """A way of one step after another, over graphs of these costs."""
     arrows = {number: {"on": number + 1} for number in range(len(costs) - 1)}
     return TableState(0, arrows, dict(enumerate(costs)))
 
 
 def play_on(number, state):
     while state.matches:
-        state = state.apply(state.matches[0])
-        yield Step("on", (0,)), state
+        (match,) = state.matches
+        state = state.apply(match)
+        yield step_of(match), state
 
 
 @pytest.mark.parametrize(
@@ -162,19 +162,10 @@ def play_on(number, state):
 def test_an_episode_that_goes_nowhere_is_given_up_but_for_the_first(costs, steps):
     one, many = (follow(flat(costs), play_on, number) for number in (1, 5))
     assert one.expansions == len(costs) - 1
-    counted = []
-    follow(
-        flat(costs),
-        lambda number, state: counting(play_on(number, state), counted) if number == 4 else (),
-        5,
+    fifth = follow(
+        flat(costs), lambda number, state: play_on(number, state) if number == 4 else (), 5
     )
-    assert (len(counted), many.best.cost_ms) == (steps, min(costs))
-
-
-def counting(steps, counted):
-    for step in steps:
-        counted.append(step)
-        yield step
+    assert (fifth.expansions, many.best.cost_ms) == (steps, min(costs))
 
 
 def test_a_policy_is_followed_as_far_as_the_budget_goes():

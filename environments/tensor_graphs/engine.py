@@ -137,6 +137,11 @@ class State:
         self._total, self._most, self._least = total, most, least
 
     @property
+    def engine(self) -> Engine:
+        """The rules and the objective."""
+        return self._engine
+
+    @property
     def graph(self) -> Graph:
         """The graph."""
         return self._index.graph
@@ -155,6 +160,11 @@ class State:
     def cost_ms(self) -> float:
         """The sum of the costs of the nodes; above the engine's limit perhaps less than that."""
         return self._total * _UNIT_MS
+
+    @property
+    def node_costs_ms(self) -> dict[int, float]:
+        """What `cost_ms` is the sum of, by number of the node; constants have no cost."""
+        return {number: units * _UNIT_MS for number, units in self._costs.items()}
 
     @property
     def num_matches(self) -> np.ndarray:

@@ -38,10 +38,13 @@ class Model:
     Attributes:
       name: as people call it.
       graph: as it is before anything was done to it.
+      state: of that graph, if an episode of the environment that it is for has been there: saves
+        looking for all that matches.
     """
 
     name: str
     graph: Graph
+    state: State | None = None
 
     @classmethod
     def load(cls, name: str, seed: int = 0) -> Model:
@@ -294,9 +297,10 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         """The first view of a model, known from earlier episodes or not."""
         known = self._starts.get(model)
         if known is None:
-            self._costs.asked.clear()
-            state = self._engine.start(model.graph)
-            tracker = Tracker(state.graph, self._costs.asked, self._constants)
+            state = model.state
+            if state is None or state.engine is not self._engine:
+                state = self._engine.start(model.graph)
+            tracker = Tracker(state.graph, state.node_costs_ms, self._constants)
             known = self._starts[model] = View(model.name, state, tracker)
             if len(self._starts) > _MOST_STARTS:
                 self._starts.popitem(last=False)

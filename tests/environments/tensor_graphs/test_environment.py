@@ -10,6 +10,7 @@ from environments import contexts
 from environments.errors import UserError
 from environments.tensor_graphs import features, rewards
 from environments.tensor_graphs.analytic import AnalyticObjective
+from environments.tensor_graphs.engine import Engine
 from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
 from environments.tensor_graphs.families import all_rules
 from environments.tensor_graphs.graph import Graph
@@ -21,6 +22,7 @@ from environments.testing import EnvironmentContractTest
 from tests.environments.tensor_graphs.random_graphs import random_graph
 
 SMALL = Sizes(max_nodes=40, max_edges=60, max_locations=12, max_actions=60)
+SMALL_GRAPHS = Sizes(max_nodes=60, max_edges=90, max_locations=4, max_actions=80, truncate=True)
 
 
 @rule
@@ -73,8 +75,7 @@ class TestContractOfFamilies(EnvironmentContractTest):
     def make_environment(self, seed):
         graphs = [random_graph(number) for number in range(4)]
         settings = {"objective": AnalyticObjective(), "reward": "R1", "max_steps": 15}
-        sizes = Sizes(max_nodes=60, max_edges=90, max_locations=4, max_actions=80, truncate=True)
-        return make(*graphs, rules=all_rules(), sizes=sizes, seed=seed, **settings)
+        return make(*graphs, rules=all_rules(), sizes=SMALL_GRAPHS, seed=seed, **settings)
 
 
 def test_one_episode_by_hand():
@@ -183,6 +184,35 @@ def test_masks_are_exact():
         for action in np.argwhere(~masks)[::7]:
             assert environment.step(action.astype(np.int32)).reward == -100
             assert environment.state is start
+
+
+def test_an_episode_that_begins_at_a_state_is_one_that_begins_at_its_graph(monkeypatch):
+    """The engine is not asked again for what it knows, if it is this environment's engine."""
+    context = [Model("random", random_graph(0))]
+    environment, other = (
+        TensorGraphEnvironment(
+            lambda _: context[0], all_rules(), AnalyticObjective(), sizes=SMALL_GRAPHS
+        )
+        for _ in range(2)
+    )
+    environment.reset()
+    for _ in range(3):
+        environment.step(np.array([np.flatnonzero(environment.state.xfer_mask)[0], 0], np.int32))
+    state = environment.state
+    started = []
+    start = Engine.start
+    monkeypatch.setattr(
+        Engine, "start", lambda engine, graph: started.append(graph) or start(engine, graph)
+    )
+    context[0] = Model("random", state.graph, state)
+    found, expected = environment.reset().observation, other.reset().observation
+    assert environment.state is state and started == [state.graph]
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, name)
+    action = np.array([np.flatnonzero(state.xfer_mask)[-1], 0], np.int32)
+    found, expected = environment.step(action), other.step(action)
+    assert found.reward == expected.reward
+    np.testing.assert_array_equal(found.observation["nodes"], expected.observation["nodes"])
 
 
 def test_a_random_policy_that_heeds_masks_does_nothing_invalid():

@@ -25,6 +25,8 @@ from tfrl_systems.policies.optimizer_policy import load_network
 _ROOM = 4
 # In every fourth episode.
 _CHANCE_EVERY, _CHANCE_AT = 4, 3
+# That are remembered, of which an environment remembers as many.
+_MOST_STARTS = 64
 
 
 class GraphPolicy:
@@ -114,11 +116,11 @@ class GraphPolicy:
         first: list[Model] = []
         environment = self._environment(lambda _: first[0], rules, objective)
 
-        # The model, the cheapest graph so far, and another. Not by graph: equal ones may number
-        # their nodes differently, and steps name nodes by number.
-        @functools.lru_cache(maxsize=3)
+        # Not by graph: equal ones may number their nodes differently, and steps name nodes by
+        # number.
+        @functools.lru_cache(maxsize=_MOST_STARTS)
         def model_of(start: Any) -> Model:
-            return Model(name, start.graph)
+            return Model(name, start.graph, start)
 
         def play(number: int, start: Any) -> Iterator[tuple[Step, State]]:
             first[:] = [model_of(start)]

@@ -63,7 +63,7 @@ train_step_ms        PPO's training on what was collected
 """
 _TENSOR_GRAPHS = """\
 Measures what a step costs: a rule applied, and all matches, the graph's cost and the masks brought
-up to date. Random walks of 20 steps; medians of CPU time.
+up to date; and what learning costs. Random walks of 20 steps; medians of CPU time.
 
   tfrl bench tensor_graphs
   tfrl bench tensor_graphs --model bert-base --model model.onnx --json
@@ -74,6 +74,8 @@ incremental_over_full_match_MODEL   searching all matches of the same graphs ane
 environment_step_ms_MODEL           a step of the environment, with its observation
 memory_growth_mib_MODEL             by how much the process grew in the last nine tenths of those
                                     steps; tells more with --steps 100000
+policy_ms_MODEL                     a decision of an untrained policy with the settings of tfrl train
+train_step_ms_MODEL                 PPO's update from the 32 graphs that it decided on
 """
 _TENSOR_GRAPHS_MODELS = ("resnet-50", "inception-v3", "bert-base")
 

@@ -75,6 +75,8 @@ def test_what_a_step_costs(model, tfrl):
             "incremental_over_full_match",
             "environment_step_ms",
             "memory_growth_mib",
+            "policy_ms",
+            "train_step_ms",
         )
     }
     step = found["engine_step_ms_bert-tiny"]
@@ -84,3 +86,5 @@ def test_what_a_step_costs(model, tfrl):
     assert ratio["ratio"] > 1 and ratio["against"]
     assert 0 < found["environment_step_ms_bert-tiny"]["value"] < 100
     assert abs(found["memory_growth_mib_bert-tiny"]["value"]) < 200
+    policy, update = found["policy_ms_bert-tiny"], found["train_step_ms_bert-tiny"]
+    assert 0 < policy["value"] < update["value"] and "32 graphs" in update["of"]

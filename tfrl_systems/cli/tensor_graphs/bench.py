@@ -22,6 +22,7 @@ from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.match_index import MatchIndex, Starts
 from environments.tensor_graphs.matching import Match, Rule, compile_rules
 from tfrl_systems.cli.console import Progress, format_table, show, show_json
+from tfrl_systems.cli.tensor_graphs.bench_learning import measure_learning
 from tfrl_systems.cli.tensor_graphs.problem import Problem, model_of, num_operators
 
 _WALK = 20
@@ -53,13 +54,15 @@ def run(options: argparse.Namespace) -> int:
     """Measures as the command line says."""
     benchmarks: list[dict[str, Any]] = []
     with Progress() as progress:
-        advance = progress.task("measuring", 2 * len(options.models))
+        advance = progress.task("measuring", 3 * len(options.models))
         for name in options.models:
             problem = Problem.of(name, model_of(options, name), options)
             benchmarks += _of_engine(problem, *measure_engine(problem, options.steps, options.seed))
             advance(1)
             cost, growth_mib = measure_environment(problem, options.steps, options.seed)
             benchmarks += _of_environment(problem, options.steps, cost, growth_mib)
+            advance(1)
+            benchmarks += _of_learning(problem, *measure_learning(options, name))
             advance(1)
     words = [word for name in options.models for word in ("--model", name)]
     command = shlex.join(["tfrl", "bench", "tensor_graphs", "--steps", str(options.steps), *words])
@@ -188,6 +191,16 @@ def _of_environment(
             "unit": "MiB",
             "of": f"the last nine tenths of {num_steps} steps of the environment",
         },
+    ]
+
+
+def _of_learning(
+    problem: Problem, policy_ms: Sequence[float], updates_ms: Sequence[float]
+) -> list[dict[str, Any]]:
+    graphs = f"{len(policy_ms)} graphs"
+    return [
+        _in_ms(f"policy_ms_{problem.name}", Cost.of(policy_ms), f"one of {graphs}, in NumPy"),
+        _in_ms(f"train_step_ms_{problem.name}", Cost.of(updates_ms), f"PPO's update from {graphs}"),
     ]
 
 

@@ -74,7 +74,7 @@ incremental_over_full_match_MODEL   searching all matches of the same graphs ane
 environment_step_ms_MODEL           a step of the environment, with its observation
 memory_growth_mib_MODEL             by how much the process grew in the last nine tenths of those
                                     steps; tells more with --steps 100000
-policy_ms_MODEL                     a decision of an untrained policy with the settings of tfrl train
+policy_ms_MODEL                     a decision of a policy that has learned nothing
 train_step_ms_MODEL                 PPO's update from the 32 graphs that it decided on
 """
 _TENSOR_GRAPHS_MODELS = ("resnet-50", "inception-v3", "bert-base")

@@ -36,14 +36,14 @@ from environments.tensor_graphs.search.results import (
     Step,
     Visited,
 )
-from environments.tensor_graphs.search.rollouts import PlayFn, follow
+from environments.tensor_graphs.search.rollouts import Player, follow
 
 __all__ = [
     "EXHAUSTED",
     "INTERRUPTED",
     "METHODS",
     "Budget",
-    "PlayFn",
+    "Player",
     "Progress",
     "Result",
     "State",

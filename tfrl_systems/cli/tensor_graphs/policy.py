@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import pathlib
@@ -16,15 +17,15 @@ from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.objectives import Objective
 from environments.tensor_graphs.observation import VOCABULARY, Sizes
-from environments.tensor_graphs.search import PlayFn, State, Step
+from environments.tensor_graphs.search import Player, State, Step
 from environments.tensor_graphs.substitutions import Substitution
 from tfrl_systems.policies import distributions, policy_files
 from tfrl_systems.policies.optimizer_policy import load_network
 
 # How much larger than those that a policy was trained on graphs may be.
 _ROOM = 4
-# In every fourth episode.
-_CHANCE_EVERY, _CHANCE_AT = 4, 3
+# In every eighth episode.
+_CHANCE_EVERY, _CHANCE_AT = 8, 3
 # That are remembered, of which an environment remembers as many.
 _MOST_STARTS = 64
 
@@ -78,14 +79,15 @@ class GraphPolicy:
           rules: those that it was trained with, or others.
           objective: gives costs.
         """
-        return self._environment(contexts.uniform([Model(name, graph)]), rules, objective)
+        return self.environment_of(contexts.uniform([Model(name, graph)]), rules, objective)
 
-    def _environment(
+    def environment_of(
         self,
         sampler: contexts.ContextSampler[Model],
         rules: Sequence[Substitution],
         objective: Objective,
     ) -> TensorGraphEnvironment:
+        """The same for models that `sampler` draws."""
         known = self._settings
         sizes = Sizes(
             max_nodes=_ROOM * known["max_nodes"],
@@ -104,29 +106,15 @@ class GraphPolicy:
             constants=bool(known["constants"]),
         )
 
-    def player(self, name: str, rules: Sequence[Substitution], objective: Objective) -> PlayFn:
-        """Plays episodes that begin where it is told, for `search.follow`; see `play`.
+    def player(self, name: str, rules: Sequence[Substitution], objective: Objective) -> Player:
+        """Plays where it is told to, for `search.follow`.
 
         Args:
           name: of the model.
           rules: as in `make_environment`.
           objective: likewise.
         """
-        # One environment for all: its engine remembers what rules make.
-        first: list[Model] = []
-        environment = self._environment(lambda _: first[0], rules, objective)
-
-        # Not by graph: equal ones may number their nodes differently, and steps name nodes by
-        # number.
-        @functools.lru_cache(maxsize=_MOST_STARTS)
-        def model_of(start: Any) -> Model:
-            return Model(name, start.graph, start)
-
-        def play(number: int, start: Any) -> Iterator[tuple[Step, State]]:
-            first[:] = [model_of(start)]
-            yield from self.play(environment, number)
-
-        return play
+        return _Player(self, name, rules, objective)
 
     def play(
         self, environment: TensorGraphEnvironment, number: int = 0
@@ -136,9 +124,9 @@ class GraphPolicy:
         Args:
           environment: is reset, and stepped for each item.
           number: of the episode. In the first, 0, each action is the likeliest one; in the others
-            it is drawn, with chance that the seed and the number decide. In 3, 7, 11, … all actions
-            are equally likely: of a model unlike those that it was trained on, a policy may be
-            sure and wrong.
+            it is drawn, with chance that the seed and the number decide. In 3, 11, 19, … all
+            actions are equally likely: of a model unlike those that it was trained on, a policy may
+            be sure and wrong.
 
         Yields:
           Each rule that is applied, with the state after it.
@@ -154,6 +142,23 @@ class GraphPolicy:
                 assert environment.state is not None
                 yield Step(last.xfer, last.location), environment.state
 
+    def draw_all(self, observation: Mapping[str, np.ndarray], number: int) -> np.ndarray:
+        """All allowed actions but NO-OP, int32 [M, 2], drawn one after another, none twice.
+
+        Args:
+          observation: of an environment.
+          number: decides, with the seed, the chance.
+        """
+        generator = np.random.default_rng([self._seed, number])
+        logits = self._network.parameters(_batched(observation))["logits"][0]
+        # The largest of logits with Gumbel noise is a draw, the next one is a draw of the rest, …
+        order = np.argsort(-(logits + generator.gumbel(size=len(logits))), kind="stable")
+        is_match = observation["action_mask"] & (
+            observation["actions"][:, 0] < len(observation["rule_ids"]) - 1
+        )
+        drawn: np.ndarray = observation["actions"][order[is_match[order]]]
+        return drawn
+
     def _act(
         self,
         observation: Mapping[str, np.ndarray],
@@ -163,10 +168,51 @@ class GraphPolicy:
         if number % _CHANCE_EVERY == _CHANCE_AT:
             actions: np.ndarray = observation["actions"][observation["action_mask"]]
             return actions[generator.integers(len(actions))]
-        batch = {name: array[np.newaxis] for name, array in observation.items()}
+        batch = _batched(observation)
         if number == 0:
             return self._network.mode(batch)[0]
         return distributions.draw(self._network.parameters(batch), generator)[0]
+
+
+class _Player:
+    """A policy on one model; see `search.Player`."""
+
+    def __init__(
+        self,
+        policy: GraphPolicy,
+        name: str,
+        rules: Sequence[Substitution],
+        objective: Objective,
+    ) -> None:
+        self._policy = policy
+        self._start: Model
+        # One environment for all: its engine remembers what rules make.
+        self._environment = policy.environment_of(lambda _: self._start, rules, objective)
+        self._num_looks: collections.Counter[Step] = collections.Counter()
+
+        # Not by graph: equal ones may number their nodes differently, and steps name nodes by
+        # number.
+        @functools.lru_cache(maxsize=_MOST_STARTS)
+        def model_of(start: Any) -> Model:
+            return Model(name, start.graph, start)
+
+        self._model_of = model_of
+
+    def play(self, number: int, start: Any) -> Iterator[tuple[Step, State]]:
+        self._start = self._model_of(start)
+        yield from self._policy.play(self._environment, number)
+
+    def look(self, number: int, start: Any) -> Iterator[tuple[Step, State]]:
+        """Matches that were looked at as often come as the policy draws them, none twice."""
+        self._start = self._model_of(start)
+        drawn = self._policy.draw_all(self._environment.reset().observation, number)
+        state = self._environment.state
+        assert state is not None
+        matches = [state.matches_by_rule[xfer][location] for xfer, location in drawn]
+        by_step = {Step(match.xfer, match.location): match for match in matches}
+        for step in sorted(by_step, key=self._num_looks.__getitem__):
+            self._num_looks[step] += 1
+            yield step, state.apply(by_step[step])
 
 
 class Chance:
@@ -180,6 +226,11 @@ class Chance:
     def mode(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
         """The first action that there is, of each row."""
         return distributions.mode(self.parameters(observation))
+
+
+def _batched(observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same with a leading axis of 1."""
+    return {name: array[np.newaxis] for name, array in observation.items()}
 
 
 def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) -> dict[str, int]:

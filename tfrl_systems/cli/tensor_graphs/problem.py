@@ -97,8 +97,8 @@ class Problem:
         if method != "policy":
             return search(self.start, method, budget, **others)
         assert policy is not None
-        play_fn = policy.player(self.name, self.rules, self.objective)
-        return follow(self.start, play_fn, num_rollouts, budget, **others)
+        player = policy.player(self.name, self.rules, self.objective)
+        return follow(self.start, player, num_rollouts, budget, **others)
 
 
 def model_of(options: argparse.Namespace, name: str) -> pathlib.Path | onnx.ModelProto:

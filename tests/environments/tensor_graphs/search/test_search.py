@@ -89,6 +89,22 @@ SLOPE = dataclasses.replace(
 )
 
 
+class Player:
+    """Plays what a function says, and looks where it is told to."""
+
+    def __init__(self, play, looks=()):
+        self.play, self.looks = play, looks
+
+    def look(self, number, start):
+        for match in start.matches:
+            if match.xfer in self.looks:
+                yield step_of(match), start.apply(match)
+
+
+def follow_play(start, play, *arguments):
+    return follow(start, Player(play), *arguments)
+
+
 def play_over_the_hill(number, state):
     """What a policy does that tries the hill in the fifth episode."""
     ways = {0: ("over", "down") if number == 4 else ("down",), 1: ("on",)}
@@ -99,7 +115,7 @@ def play_over_the_hill(number, state):
 
 
 def test_a_policy_is_followed_for_so_many_episodes():
-    one, five = (follow(SLOPE, play_over_the_hill, number) for number in (1, 5))
+    one, five = (follow_play(SLOPE, play_over_the_hill, number) for number in (1, 5))
     assert (one.best.graph, one.path, one.expansions) == (1, (Step("down", (0,)),), 1)
     assert (five.best.graph, five.best.cost_ms, five.stopped) == (4, 5.0, "exhausted")
     assert five.path == (Step("over", (0,)), Step("down", (3,)))
@@ -107,7 +123,7 @@ def test_a_policy_is_followed_for_so_many_episodes():
 
 
 def test_the_second_episode_goes_on_from_the_cheapest_graph():
-    two = follow(SLOPE, play_over_the_hill, 2)
+    two = follow_play(SLOPE, play_over_the_hill, 2)
     assert (two.best.graph, two.best.cost_ms) == (2, 8.5)
     assert two.path == (Step("down", (0,)), Step("on", (1,)))
 
@@ -119,10 +135,29 @@ def test_half_of_the_episodes_begin_at_the_cheapest_graph_and_a_quarter_on_the_w
         begun[number] = start.graph
         return play_over_the_hill(4, start) if start.graph in (0, 1) else ()
 
-    follow(SLOPE, play, 40)
+    follow_play(SLOPE, play, 40)
     assert {begun[number] for number in range(0, 40, 4)} == {0}
-    assert {begun[number] for number in range(1, 40, 2)} == {4}
+    assert {begun[number] for number in range(1, 40, 2) if number % 8 != 7} == {4}
     assert {begun[number] for number in range(2, 40, 4)} == {0, 3, 4}
+    assert not begun.keys() & set(range(7, 40, 8))
+
+
+def test_in_place_of_every_eighth_episode_steps_are_tried_until_one_gains():
+    """Of a star: "a" and "b" save nothing, "c" does, and "d" would save more."""
+    costs = {0: 10.0, 1: 11.0, 2: 10.0, 3: 9.0, 4: 8.0}
+    star = TableState(0, {0: {"a": 1, "b": 2, "c": 3, "d": 4}}, costs)
+    player = Player(lambda number, state: (), ("a", "b", "c", "d"))
+    seven, eight = (follow(star, player, number) for number in (7, 8))
+    assert (seven.expansions, seven.path) == (0, ())
+    assert (eight.expansions, eight.path) == (3, (Step("c", (0,)),))
+    assert follow(star, Player(player.play, ("a", "b")), 8).path == ()
+
+
+def test_so_many_steps_are_tried_at_once():
+    costs = {0: 10.0, **dict.fromkeys(range(1, 101), 10.0)}
+    star = TableState(0, {0: {f"to-{number:03}": number for number in range(1, 101)}}, costs)
+    player = Player(lambda number, state: (), [f"to-{number:03}" for number in range(1, 101)])
+    assert [follow(star, player, number).expansions for number in (8, 16)] == [32, 64]
 
 
 def test_of_graphs_that_cost_the_same_the_last_one_is_gone_on_from():
@@ -132,8 +167,8 @@ def test_of_graphs_that_cost_the_same_the_last_one_is_gone_on_from():
     def play_a_step(number, state):
         return itertools.islice(play_on(number, state), min(number, 1))
 
-    assert follow(plain, play_a_step, 3).best.cost_ms == 10.0
-    found = follow(plain, play_a_step, 6)
+    assert follow_play(plain, play_a_step, 3).best.cost_ms == 10.0
+    found = follow_play(plain, play_a_step, 6)
     assert (found.best.cost_ms, len(found.path)) == (9.0, 3)
 
 
@@ -160,16 +195,16 @@ def play_on(number, state):
     ],
 )
 def test_an_episode_that_goes_nowhere_is_given_up_but_for_the_first(costs, steps):
-    one, many = (follow(flat(costs), play_on, number) for number in (1, 5))
+    one, many = (follow_play(flat(costs), play_on, number) for number in (1, 5))
     assert one.expansions == len(costs) - 1
-    fifth = follow(
+    fifth = follow_play(
         flat(costs), lambda number, state: play_on(number, state) if number == 4 else (), 5
     )
     assert (fifth.expansions, many.best.cost_ms) == (steps, min(costs))
 
 
 def test_a_policy_is_followed_as_far_as_the_budget_goes():
-    result = follow(SLOPE, play_over_the_hill, 2, Budget(expansions=1))
+    result = follow_play(SLOPE, play_over_the_hill, 2, Budget(expansions=1))
     assert (result.best.graph, result.stopped) == (1, "out of expansions")
 
 

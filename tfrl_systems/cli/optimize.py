@@ -127,7 +127,7 @@ def add_rollouts(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="episodes that a learned policy plays: one with its likeliest actions, the others "
         "drawn, most of them from the cheapest graph so far or from the way to it, and given up "
-        "where they go nowhere (default: 64)",
+        "where they go nowhere; in place of every eighth it looks around (default: 64)",
     )
 
 

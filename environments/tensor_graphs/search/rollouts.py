@@ -54,7 +54,7 @@ class Player(Protocol):
         """
 
     def look(self, number: int, start: State) -> Iterable[tuple[Step, State]]:
-        """Steps from one state, each with the state after it: what was looked at least comes first.
+        """Steps from one state, each with the state after it; what was looked at least comes first.
 
         Args:
           number: of the episode that this is done in place of.

@@ -203,7 +203,7 @@ class _Player:
         yield from self._policy.play(self._environment, number)
 
     def look(self, number: int, start: Any) -> Iterator[tuple[Step, State]]:
-        """Matches that were looked at as often come as the policy draws them, none twice."""
+        """What was looked at least comes first; of that, what the policy draws first."""
         self._start = self._model_of(start)
         drawn = self._policy.draw_all(self._environment.reset().observation, number)
         state = self._environment.state

@@ -11,6 +11,9 @@ change nothing but what the next ones can do.
 In place of every eighth episode the policy looks around: steps from the cheapest graph are tried
 one by one, until one makes a cheaper graph. A policy that is sure that a rule makes graphs dearer
 hardly ever draws the few of its matches that do not; here it tries those, too, after the others.
+
+After 48 episodes without a gain all begins anew at the model: what was found is kept, and chance
+may lead elsewhere.
 """
 
 from __future__ import annotations
@@ -34,9 +37,10 @@ from environments.tensor_graphs.search.results import (
 
 _PATIENCE = 8
 _MOST = 1.05
+_MOST_WITHOUT_GAIN = 48
 
 _LOOK_EVERY, _LOOK_AT = 8, 7
-_MOST_LOOKS = 32
+_MOST_LOOKS = 64
 
 
 class Player(Protocol):
@@ -90,14 +94,18 @@ def follow(
 
 def _follow(record: Record, player: Player, num_rollouts: int) -> None:
     generator = np.random.default_rng(0)
-    cheapest = record.best
+    cheapest, num_without_gain = record.best, 0
     for number in range(num_rollouts):
         record.check()
+        if num_without_gain >= _MOST_WITHOUT_GAIN:
+            cheapest, num_without_gain = record.start, 0
+        before_ms = cheapest.cost_ms
         if number % _LOOK_EVERY == _LOOK_AT:
             cheapest = _look(record, player, number, cheapest)
         else:
             origin = _origin(record.start, cheapest, number, generator)
             cheapest = _play(record, player, number, origin, cheapest)
+        num_without_gain = 0 if cheapest.cost_ms < before_ms else num_without_gain + 1
 
 
 def _play(

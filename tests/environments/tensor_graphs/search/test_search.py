@@ -153,11 +153,26 @@ def test_in_place_of_every_eighth_episode_steps_are_tried_until_one_gains():
     assert follow(star, Player(player.play, ("a", "b")), 8).path == ()
 
 
+def test_after_so_many_episodes_without_a_gain_all_begins_anew():
+    """What was found is kept. The last gain is that of the second episode."""
+    begun = {}
+
+    def play(number, start):
+        begun[number] = start.graph
+        return play_over_the_hill(0, start) if number < 60 else ()
+
+    found = follow_play(SLOPE, play, 100)
+    assert (found.best.graph, found.best.cost_ms) == (2, 8.5)
+    at_cheapest = {number: begun[number] for number in range(1, 100, 2) if number in begun}
+    assert {graph for number, graph in at_cheapest.items() if 1 < number <= 49} == {2}
+    assert at_cheapest[51] == 1 and {at_cheapest[number] for number in (61, 97, 99)} == {2}
+
+
 def test_so_many_steps_are_tried_at_once():
     costs = {0: 10.0, **dict.fromkeys(range(1, 101), 10.0)}
     star = TableState(0, {0: {f"to-{number:03}": number for number in range(1, 101)}}, costs)
     player = Player(lambda number, state: (), [f"to-{number:03}" for number in range(1, 101)])
-    assert [follow(star, player, number).expansions for number in (8, 16)] == [32, 64]
+    assert [follow(star, player, number).expansions for number in (8, 16)] == [64, 128]
 
 
 def test_of_graphs_that_cost_the_same_the_last_one_is_gone_on_from():

@@ -7,9 +7,18 @@ import os
 import pathlib
 import resource
 import time
+from collections.abc import Callable
+from typing import Any
 
 # The last bits of a clock's number: that it counts CPU time, of a whole process.
 _PROCESS_CLOCK = 2
+
+
+def timed_ms(function: Callable[[], Any]) -> tuple[float, Any]:
+    """Milliseconds of CPU time of this process that a call takes, and what it returns."""
+    began_s = time.process_time()
+    found = function()
+    return 1e3 * (time.process_time() - began_s), found
 
 
 def cpu_s() -> float:

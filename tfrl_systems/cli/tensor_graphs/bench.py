@@ -8,8 +8,7 @@ import functools
 import random
 import shlex
 import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.match_index import MatchIndex, Starts
 from environments.tensor_graphs.matching import Match, Rule, compile_rules
 from tfrl_systems.cli.console import Progress, format_table, show, show_json
+from tfrl_systems.cli.cpu_time import timed_ms
 from tfrl_systems.cli.tensor_graphs.bench_learning import measure_learning
 from tfrl_systems.cli.tensor_graphs.problem import Problem, model_of, num_operators
 
@@ -98,9 +98,11 @@ def measure_engine(problem: Problem, num_steps: int, seed: int) -> tuple[Cost, C
             state = start
         if not state.matches:
             break
-        taken_ms, following = _time(functools.partial(_step, state, chosen.choice(state.matches)))
+        taken_ms, following = timed_ms(
+            functools.partial(_step, state, chosen.choice(state.matches))
+        )
         steps_ms.append(taken_ms)
-        taken_ms, _ = _time(functools.partial(_search_anew, following.graph, compiled, starts))
+        taken_ms, _ = timed_ms(functools.partial(_search_anew, following.graph, compiled, starts))
         full_ms.append(taken_ms)
         state = following
     return Cost.of(steps_ms), Cost.of(full_ms)
@@ -133,7 +135,7 @@ def measure_environment(problem: Problem, num_steps: int, seed: int) -> tuple[Co
         num_actions = int(observation["action_mask"].sum())
         row = generator.integers(1, num_actions) if num_actions > 1 else 0
         step = functools.partial(environment.step, observation["actions"][row])
-        taken_ms, time_step = _time(step)
+        taken_ms, time_step = timed_ms(step)
         steps_ms.append(taken_ms)
         if len(steps_ms) == max(1, num_steps // 10):
             early_mib = _memory_mib()
@@ -155,12 +157,6 @@ def _step(state: State, match: Any) -> State:
 
 def _search_anew(graph: Graph, rules: tuple[Rule, ...], starts: Starts) -> Sequence[Match]:
     return MatchIndex(graph, rules, starts).matches
-
-
-def _time(function: Callable[[], Any]) -> tuple[float, Any]:
-    began_s = time.process_time()
-    found = function()
-    return 1e3 * (time.process_time() - began_s), found
 
 
 def _of_engine(problem: Problem, step: Cost, full_match: Cost) -> list[dict[str, Any]]:

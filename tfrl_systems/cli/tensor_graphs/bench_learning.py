@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import functools
-import time
-from collections.abc import Callable
-from typing import Any
 
 from tfrl_systems.cli import online
+from tfrl_systems.cli.cpu_time import timed_ms
 from tfrl_systems.cli.settings import parse_settings
 from tfrl_systems.cli.tensor_graphs.learning import MakeRunner
 from tfrl_systems.cli.tensor_graphs.train import Training
@@ -49,13 +47,7 @@ def measure_learning(options: argparse.Namespace, model: str) -> tuple[list[floa
     policy_ms = []
     for step in range(experience.num_steps):
         seen = {name: array[:, step] for name, array in experience.trajectory.observation.items()}
-        policy_ms.append(_cpu_ms(functools.partial(actor.network.parameters, seen)))
+        policy_ms.append(timed_ms(functools.partial(actor.network.parameters, seen))[0])
     update = functools.partial(agent.train, experience.with_usual_length().trajectory)
     update()
-    return policy_ms, [_cpu_ms(update) for _ in range(_NUM_UPDATES)]
-
-
-def _cpu_ms(function: Callable[[], Any]) -> float:
-    began_s = time.process_time()
-    function()
-    return 1e3 * (time.process_time() - began_s)
+    return policy_ms, [timed_ms(update)[0] for _ in range(_NUM_UPDATES)]

@@ -18,6 +18,7 @@ from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.objectives import Objective
 from environments.tensor_graphs.observation import VOCABULARY, Sizes
 from environments.tensor_graphs.search import Player, State, Step
+from environments.tensor_graphs.search.results import step_of
 from environments.tensor_graphs.substitutions import Substitution
 from tfrl_systems.policies import distributions, policy_files
 from tfrl_systems.policies.optimizer_policy import load_network
@@ -138,9 +139,8 @@ class GraphPolicy:
             time_step = environment.step(self._act(time_step.observation, number, generator))
             if len(environment.trail) > num_applied:
                 num_applied += 1
-                last = environment.trail[-1]
                 assert environment.state is not None
-                yield Step(last.xfer, last.location), environment.state
+                yield step_of(environment.trail[-1]), environment.state
 
     def draw_all(self, observation: Mapping[str, np.ndarray], number: int) -> np.ndarray:
         """All allowed actions but NO-OP, int32 [M, 2], drawn one after another, none twice.
@@ -209,7 +209,7 @@ class _Player:
         state = self._environment.state
         assert state is not None
         matches = [state.matches_by_rule[xfer][location] for xfer, location in drawn]
-        by_step = {Step(match.xfer, match.location): match for match in matches}
+        by_step = {step_of(match): match for match in matches}
         for step in sorted(by_step, key=self._num_looks.__getitem__):
             self._num_looks[step] += 1
             yield step, state.apply(by_step[step])

@@ -14,6 +14,10 @@ hardly ever draws the few of its matches that do not; here it tries those, too, 
 
 After 48 episodes without a gain all begins anew at the model: what was found is kept, and chance
 may lead elsewhere.
+
+On a model unlike those that it learned on a policy may be sure and wrong. So chance alone leads
+some episodes, more of them the more often it made cheaper graphs than the policy did (Thompson
+sampling).
 """
 
 from __future__ import annotations
@@ -46,12 +50,15 @@ _MOST_LOOKS = 64
 class Player(Protocol):
     """A policy on one model."""
 
-    def play(self, number: int, start: State) -> Iterable[tuple[Step, State]]:
+    def play(
+        self, number: int, start: State, *, by_chance: bool = False
+    ) -> Iterable[tuple[Step, State]]:
         """An episode.
 
         Args:
           number: of the episode, from 0.
           start: where it begins.
+          by_chance: whether all steps are equally likely, in place of what the policy knows.
 
         Returns:
           Its steps, each with the state after it, as they are taken.
@@ -95,6 +102,7 @@ def follow(
 def _follow(record: Record, player: Player, num_rollouts: int) -> None:
     generator = np.random.default_rng(0)
     cheapest, num_without_gain = record.best, 0
+    leaders = _Leaders(generator)
     for number in range(num_rollouts):
         record.check()
         if num_without_gain >= _MOST_WITHOUT_GAIN:
@@ -104,16 +112,44 @@ def _follow(record: Record, player: Player, num_rollouts: int) -> None:
             cheapest = _look(record, player, number, cheapest)
         else:
             origin = _origin(record.start, cheapest, number, generator)
-            cheapest = _play(record, player, number, origin, cheapest)
+            by_chance = number > 0 and leaders.draw_is_chance()
+            episode = player.play(number, origin.state, by_chance=by_chance)
+            cheapest = _play(record, episode, number == 0, origin, cheapest)
+            leaders.tell(by_chance, cheapest.cost_ms < before_ms)
         num_without_gain = 0 if cheapest.cost_ms < before_ms else num_without_gain + 1
 
 
+class _Leaders:
+    """Draws whether the policy or chance leads an episode; see the module."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+        # Parameters of beta distributions of how often episodes gain, by whether chance leads: as
+        # if either had gained, or failed to, in a few already, in favour of the policy.
+        self._gained = {False: 3, True: 1}
+        self._failed = {False: 1, True: 3}
+
+    def draw_is_chance(self) -> bool:
+        policy, chance = (
+            self._generator.beta(self._gained[one], self._failed[one]) for one in (False, True)
+        )
+        return bool(chance > policy)
+
+    def tell(self, by_chance: bool, has_gained: bool) -> None:
+        counts = self._gained if has_gained else self._failed
+        counts[by_chance] += 1
+
+
 def _play(
-    record: Record, player: Player, number: int, origin: Visited, cheapest: Visited
+    record: Record,
+    episode: Iterable[tuple[Step, State]],
+    to_its_end: bool,
+    origin: Visited,
+    cheapest: Visited,
 ) -> Visited:
     """Plays an episode; the cheapest graph after it."""
     here, least_ms, num_without_gain = origin, origin.cost_ms, 0
-    for step, state in player.play(number, origin.state):
+    for step, state in episode:
         here = Visited(state, here, step)
         record.count(here)
         record.check()
@@ -122,7 +158,7 @@ def _play(
         num_without_gain = 0 if here.cost_ms < least_ms else num_without_gain + 1
         least_ms = min(least_ms, here.cost_ms)
         goes_nowhere = num_without_gain >= _PATIENCE or here.cost_ms > _MOST * least_ms
-        if number and goes_nowhere:
+        if goes_nowhere and not to_its_end:
             break
     return cheapest
 

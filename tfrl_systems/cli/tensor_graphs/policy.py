@@ -25,8 +25,6 @@ from tfrl_systems.policies.optimizer_policy import load_network
 
 # How much larger than those that a policy was trained on graphs may be.
 _ROOM = 4
-# In every eighth episode.
-_CHANCE_EVERY, _CHANCE_AT = 8, 3
 # That are remembered, of which an environment remembers as many.
 _MOST_STARTS = 64
 
@@ -118,16 +116,15 @@ class GraphPolicy:
         return _Player(self, name, rules, objective)
 
     def play(
-        self, environment: TensorGraphEnvironment, number: int = 0
+        self, environment: TensorGraphEnvironment, number: int = 0, *, by_chance: bool = False
     ) -> Iterator[tuple[Step, State]]:
         """Plays an episode, as far as it is asked to go on.
 
         Args:
           environment: is reset, and stepped for each item.
           number: of the episode. In the first, 0, each action is the likeliest one; in the others
-            it is drawn, with chance that the seed and the number decide. In 3, 11, 19, … all
-            actions are equally likely: of a model unlike those that it was trained on, a policy may
-            be sure and wrong.
+            it is drawn, with chance that the seed and the number decide.
+          by_chance: whether all actions are equally likely.
 
         Yields:
           Each rule that is applied, with the state after it.
@@ -136,7 +133,11 @@ class GraphPolicy:
         time_step = environment.reset()
         num_applied = 0
         while not time_step.is_last():
-            time_step = environment.step(self._act(time_step.observation, number, generator))
+            if by_chance:
+                action = _any_action(time_step.observation, generator)
+            else:
+                action = self._act(time_step.observation, number, generator)
+            time_step = environment.step(action)
             if len(environment.trail) > num_applied:
                 num_applied += 1
                 assert environment.state is not None
@@ -165,13 +166,19 @@ class GraphPolicy:
         number: int,
         generator: np.random.Generator,
     ) -> np.ndarray:
-        if number % _CHANCE_EVERY == _CHANCE_AT:
-            actions: np.ndarray = observation["actions"][observation["action_mask"]]
-            return actions[generator.integers(len(actions))]
         batch = _batched(observation)
         if number == 0:
             return self._network.mode(batch)[0]
         return distributions.draw(self._network.parameters(batch), generator)[0]
+
+
+def _any_action(
+    observation: Mapping[str, np.ndarray], generator: np.random.Generator
+) -> np.ndarray:
+    """One of those that are allowed."""
+    actions: np.ndarray = observation["actions"][observation["action_mask"]]
+    drawn: np.ndarray = actions[generator.integers(len(actions))]
+    return drawn
 
 
 class _Player:
@@ -198,9 +205,11 @@ class _Player:
 
         self._model_of = model_of
 
-    def play(self, number: int, start: Any) -> Iterator[tuple[Step, State]]:
+    def play(
+        self, number: int, start: Any, *, by_chance: bool = False
+    ) -> Iterator[tuple[Step, State]]:
         self._start = self._model_of(start)
-        yield from self._policy.play(self._environment, number)
+        yield from self._policy.play(self._environment, number, by_chance=by_chance)
 
     def look(self, number: int, start: Any) -> Iterator[tuple[Step, State]]:
         """What was looked at least comes first; of that, what the policy draws first."""

@@ -90,10 +90,14 @@ SLOPE = dataclasses.replace(
 
 
 class Player:
-    """Plays what a function says, and looks where it is told to."""
+    """Plays what a function says, or another where chance leads, and looks where it is told to."""
 
-    def __init__(self, play, looks=()):
-        self.play, self.looks = play, looks
+    def __init__(self, play, looks=(), chance=None):
+        self.looks = looks
+        self._play_fns = {False: play, True: chance or play}
+
+    def play(self, number, start, *, by_chance=False):
+        return self._play_fns[by_chance](number, start)
 
     def look(self, number, start):
         for match in start.matches:
@@ -150,7 +154,7 @@ def test_in_place_of_every_eighth_episode_steps_are_tried_until_one_gains():
     seven, eight = (follow(star, player, number) for number in (7, 8))
     assert (seven.expansions, seven.path) == (0, ())
     assert (eight.expansions, eight.path) == (3, (Step("c", (0,)),))
-    assert follow(star, Player(player.play, ("a", "b")), 8).path == ()
+    assert follow(star, Player(lambda number, state: (), ("a", "b")), 8).path == ()
 
 
 def test_after_so_many_episodes_without_a_gain_all_begins_anew():
@@ -166,6 +170,28 @@ def test_after_so_many_episodes_without_a_gain_all_begins_anew():
     at_cheapest = {number: begun[number] for number in range(1, 100, 2) if number in begun}
     assert {graph for number, graph in at_cheapest.items() if 1 < number <= 49} == {2}
     assert at_cheapest[51] == 1 and {at_cheapest[number] for number in (61, 97, 99)} == {2}
+
+
+@pytest.mark.parametrize("chance_gains", [True, False])
+def test_whoever_makes_cheaper_graphs_leads_most_episodes(chance_gains):
+    """Half of 200 episodes begin where a gain can be made, but those of looking around."""
+    way = flat([1000.0 - number for number in range(200)])
+    led_by_chance = []
+
+    def play_as(is_chance):
+        def play(number, state):
+            led_by_chance.append(is_chance)
+            return itertools.islice(play_on(number, state), int(is_chance == chance_gains))
+
+        return play
+
+    found = follow(way, Player(play_as(False), chance=play_as(True)), 200)
+    assert len(led_by_chance) == 175 and not led_by_chance[0]
+    if chance_gains:
+        assert 0.75 < sum(led_by_chance) / 175 < 1
+    else:
+        assert 0 < sum(led_by_chance) / 175 < 0.1
+    assert len(found.path) > 50
 
 
 def test_so_many_steps_are_tried_at_once():

@@ -10,17 +10,16 @@ from collections.abc import Sequence
 from environments.errors import UserError
 from environments.tensor_graphs.rewards import SYMBOLS
 
-# Those of the thesis (Table 4.1), and three that it has not. Every second one is in the half that
-# one policy for several models is trained on: transformers without and with adapters, images
-# through branches and through concatenations. What can be saved in the other half is of one of
-# these kinds.
+# Those of the thesis (Table 4.1), and three that it has not, in pairs. The first of each pair is in
+# the half that one policy for several models is trained on, so that of each kind of network there
+# is one in either half; RepVGG's branches and LoRA's adapters have no like, and are a pair.
 MODELS = (
     "bert-tiny",
     "bert-base",
-    "lora-transformer",
     "resnet-18",
-    "repvgg-a0",
     "resnet-50",
+    "repvgg-a0",
+    "lora-transformer",
     "inception-v3",
     "squeezenet-1.1",
 )

@@ -98,7 +98,7 @@ GRAPHS = [
 def found():
     """Two models of 10 ms, two seeds; a policy for the first one is used on the second, too."""
     searches = [searched(m, method, 8.0) for m in ("a", "b") for method in cases.SEARCHES]
-    searches += [searched("b", "chance", 9.0)]
+    searches += [searched("b", "chance", cost) for cost in (9.0, 7.0)]
     plays = [
         *(played("a", seed, cost) for seed, cost in enumerate((8.0, 8.0))),
         played("b", 0, 7.0, path=["fuse", "fuse", "fold"]),
@@ -130,6 +130,7 @@ def test_quality_and_verdict_by_hand(found):
     a, b = summary(found)["quality"]
     assert a["methods"]["taso"] == {"median": 0.8, "min": 0.8, "max": 0.8}
     assert b["methods"]["ppo"] == {"median": 0.6, "min": 0.5, "max": 0.7}
+    assert b["methods"]["chance"] == {"median": 0.8, "min": 0.7, "max": 0.9}
     # On "a" as good as TASO, on "b" 6 ms against 8.
     verdict = summary(found)["verdicts"]["ppo"]
     assert verdict["not_worse"] == ["a", "b"] and verdict["models"] == 2
@@ -193,18 +194,21 @@ def test_substitutions_by_hand(found):
 
 
 def test_shares_of_gains_by_hand(found):
-    """On "b" its own policies gain 30% and 50%; that of "a" 36%, in disguise 20%; chance 10%."""
+    """On "b" its own policies gain 30% and 50%, that of "a" 36%, in disguise 20%.
+
+    Chance gains 10% and 30%.
+    """
     one = summary(found)["generalisation"]
     assert one["trained_on"] == ["a"]
     (row,) = one["rows"]
     assert row["own"]["median"] == pytest.approx(0.4)
     assert row["general_share"] == pytest.approx(0.9)
     assert row["disguised_share"] == one["mean"]["disguised_share"] == pytest.approx(0.5)
-    assert row["chance_share"] == pytest.approx(0.25)
+    assert row["chance_share"] == pytest.approx(0.5)
 
 
 def test_shares_before_chance_has_played(found):
-    del found.searches[-1]
+    del found.searches[-2:]
     one = summary(found)["generalisation"]
     assert one["rows"][0]["chance_share"] is one["mean"]["chance_share"] is None
     assert one["mean"]["general_share"] == pytest.approx(0.9)

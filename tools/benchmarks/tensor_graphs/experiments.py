@@ -78,8 +78,10 @@ class Experiments:
         self.found.plays += self._alone(plays, f"{label}policies")
 
     def play_by_chance(self) -> None:
-        """What comes of as many steps as the first agent's first policy of each model took."""
-        learned = [self.found.own_plays(model, self.agents[0])[0] for model in self.models]
+        """What comes of as many steps as each policy of the first agent took on its model."""
+        learned = [
+            one for model in self.models for one in self.found.own_plays(model, self.agents[0])
+        ]
         tasks = [
             functools.partial(play_by_chance, self.benchmark, one["model"], one) for one in learned
         ]

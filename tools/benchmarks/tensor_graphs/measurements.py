@@ -182,22 +182,25 @@ def play_by_chance(benchmark: Benchmark, model: str, learned: Record) -> Record:
     Args:
       benchmark: where it is kept, and the settings.
       model: that is rewritten.
-      learned: of `play`, on the same model.
+      learned: of `play`, on the same model; with the same seed.
     """
+    seed = learned["seed"]
     settings = {
         **benchmark.about(model),
+        "seed": seed,
         "seconds": benchmark.seconds,
         "expansions": learned["expansions"],
     }
 
     def make() -> Record:
         config = benchmark.training(Run(learned["method"], (model,), 0)).problem.config
-        policy = GraphPolicy(Chance(), dataclasses.asdict(config))
+        policy = GraphPolicy(Chance(), dataclasses.asdict(config), seed)
         budget = Budget(benchmark.seconds, learned["expansions"])
         found = benchmark.problem(model).search("policy", budget, policy, sys.maxsize)
         return _record(model, CHANCE, found)
 
-    return kept(benchmark.output / "policies" / f"{slug(model)}-{CHANCE}.json", settings, make)
+    path = benchmark.output / "policies" / f"{slug(model)}-{CHANCE}-seed-{seed}.json"
+    return kept(path, settings, make)
 
 
 def _record(model: str, method: str, result: Result) -> Record:

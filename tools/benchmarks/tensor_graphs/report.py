@@ -27,7 +27,7 @@ class Found:
     """Records, as far as they have been made.
 
     Attributes:
-      searches: of each method of `SEARCHES`, and of `CHANCE`.
+      searches: of each method of `SEARCHES`, and of `CHANCE`, as many as there are policies.
       runs: of trainings.
       plays: of learned policies: on the model that each learned on, and on others.
       times: of rewritten models, and of models as they were.
@@ -134,7 +134,10 @@ def quality(found: Found, model: str, agents: Sequence[str]) -> dict[str, Any]:
 
     Beside them how many rules the method applied to find out, and how long it took.
     """
-    by_method = {one["method"]: [one] for one in found.searches if one["model"] == model}
+    by_method: dict[str, list[Record]] = collections.defaultdict(list)
+    for one in found.searches:
+        if one["model"] == model:
+            by_method[one["method"]].append(one)
     start_cost_ms = by_method[BASELINE][0]["start_cost_ms"]
     by_method |= {agent: found.own_plays(model, agent) for agent in agents}
     there = {name: records for name, records in by_method.items() if records}

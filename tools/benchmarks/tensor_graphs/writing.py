@@ -50,7 +50,7 @@ def _quality(table: Table) -> Parts:
         "**Figures 4.1 and 4.3, estimated.** Cost of each model, and by how much it changes: by "
         f"searches of at most {table['seconds']:g} s, and by the best of {table['rollouts']} "
         "episodes of a policy that learned on the model. *Chance* is a policy that learned "
-        f"nothing and takes as many steps as the first policy of {table['agents'][0]}."
+        f"nothing; for each of {table['agents'][0]} one takes as many steps."
     )
     rows = [
         [

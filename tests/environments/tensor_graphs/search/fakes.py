@@ -38,6 +38,17 @@ class TableState:
         return dataclasses.replace(self, graph=self.arrows[self.graph][match.xfer])
 
 
+#       down       up            down
+#  0 ───────▶ 1          3 ──────────▶ 4
+#  10         9   over  10.2           5
+#  └───────────────────▶ ┘
+HILL = TableState(
+    0,
+    {0: {"down": 1, "over": 3}, 3: {"down": 4}},
+    {0: 10.0, 1: 9.0, 3: 10.2, 4: 5.0},
+)
+
+
 Rewrite = Callable[[Graph], Iterator[tuple[tuple[int, ...], Callable[[], Graph]]]]
 
 

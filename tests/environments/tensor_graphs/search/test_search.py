@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import os
 import subprocess
@@ -12,10 +11,10 @@ import sys
 import pytest
 
 from environments.errors import UserError
-from environments.tensor_graphs.search import METHODS, Budget, Step, follow, replay, search
-from environments.tensor_graphs.search.results import Visited, step_of
+from environments.tensor_graphs.search import METHODS, Budget, Step, replay, search
+from environments.tensor_graphs.search.results import Visited
 from tests.environments.tensor_graphs.search.fakes import (
-    FakeMatch,
+    HILL,
     TableState,
     ToyState,
     branches,
@@ -26,15 +25,6 @@ from tests.environments.tensor_graphs.search.fakes import (
     swap,
 )
 
-#       down       up            down
-#  0 ───────▶ 1          3 ──────────▶ 4
-#  10         9   over  10.2           5
-#  └───────────────────▶ ┘
-HILL = TableState(
-    0,
-    {0: {"down": 1, "over": 3}, 3: {"down": 4}},
-    {0: 10.0, 1: 9.0, 3: 10.2, 4: 5.0},
-)
 RULES = {
     "neg_neg": same_twice("Neg", 0),
     "relu_relu": same_twice("Relu", 1),
@@ -81,172 +71,6 @@ def test_taso_ends_after_its_budget_of_graphs():
 def test_beam_keeps_what_greedy_drops():
     assert search(HILL, "beam", width=2).best.cost_ms == 5.0
     assert search(HILL, "beam", width=1).best.cost_ms == 9.0
-
-
-# The same, and from 1 a step further down.
-SLOPE = dataclasses.replace(
-    HILL, arrows={**HILL.arrows, 1: {"on": 2}}, costs={**HILL.costs, 2: 8.5}
-)
-
-
-class Player:
-    """Plays what a function says, or another where chance leads, and looks where it is told to."""
-
-    def __init__(self, play, looks=(), chance=None):
-        self.looks = looks
-        self._play_fns = {False: play, True: chance or play}
-
-    def play(self, number, start, *, by_chance=False):
-        return self._play_fns[by_chance](number, start)
-
-    def look(self, number, start):
-        for match in start.matches:
-            if match.xfer in self.looks:
-                yield step_of(match), start.apply(match)
-
-
-def follow_play(start, play, *arguments):
-    return follow(start, Player(play), *arguments)
-
-
-def play_over_the_hill(number, state):
-    """What a policy does that tries the hill in the fifth episode."""
-    ways = {0: ("over", "down") if number == 4 else ("down",), 1: ("on",)}
-    for xfer in ways.get(state.graph, ()):
-        step = Step(xfer, (state.graph,))
-        state = state.apply(FakeMatch(*step))
-        yield step, state
-
-
-def test_a_policy_is_followed_for_so_many_episodes():
-    one, five = (follow_play(SLOPE, play_over_the_hill, number) for number in (1, 5))
-    assert (one.best.graph, one.path, one.expansions) == (1, (Step("down", (0,)),), 1)
-    assert (five.best.graph, five.best.cost_ms, five.stopped) == (4, 5.0, "exhausted")
-    assert five.path == (Step("over", (0,)), Step("down", (3,)))
-    assert (five.method, five.expansions_of_best) == ("policy", five.expansions)
-
-
-def test_the_second_episode_goes_on_from_the_cheapest_graph():
-    two = follow_play(SLOPE, play_over_the_hill, 2)
-    assert (two.best.graph, two.best.cost_ms) == (2, 8.5)
-    assert two.path == (Step("down", (0,)), Step("on", (1,)))
-
-
-def test_half_of_the_episodes_begin_at_the_cheapest_graph_and_a_quarter_on_the_way_there():
-    begun = {}
-
-    def play(number, start):
-        begun[number] = start.graph
-        return play_over_the_hill(4, start) if start.graph in (0, 1) else ()
-
-    follow_play(SLOPE, play, 40)
-    assert {begun[number] for number in range(0, 40, 4)} == {0}
-    assert {begun[number] for number in range(1, 40, 2) if number % 8 != 7} == {4}
-    assert {begun[number] for number in range(2, 40, 4)} == {0, 3, 4}
-    assert not begun.keys() & set(range(7, 40, 8))
-
-
-def test_in_place_of_every_eighth_episode_steps_are_tried_until_one_gains():
-    """Of a star: "a" and "b" save nothing, "c" does, and "d" would save more."""
-    costs = {0: 10.0, 1: 11.0, 2: 10.0, 3: 9.0, 4: 8.0}
-    star = TableState(0, {0: {"a": 1, "b": 2, "c": 3, "d": 4}}, costs)
-    player = Player(lambda number, state: (), ("a", "b", "c", "d"))
-    seven, eight = (follow(star, player, number) for number in (7, 8))
-    assert (seven.expansions, seven.path) == (0, ())
-    assert (eight.expansions, eight.path) == (3, (Step("c", (0,)),))
-    assert follow(star, Player(lambda number, state: (), ("a", "b")), 8).path == ()
-
-
-def test_after_so_many_episodes_without_a_gain_all_begins_anew():
-    """What was found is kept. The last gain is that of the second episode."""
-    begun = {}
-
-    def play(number, start):
-        begun[number] = start.graph
-        return play_over_the_hill(0, start) if number < 60 else ()
-
-    found = follow_play(SLOPE, play, 100)
-    assert (found.best.graph, found.best.cost_ms) == (2, 8.5)
-    at_cheapest = {number: begun[number] for number in range(1, 100, 2) if number in begun}
-    assert {graph for number, graph in at_cheapest.items() if 1 < number <= 49} == {2}
-    assert at_cheapest[51] == 1 and {at_cheapest[number] for number in (61, 97, 99)} == {2}
-
-
-@pytest.mark.parametrize("chance_gains", [True, False])
-def test_whoever_makes_cheaper_graphs_leads_most_episodes(chance_gains):
-    """Half of 200 episodes begin where a gain can be made, but those of looking around."""
-    way = flat([1000.0 - number for number in range(200)])
-    led_by_chance = []
-
-    def play_as(is_chance):
-        def play(number, state):
-            led_by_chance.append(is_chance)
-            return itertools.islice(play_on(number, state), int(is_chance == chance_gains))
-
-        return play
-
-    found = follow(way, Player(play_as(False), chance=play_as(True)), 200)
-    assert len(led_by_chance) == 175 and not led_by_chance[0]
-    if chance_gains:
-        assert 0.75 < sum(led_by_chance) / 175 < 1
-    else:
-        assert 0 < sum(led_by_chance) / 175 < 0.1
-    assert len(found.path) > 50
-
-
-def test_so_many_steps_are_tried_at_once():
-    costs = {0: 10.0, **dict.fromkeys(range(1, 101), 10.0)}
-    star = TableState(0, {0: {f"to-{number:03}": number for number in range(1, 101)}}, costs)
-    player = Player(lambda number, state: (), [f"to-{number:03}" for number in range(1, 101)])
-    assert [follow(star, player, number).expansions for number in (8, 16)] == [64, 128]
-
-
-def test_of_graphs_that_cost_the_same_the_last_one_is_gone_on_from():
-    """Two steps that change no cost, by two episodes, make the third one possible."""
-    plain = flat([10.0, 10.0, 10.0, 9.0])
-
-    def play_a_step(number, state):
-        return itertools.islice(play_on(number, state), min(number, 1))
-
-    assert follow_play(plain, play_a_step, 3).best.cost_ms == 10.0
-    found = follow_play(plain, play_a_step, 6)
-    assert (found.best.cost_ms, len(found.path)) == (9.0, 3)
-
-
-def flat(costs):
-    """A way of one step after another, over graphs of these costs."""
-    arrows = {number: {"on": number + 1} for number in range(len(costs) - 1)}
-    return TableState(0, arrows, dict(enumerate(costs)))
-
-
-def play_on(number, state):
-    while state.matches:
-        (match,) = state.matches
-        state = state.apply(match)
-        yield step_of(match), state
-
-
-@pytest.mark.parametrize(
-    ("costs", "steps"),
-    [
-        ([10.0] * 30, 8),
-        ([10.0] * 6 + [9.0] + [9.4] * 30, 6 + 8),  # counted from the last gain on
-        ([10.0, 10.4, 10.6] + [10.0] * 30, 2),  # 10.6 is more than 1.05 times 10
-        ([10.0, 9.0, 9.5] + [9.0] * 30, 2),  # 9.5 is more than 1.05 times 9
-    ],
-)
-def test_an_episode_that_goes_nowhere_is_given_up_but_for_the_first(costs, steps):
-    one, many = (follow_play(flat(costs), play_on, number) for number in (1, 5))
-    assert one.expansions == len(costs) - 1
-    fifth = follow_play(
-        flat(costs), lambda number, state: play_on(number, state) if number == 4 else (), 5
-    )
-    assert (fifth.expansions, many.best.cost_ms) == (steps, min(costs))
-
-
-def test_a_policy_is_followed_as_far_as_the_budget_goes():
-    result = follow_play(SLOPE, play_over_the_hill, 2, Budget(expansions=1))
-    assert (result.best.graph, result.stopped) == (1, "out of expansions")
 
 
 @pytest.mark.parametrize("method", ["taso", "beam", "regions"])

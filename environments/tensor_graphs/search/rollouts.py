@@ -17,14 +17,14 @@ may lead elsewhere.
 
 On a model unlike those that it learned on a policy may be sure and wrong. So chance alone leads
 some episodes, more of them the more often it made cheaper graphs than the policy did (Thompson
-sampling).
+sampling). And the player is told which steps led to cheaper graphs, to take more of their kind.
 """
 
 from __future__ import annotations
 
 import itertools
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -72,6 +72,14 @@ class Player(Protocol):
           start: the state.
         """
 
+    def learn(self, steps: Sequence[Step], num_good: int) -> None:
+        """Is told what an episode, or each step that was looked at, came to.
+
+        Args:
+          steps: that were taken.
+          num_good: how many of them, from the first on, led to a cheaper graph than all before.
+        """
+
 
 def follow(
     start: State,
@@ -110,13 +118,14 @@ def _follow(record: Record, player: Player, num_rollouts: int) -> None:
         before_ms = cheapest.cost_ms
         if number % _LOOK_EVERY == _LOOK_AT:
             cheapest = _look(record, player, number, cheapest)
+            has_gained = cheapest.cost_ms < before_ms
         else:
             origin = _origin(record.start, cheapest, number, generator)
             by_chance = number > 0 and leaders.draw_is_chance()
-            episode = player.play(number, origin.state, by_chance=by_chance)
-            cheapest = _play(record, episode, number == 0, origin, cheapest)
-            leaders.tell(by_chance, cheapest.cost_ms < before_ms)
-        num_without_gain = 0 if cheapest.cost_ms < before_ms else num_without_gain + 1
+            cheapest = _play(record, player, number, by_chance, origin, cheapest)
+            has_gained = cheapest.cost_ms < before_ms
+            leaders.tell(by_chance, has_gained)
+        num_without_gain = 0 if has_gained else num_without_gain + 1
 
 
 class _Leaders:
@@ -142,24 +151,31 @@ class _Leaders:
 
 def _play(
     record: Record,
-    episode: Iterable[tuple[Step, State]],
-    to_its_end: bool,
+    player: Player,
+    number: int,
+    by_chance: bool,
     origin: Visited,
     cheapest: Visited,
 ) -> Visited:
     """Plays an episode; the cheapest graph after it."""
     here, least_ms, num_without_gain = origin, origin.cost_ms, 0
-    for step, state in episode:
+    before_ms = cheapest.cost_ms
+    steps, num_good = [], 0
+    for step, state in player.play(number, origin.state, by_chance=by_chance):
         here = Visited(state, here, step)
         record.count(here)
         record.check()
+        steps.append(step)
         if here.cost_ms <= cheapest.cost_ms:
             cheapest = here
+            num_good = len(steps) if here.cost_ms < before_ms else 0
         num_without_gain = 0 if here.cost_ms < least_ms else num_without_gain + 1
         least_ms = min(least_ms, here.cost_ms)
         goes_nowhere = num_without_gain >= _PATIENCE or here.cost_ms > _MOST * least_ms
-        if goes_nowhere and not to_its_end:
+        # The first episode is played to its end.
+        if goes_nowhere and number > 0:
             break
+    player.learn(steps, num_good)
     return cheapest
 
 
@@ -169,7 +185,9 @@ def _look(record: Record, player: Player, number: int, cheapest: Visited) -> Vis
         seen = Visited(state, cheapest, step)
         record.count(seen)
         record.check()
-        if seen.cost_ms < cheapest.cost_ms:
+        is_good = seen.cost_ms < cheapest.cost_ms
+        player.learn([step], int(is_good))
+        if is_good:
             return seen
     return cheapest
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 
 from environments.tensor_graphs import models, onnx_io, rules
 from environments.tensor_graphs.analytic import AnalyticObjective
-from environments.tensor_graphs.search import Budget, replay
+from environments.tensor_graphs.search import Budget, Step, replay
 from environments.tensor_graphs.search.results import Visited
+from tfrl_systems.cli.tensor_graphs.player import PolicyPlayer, RuleOdds
 from tfrl_systems.cli.tensor_graphs.policy import Chance, GraphPolicy
 from tfrl_systems.cli.tensor_graphs.problem import Problem
 
@@ -23,6 +25,11 @@ SETTINGS = {
     "may_stop": False,
     "constants": False,
 }
+
+
+def player_on(problem, network):
+    policy = GraphPolicy(network, SETTINGS)
+    return PolicyPlayer(policy, problem.name, problem.rules, problem.objective)
 
 
 def test_a_way_through_several_episodes_can_be_gone_again():
@@ -48,7 +55,7 @@ def test_steps_name_the_nodes_of_the_graph_that_an_episode_begins_at():
         (match,) = [match for match in again.matches if match.xfer == xfer]
         again = again.apply(match)
     assert again.graph == graph and again.graph.nodes.keys() != graph.nodes.keys()
-    player = GraphPolicy(Chance(), SETTINGS).player("it", problem.rules, problem.objective)
+    player = player_on(problem, Chance())
     for number, start in enumerate((problem.start, again) * 20):
         steps = [step for step, _ in player.play(number, start)]
         assert len(replay(Visited(start), steps).path) == MAX_STEPS
@@ -84,7 +91,7 @@ def test_it_looks_at_each_match_once_and_then_again():
     graph = onnx_io.read(models.make("bert-tiny"))
     problem = Problem("bert-tiny", graph, rules.load(), AnalyticObjective(), {})
     start = problem.start
-    player = GraphPolicy(Sure(), SETTINGS).player("it", problem.rules, problem.objective)
+    player = player_on(problem, Sure())
     matches = {(match.xfer, match.location): match for match in start.matches}
     all_looks = []
     for number in (7, 15):
@@ -96,8 +103,49 @@ def test_it_looks_at_each_match_once_and_then_again():
     first, again = all_looks
     assert first != again and first[0] == again[0]
     # Those that were not reached come before those that were.
-    other = GraphPolicy(Sure(), SETTINGS).player("it", problem.rules, problem.objective)
+    other = player_on(problem, Sure())
     reached = [step for step, _ in itertools.islice(other.look(7, start), 20)]
     assert reached == first[:20]
     rest = [step for step, _ in itertools.islice(other.look(15, start), len(matches) - 20)]
     assert not set(rest) & set(reached)
+
+
+def test_odds_are_of_good_steps_to_those_that_would_be_expected():
+    """Of 12 steps 6 are good: of 8 of "often" 4 would be, of 4 of "seldom" 2; none of "never"'s."""
+    odds = RuleOdds(["often", "seldom", "never"])
+    assert odds.logits.tolist() == [0.0] * 4
+    steps = [Step("often", (0,))] * 5 + [Step("seldom", (0,))] * 1
+    odds.learn(steps, 6)
+    odds.learn([Step("seldom", (0,))] * 3 + [Step("often", (0,))] * 3, 0)
+    expected = [np.log((5 + 4) / (4 + 4)), np.log((1 + 4) / (2 + 4)), 0.0, 0.0]
+    np.testing.assert_allclose(odds.logits, expected, rtol=1e-12)
+
+
+def test_rules_that_led_to_cheaper_graphs_become_likelier_on_that_model():
+    """By chance a rule is drawn as often as it has matches, of 122; odds of 4 and 1 / 7 weigh them.
+
+    Of 196 steps 28 are good, all of one rule's 28, of which 4 would be expected, and none of
+    another's 168, of which 24 would be.
+    """
+    graph = onnx_io.read(models.make("bert-tiny"))
+    problem = Problem("bert-tiny", graph, rules.load(), AnalyticObjective(), {})
+    places = {rule.name: place for place, rule in enumerate(problem.rules)}
+    good, bad = "linear_is_gemm_of_rows", "matmul_of_rows"
+    num_matches = problem.start.num_matches
+    assert num_matches.sum() == 122 and [num_matches[places[one]] for one in (good, bad)] == [
+        12,
+        12,
+    ]
+
+    def share_of_first_steps(player):
+        firsts = [next(player.play(number, problem.start))[0] for number in range(1, 301)]
+        return sum(step.xfer == good for step in firsts) / 300
+
+    player = player_on(problem, Chance())
+    assert share_of_first_steps(player) == pytest.approx(12 / 122, abs=0.05)
+    player.learn([Step(good, (0,))] * 28, 28)
+    player.learn([Step(bad, (0,))] * 168, 0)
+    weighed = 12 * 4 / (12 * 4 + 98 + 12 / 7)
+    assert share_of_first_steps(player) == pytest.approx(weighed, abs=0.08)
+    looks = [step.xfer for step, _ in itertools.islice(player.look(7, problem.start), 20)]
+    assert looks.count(good) > looks.count(bad)

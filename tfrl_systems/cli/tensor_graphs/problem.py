@@ -97,7 +97,9 @@ class Problem:
         if method != "policy":
             return search(self.start, method, budget, **others)
         assert policy is not None
-        player = policy.player(self.name, self.rules, self.objective)
+        from tfrl_systems.cli.tensor_graphs.player import PolicyPlayer
+
+        player = PolicyPlayer(policy, self.name, self.rules, self.objective)
         return follow(self.start, player, num_rollouts, budget, **others)
 
 

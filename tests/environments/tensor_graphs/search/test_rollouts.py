@@ -22,6 +22,7 @@ class Player:
 
     def __init__(self, play, looks=(), chance=None):
         self.looks = looks
+        self.learned = []
         self._play_fns = {False: play, True: chance or play}
 
     def play(self, number, start, *, by_chance=False):
@@ -31,6 +32,9 @@ class Player:
         for match in start.matches:
             if match.xfer in self.looks:
                 yield step_of(match), start.apply(match)
+
+    def learn(self, steps, num_good):
+        self.learned.append(([step.xfer for step in steps], num_good))
 
 
 def follow_play(start, play, *arguments):
@@ -98,6 +102,24 @@ def test_after_so_many_episodes_without_a_gain_all_begins_anew():
     at_cheapest = {number: begun[number] for number in range(1, 100, 2) if number in begun}
     assert {graph for number, graph in at_cheapest.items() if 1 < number <= 49} == {2}
     assert at_cheapest[51] == 1 and {at_cheapest[number] for number in (61, 97, 99)} == {2}
+
+
+def test_it_is_told_which_steps_led_to_a_cheaper_graph_than_all_before():
+    """The fourth episode passes the cheapest graph at its second step and goes three on."""
+    costs = [10.0, 10.2, 9.0, 9.0, 9.2, 8.9]
+    ends = {0: 2, 4: 4}
+
+    def play(number, state):
+        return itertools.islice(play_on(number, state), ends.get(number, 0))
+
+    player = Player(play)
+    follow(flat(costs), player, 5)
+    nothing = ([], 0)
+    assert player.learned == [(["on"] * 2, 2), nothing, nothing, nothing, (["on"] * 4, 0)]
+    ends[4] = 5
+    player = Player(play)
+    follow(flat(costs), player, 5)
+    assert player.learned[-1] == (["on"] * 5, 5)
 
 
 @pytest.mark.parametrize("chance_gains", [True, False])

@@ -15,9 +15,8 @@ hardly ever draws the few of its matches that do not; here it tries those, too, 
 After 48 episodes without a gain all begins anew at the model: what was found is kept, and chance
 may lead elsewhere.
 
-On a model unlike those that it learned on a policy may put what can be done in a good order, and be
-far too sure of it, or be wrong. So it plays some episodes half, a quarter or an eighth as sure, and
-some by chance alone: each more often, the more of its episodes made cheaper graphs (Thompson
+On a model unlike those that it learned on a policy may be sure and wrong. So chance alone leads
+some episodes, more of them the more often it made cheaper graphs than the policy did (Thompson
 sampling). And the player is told which steps led to cheaper graphs, to take more of their kind.
 """
 
@@ -44,9 +43,6 @@ _PATIENCE = 8
 _MOST = 1.05
 _MOST_WITHOUT_GAIN = 48
 
-SURENESS = (1.0, 0.5, 0.25, 0.125, 0.0)
-"""What a policy's logits are multiplied by in an episode; see the module."""
-
 _LOOK_EVERY, _LOOK_AT = 8, 7
 _MOST_LOOKS = 64
 
@@ -55,14 +51,14 @@ class Player(Protocol):
     """A policy on one model."""
 
     def play(
-        self, number: int, start: State, *, sureness: float = 1.0
+        self, number: int, start: State, *, by_chance: bool = False
     ) -> Iterable[tuple[Step, State]]:
         """An episode.
 
         Args:
           number: of the episode, from 0.
           start: where it begins.
-          sureness: that the logits of steps are multiplied by; with 0 all are equally likely.
+          by_chance: whether all steps are equally likely, in place of what the policy knows.
 
         Returns:
           Its steps, each with the state after it, as they are taken.
@@ -114,7 +110,7 @@ def follow(
 def _follow(record: Record, player: Player, num_rollouts: int) -> None:
     generator = np.random.default_rng(0)
     cheapest, num_without_gain = record.best, 0
-    ways = _Ways(generator)
+    leaders = _Leaders(generator)
     for number in range(num_rollouts):
         record.check()
         if num_without_gain >= _MOST_WITHOUT_GAIN:
@@ -125,35 +121,39 @@ def _follow(record: Record, player: Player, num_rollouts: int) -> None:
             has_gained = cheapest.cost_ms < before_ms
         else:
             origin = _origin(record.start, cheapest, number, generator)
-            way = ways.draw() if number else 0
-            cheapest = _play(record, player, number, SURENESS[way], origin, cheapest)
+            by_chance = number > 0 and leaders.draw_is_chance()
+            cheapest = _play(record, player, number, by_chance, origin, cheapest)
             has_gained = cheapest.cost_ms < before_ms
-            ways.tell(way, has_gained)
+            leaders.tell(by_chance, has_gained)
         num_without_gain = 0 if has_gained else num_without_gain + 1
 
 
-class _Ways:
-    """Draws how sure of itself the policy is in an episode, by place in SURENESS."""
+class _Leaders:
+    """Draws whether the policy or chance leads an episode; see the module."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
-        # Parameters of beta distributions of how often episodes gain: as if of each kind a few had
-        # gained, or failed to, already, in favour of the policy as it is.
-        self._gained = np.array([3] + [1] * (len(SURENESS) - 1))
-        self._failed = np.array([1] + [3] * (len(SURENESS) - 1))
+        # Parameters of beta distributions of how often episodes gain, by whether chance leads: as
+        # if either had gained, or failed to, in a few already, in favour of the policy.
+        self._gained = {False: 3, True: 1}
+        self._failed = {False: 1, True: 3}
 
-    def draw(self) -> int:
-        return int(self._generator.beta(self._gained, self._failed).argmax())
+    def draw_is_chance(self) -> bool:
+        policy, chance = (
+            self._generator.beta(self._gained[one], self._failed[one]) for one in (False, True)
+        )
+        return bool(chance > policy)
 
-    def tell(self, way: int, has_gained: bool) -> None:
-        (self._gained if has_gained else self._failed)[way] += 1
+    def tell(self, by_chance: bool, has_gained: bool) -> None:
+        counts = self._gained if has_gained else self._failed
+        counts[by_chance] += 1
 
 
 def _play(
     record: Record,
     player: Player,
     number: int,
-    sureness: float,
+    by_chance: bool,
     origin: Visited,
     cheapest: Visited,
 ) -> Visited:
@@ -161,7 +161,7 @@ def _play(
     here, least_ms, num_without_gain = origin, origin.cost_ms, 0
     before_ms = cheapest.cost_ms
     steps, num_good = [], 0
-    for step, state in player.play(number, origin.state, sureness=sureness):
+    for step, state in player.play(number, origin.state, by_chance=by_chance):
         here = Visited(state, here, step)
         record.count(here)
         record.check()

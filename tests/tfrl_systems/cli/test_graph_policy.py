@@ -70,46 +70,20 @@ class Sure(Chance):
         return parameters
 
 
-def test_where_a_policy_is_not_sure_at_all_all_that_is_allowed_is_drawn():
+def test_where_chance_leads_all_that_is_allowed_is_drawn():
     graph = onnx_io.read(models.make("bert-tiny"))
     policy = GraphPolicy(Sure(), SETTINGS)
     environment = policy.make_environment("bert-tiny", graph, rules.load(), AnalyticObjective())
 
-    def path_of(number, sureness=1.0):
-        return [step for step, _ in policy.play(environment, number, sureness=sureness)]
+    def path_of(number, by_chance=False):
+        return [step for step, _ in policy.play(environment, number, by_chance=by_chance)]
 
     first = path_of(0)
     assert len(first) == MAX_STEPS
     assert all(path_of(number) == first for number in range(8))
-    by_chance = [path_of(number, 0.0) for number in range(1, 9)]
+    by_chance = [path_of(number, True) for number in range(8)]
     assert first not in by_chance and len(set(map(tuple, by_chance))) == 8
-    assert path_of(3, 0.0) == by_chance[2]
-
-
-def test_logits_are_multiplied_by_how_sure_a_policy_is():
-    """What is listed first has a logit of 2 log 3 in 0: as sure as it is 9, half as sure 3 to 1."""
-
-    class Likely(Chance):
-        def parameters(self, observation):
-            parameters = super().parameters(observation)
-            parameters["logits"][0, np.flatnonzero(observation["action_mask"][0])[0]] = 2 * np.log(
-                3
-            )
-            return parameters
-
-    graph = onnx_io.read(models.make("squeezenet-1.1"))
-    policy = GraphPolicy(Likely(), SETTINGS)
-    environment = policy.make_environment("it", graph, rules.load(), AnalyticObjective())
-    observation = environment.reset().observation
-    others = int(observation["action_mask"].sum()) - 1
-    first = next(policy.play(environment, 0))[0]
-
-    def share(sureness):
-        firsts = [next(policy.play(environment, n, sureness=sureness))[0] for n in range(1, 401)]
-        return firsts.count(first) / 400
-
-    for sureness, weight in ((1.0, 9), (0.5, 3), (0.0, 1)):
-        assert share(sureness) == pytest.approx(weight / (weight + others), abs=0.07)
+    assert path_of(3, True) == by_chance[3]
 
 
 def test_it_looks_at_each_match_once_and_then_again():

@@ -106,7 +106,7 @@ class GraphPolicy:
         environment: TensorGraphEnvironment,
         number: int = 0,
         *,
-        sureness: float = 1.0,
+        by_chance: bool = False,
         odds: np.ndarray | None = None,
     ) -> Iterator[tuple[Step, State]]:
         """Plays an episode, as far as it is asked to go on.
@@ -115,19 +115,19 @@ class GraphPolicy:
           environment: is reset, and stepped for each item.
           number: of the episode. In the first, 0, each action is the policy's likeliest one; in
             the others it is drawn, with chance that the seed and the number decide.
-          sureness: that the policy's logits are multiplied by; with 0 it is not asked.
+          by_chance: whether all actions are equally likely, but for the odds.
           odds: of each rule and of NO-OP, float [R + 1]: added to its actions' logits.
 
         Yields:
           Each rule that is applied, with the state after it.
         """
-        network = self._network if sureness else Chance()
+        network = Chance() if by_chance else self._network
         generator = np.random.default_rng([self._seed, number])
         time_step = environment.reset()
         num_applied = 0
         while not time_step.is_last():
-            parameters = _parameters(network, time_step.observation, sureness, odds)
-            if number == 0:
+            parameters = _parameters(network, time_step.observation, odds)
+            if number == 0 and not by_chance:
                 action = distributions.mode(parameters)[0]
             else:
                 action = distributions.draw(parameters, generator)[0]
@@ -148,7 +148,7 @@ class GraphPolicy:
           odds: as in `play`.
         """
         generator = np.random.default_rng([self._seed, number])
-        logits = _parameters(self._network, observation, 1.0, odds)["logits"][0]
+        logits = _parameters(self._network, observation, odds)["logits"][0]
         # The largest of logits with Gumbel noise is a draw, the next one is a draw of the rest, …
         order = np.argsort(-(logits + generator.gumbel(size=len(logits))), kind="stable")
         is_match = observation["action_mask"] & (
@@ -168,19 +168,14 @@ class Chance:
 
 
 def _parameters(
-    network: Any,
-    observation: Mapping[str, np.ndarray],
-    sureness: float,
-    odds: np.ndarray | None,
+    network: Any, observation: Mapping[str, np.ndarray], odds: np.ndarray | None
 ) -> distributions.Parameters:
     """Of the distribution of the action, with a leading axis of 1."""
     batch = {name: array[np.newaxis] for name, array in observation.items()}
     parameters = network.parameters(batch)
-    logits, mask = parameters["logits"], batch["action_mask"]
-    logits = sureness * np.where(mask, logits, 0)
-    if odds is not None:
-        logits += odds[parameters["actions"][..., 0]]
-    return {**parameters, "logits": np.where(mask, logits, -np.inf)}
+    if odds is None:
+        return parameters
+    return {**parameters, "logits": parameters["logits"] + odds[parameters["actions"][..., 0]]}
 
 
 def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) -> dict[str, int]:

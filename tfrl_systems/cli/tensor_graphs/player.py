@@ -25,14 +25,14 @@ _PRIOR = 4.0
 class RuleOdds:
     """How much more often than others each rule leads to cheaper graphs.
 
-    If all rules were alike, the good ones among their steps would be expected to be as many as
-    their part of all steps says. The odds of a rule are
+    Were all rules alike, a rule would have its part of all good steps: as many of them are
+    expected as it has of all steps. Its odds are
 
         log((good + κ) / (expected + κ))
 
-    with κ good steps that are always there, so that a few steps say little. Added to the logits of
-    a policy, what it has learned before is where they start from. The sum is that of generalised
-    nested rollout policy adaptation (T. Cazenave, 2020); in its place of gradients are counts.
+    where κ, as if so many had been good already, lets a few steps say little. They are added to
+    the logits of a policy, so what it has learned before is where they start. Generalised nested
+    rollout policy adaptation (T. Cazenave, 2020) has the same sum; there gradients make it.
 
     Args:
       rules: names; after them comes NO-OP, whose odds are 0.

@@ -58,7 +58,7 @@ class Player(Protocol):
         Args:
           number: of the episode, from 0.
           start: where it begins.
-          by_chance: whether all steps are equally likely, in place of what the policy knows.
+          by_chance: whether steps are drawn without the policy.
 
         Returns:
           Its steps, each with the state after it, as they are taken.

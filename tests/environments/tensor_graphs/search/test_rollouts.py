@@ -105,7 +105,7 @@ def test_after_so_many_episodes_without_a_gain_all_begins_anew():
 
 
 def test_it_is_told_which_steps_led_to_a_cheaper_graph_than_all_before():
-    """The fourth episode passes the cheapest graph at its second step and goes three on."""
+    """The fifth episode meets a graph as cheap as the cheapest, and a cheaper one if it goes on."""
     costs = [10.0, 10.2, 9.0, 9.0, 9.2, 8.9]
     ends = {0: 2, 4: 4}
 

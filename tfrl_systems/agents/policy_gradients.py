@@ -75,7 +75,9 @@ def _networks(
 def _graph_networks(
     config: Any, specs: tuple[Any, Any], generators: list[np.random.Generator], has_spread: bool
 ) -> tuple[graph_actors.GraphActorNetwork, graph_actors.GraphValueNetwork]:
-    settings = graph_actors.GraphSettings(config.graph_width, config.graph_rounds, config.head)
+    settings = graph_actors.GraphSettings(
+        config.graph_width, config.graph_rounds, config.head, config.max_logit
+    )
     actor = graph_actors.GraphActorNetwork(*specs, settings, generators[0])
     value = graph_actors.GraphValueNetwork(
         specs[0], actor.trunk, settings.width, generators[1], has_spread
@@ -157,6 +159,7 @@ def check(name: str, config: Any, ranges: dict[str, bool]) -> None:
         "graph_width": config.graph_width >= 1,
         "graph_rounds": config.graph_rounds >= 1,
         "head": config.head in graph_actors.HEADS,
+        "max_logit": config.max_logit > 0,
         "learning_rate": config.learning_rate > 0,
         "final_learning_rate": config.final_learning_rate > 0,
         "gamma": 0 <= config.gamma <= 1,

@@ -56,11 +56,13 @@ class GraphSettings:
       width: numbers in the vector of a node, and of a graph.
       rounds: of message passing.
       head: one of `HEADS`.
+      max_logit: bounds the logits of matches; the hierarchical head has no such bound.
     """
 
     width: int
     rounds: int
     head: str
+    max_logit: float
 
 
 def are_graphs(observation_spec: Any) -> bool:
@@ -162,7 +164,12 @@ class GraphActorNetwork(network.Network):
         self._settings = settings
         self.trunk = Trunk(observation_spec, settings, generator)
         self.head = graph_heads.make_head(
-            settings.head, observation_spec, action_spec, settings.width, generator
+            settings.head,
+            observation_spec,
+            action_spec,
+            settings.width,
+            settings.max_logit,
+            generator,
         )
         num_listed = observation_spec["action_mask"].shape[0]
         listed = {

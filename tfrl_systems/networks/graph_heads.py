@@ -6,12 +6,14 @@ are allowed; heads give each of them a logit, and nothing else gets one. Three h
 PointerHead scores each match by what it touches, whatever its number is:
 
     score = v · relu(T h_root + P mean_touched h + Q mean_inputs h + F f + r + G g),
+    logit = C tanh(score / C)
 
     f: of the match, what it changes at once; r: of its rule
 
-where the root is the first node that the match replaces. Of a rule it knows what `rule_ids` and
-`rule_targets` say, so the same weights serve another set of rules. NO-OP touches nothing: its
-score comes from the global vector g and its own r.
+where the root is the first node that the match replaces, and C bounds how sure the head can become
+(I. Bello et al.: Neural combinatorial optimization with reinforcement learning, 2016). Of a rule it
+knows what `rule_ids` and `rule_targets` say, so the same weights serve another set of rules. NO-OP
+touches nothing: its score comes from the global vector g and its own r.
 
 LocalHead is the same without g, behind an encoder whose nodes hear nothing of g either: a match is
 judged by what is near it, in whatever model it is. What only tells models apart, such as how many
@@ -55,6 +57,7 @@ class PointerHead(snt.Module):
       num_kinds: of nodes.
       num_features: of a match.
       width: H.
+      max_logit: C, the bound of logits.
       generator: draws the initial weights.
     """
 
@@ -62,9 +65,15 @@ class PointerHead(snt.Module):
     has_globals = True
 
     def __init__(
-        self, num_kinds: int, num_features: int, width: int, generator: np.random.Generator
+        self,
+        num_kinds: int,
+        num_features: int,
+        width: int,
+        max_logit: float,
+        generator: np.random.Generator,
     ) -> None:
         super().__init__(name="pointer")
+        self._max_logit = max_logit
         self.matches = linear(generator, (num_features, width), "matches", has_bias=False)
         self.nodes = linear(generator, (width, 3 * width), "nodes", has_bias=False)
         if self.has_globals:
@@ -100,6 +109,7 @@ class PointerHead(snt.Module):
         ):
             hidden += _mean_of_nodes(part, rows, graph_of, encoded.n_node)
         scores = self.score(tf.nn.relu(hidden))[:, 0]
+        scores = self._max_logit * tf.tanh(scores / self._max_logit)
         return _listed(scores, places, observation)
 
     def _rules(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -171,6 +181,7 @@ def make_head(
     observation_spec: Mapping[str, Any],
     action_spec: Any,
     width: int,
+    max_logit: float,
     generator: np.random.Generator,
 ) -> PointerHead | HierarchicalHead:
     """The head of that name.
@@ -180,6 +191,7 @@ def make_head(
       observation_spec: of listed actions.
       action_spec: (xfer_id, location).
       width: H.
+      max_logit: C, of a PointerHead or LocalHead.
       generator: draws the initial weights.
     """
     if name == HierarchicalHead.kind:
@@ -187,7 +199,7 @@ def make_head(
         return HierarchicalHead(most[0] + 1, most[1] + 1, width, generator)
     pointer = LocalHead if name == LocalHead.kind else PointerHead
     num_features = int(observation_spec["action_features"].shape[-1])
-    return pointer(num_kinds(observation_spec), num_features, width, generator)
+    return pointer(num_kinds(observation_spec), num_features, width, max_logit, generator)
 
 
 def num_kinds(observation_spec: Mapping[str, Any]) -> int:

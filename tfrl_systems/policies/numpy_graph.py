@@ -162,6 +162,7 @@ class _PointerHead:
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self._hash_size = int(description["hash_size"])
+        self._max_logit = np.float32(description["max_logit"])
         self._known: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def update(self, arrays: Arrays) -> None:
@@ -178,7 +179,8 @@ class _PointerHead:
         hidden += np.dot(one["action_features"][places], arrays["matches/w"])
         if "globals/w" in arrays:
             hidden += g @ arrays["globals/w"] + arrays["globals/b"]
-        return np.dot(np.maximum(hidden, _ZERO, hidden), arrays["score/w"])[:, 0]
+        scores = np.dot(np.maximum(hidden, _ZERO, hidden), arrays["score/w"])[:, 0]
+        return self._max_logit * np.tanh(scores / self._max_logit)
 
     def _rules(self, ids: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """The vectors of all rules and of NO-OP, [R + 1, H]."""

@@ -36,6 +36,7 @@ _FIELDS = {
         "width",
         "rounds",
         "head",
+        "max_logit",
         "features",
         "hash_size",
         "norm_epsilon",

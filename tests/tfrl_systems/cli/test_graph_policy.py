@@ -32,6 +32,19 @@ def player_on(problem, network):
     return PolicyPlayer(policy, problem.name, problem.rules, problem.objective)
 
 
+@pytest.mark.parametrize("head, locations", [("local", 800), ("hierarchical", 200)])
+def test_there_is_room_for_a_larger_model_than_those_that_it_learned_on(head, locations):
+    """Four times as much of everything, but for the head that has an output for each location."""
+    graph = onnx_io.read(models.make("bert-tiny"))
+    policy = GraphPolicy(Chance(), {**SETTINGS, "head": head})
+    environment = policy.make_environment("bert-tiny", graph, rules.load(), AnalyticObjective())
+    specs = environment.observation_spec()
+    assert specs["nodes"].shape[0] == 4 * 128 + 1
+    assert specs["edges"].shape[0] == 4 * 256
+    assert specs["action_mask"].shape == (4 * 1024,)
+    assert specs["location_masks"].shape[1] == locations
+
+
 def test_a_way_through_several_episodes_can_be_gone_again():
     graph = onnx_io.read(models.make("bert-tiny"))
     problem = Problem("bert-tiny", graph, rules.load(), AnalyticObjective(), {})

@@ -29,7 +29,7 @@ FEATURES = ("nodes", "edges", "action_features")
 def make_actor(head="pointer", sizes=SIZES, rules=RULES, seed=0):
     specs = tensor_spec.from_spec(graph_problems.specs(sizes, rules))
     action = tensor_spec.BoundedTensorSpec([2], tf.int32, 0, [len(rules), sizes.max_locations - 1])
-    settings = graph_actors.GraphSettings(8, 3, head)
+    settings = graph_actors.GraphSettings(8, 3, head, 4.0)
     actor = graph_actors.GraphActorNetwork(specs, action, settings, np.random.default_rng(seed))
     noise = np.random.default_rng(seed + 1)
     for one in actor.trainable_variables:
@@ -164,6 +164,22 @@ def test_the_pointer_knows_rules_by_what_they_are():
         xfers, locations = one["actions"].T
         other["actions"] = np.stack((numbers[xfers], 5 - locations), axis=1).astype(np.int32)
         np.testing.assert_array_equal(logits_of(many, other), logits_of(few, one))
+
+
+@pytest.mark.parametrize("head", ["local", "pointer"])
+def test_however_large_weights_become_logits_are_bounded(head):
+    """By 4 here, in TensorFlow and in NumPy; a score of 4 atanh(1/2) is a logit of 2."""
+    actor = make_actor(head)
+    (one,) = observations(1)
+    mask = one["action_mask"]
+    before = logits_of(actor, one)[0, mask]
+    scores = 4 * np.arctanh(before / 4)
+    kernel = actor.head.score.w.numpy()
+    for largest, expected in ((4 * np.arctanh(0.5), 2.0), (4e3, 4.0)):
+        scale = largest / np.abs(scores).max()
+        actor.head.score.w.assign(kernel * scale)
+        for found in (logits_of(actor, one), twin(actor).parameters(batch(one))["logits"]):
+            assert np.abs(found[0, mask]).max() == pytest.approx(expected, rel=1e-4)
 
 
 def test_unknown_kinds_of_nodes_are_taken_for_none():
@@ -328,7 +344,6 @@ def test_an_observation_is_encoded_once_for_both(monkeypatch):
 def test_an_action_of_another_kind_is_refused():
     specs = tensor_spec.from_spec(graph_problems.specs())
     action = tensor_spec.BoundedTensorSpec([], tf.int64, 0, 3)
+    settings = graph_actors.GraphSettings(8, 1, "pointer", 4.0)
     with pytest.raises(UserError, match=r"action: expected \(xfer_id, location\), int32 \[2\]"):
-        graph_actors.GraphActorNetwork(
-            specs, action, graph_actors.GraphSettings(8, 1, "pointer"), np.random.default_rng(0)
-        )
+        graph_actors.GraphActorNetwork(specs, action, settings, np.random.default_rng(0))

@@ -23,6 +23,9 @@ from tfrl_systems.policies.optimizer_policy import load_network
 
 # How much larger than those that a policy was trained on graphs may be.
 _ROOM = 4
+_SIZES = [field.name for field in dataclasses.fields(Sizes) if field.name != "truncate"]
+# This head has one output for each location.
+_BY_NUMBERS = "hierarchical"
 
 
 class GraphPolicy:
@@ -30,7 +33,8 @@ class GraphPolicy:
 
     Args:
       network: with `parameters` and `mode`, of observations with a leading axis [B].
-      settings: of the environment that it was trained in, for `make_environment`.
+      settings: of the environment that it was trained in, and the network's `head`, if it has one;
+        for `make_environment`.
       seed: of the actions that are drawn.
     """
 
@@ -84,13 +88,10 @@ class GraphPolicy:
     ) -> TensorGraphEnvironment:
         """The same for models that `sampler` draws."""
         known = self._settings
-        sizes = Sizes(
-            max_nodes=_ROOM * known["max_nodes"],
-            max_edges=_ROOM * known["max_edges"],
-            max_locations=known["max_locations"],
-            max_actions=_ROOM * known["max_actions"],
-            truncate=True,
-        )
+        rooms = {name: _ROOM * known[name] for name in _SIZES}
+        if known.get("head") == _BY_NUMBERS:
+            rooms["max_locations"] = known["max_locations"]
+        sizes = Sizes(**rooms, truncate=True)
         return TensorGraphEnvironment(
             sampler,
             rules,
@@ -178,10 +179,9 @@ def _parameters(
     return {**parameters, "logits": parameters["logits"] + odds[parameters["actions"][..., 0]]}
 
 
-def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) -> dict[str, int]:
-    """Settings of the environment, from policy.json."""
-    sizes = [field.name for field in dataclasses.fields(Sizes) if field.name != "truncate"]
-    names = (*sizes, "max_steps", "may_stop", "constants")
+def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the environment, and the head, from policy.json."""
+    names = (*_SIZES, "max_steps", "may_stop", "constants")
     found = {name: described.get(name) for name in names}
     for name, value in found.items():
         if not isinstance(value, int):
@@ -189,4 +189,4 @@ def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) ->
                 f"{directory}: expected a whole number {name} in policy.json, found {value!r}; "
                 "export the policy again"
             )
-    return {name: value for name, value in found.items() if isinstance(value, int)}
+    return {**found, "head": described["head"]}

@@ -79,12 +79,9 @@ def make_environment(seed: int = 0) -> TensorGraphEnvironment:
 
 
 def make_agent(module: ModuleType, **settings: Any) -> Any:
-    """An agent of the environment, small unless said otherwise.
-
-    It may become sure: there is one best way over the hill, and nothing else to be used on.
-    """
+    """An agent of the environment, small unless said otherwise."""
     environment = make_environment()
-    small = {"graph_width": 16, "graph_rounds": 2, "gamma": 1.0, "max_logit": 10.0}
+    small = {"graph_width": 16, "graph_rounds": 2, "gamma": 1.0}
     config = module.Config(**small | settings)
     return module.make_agent(config, environment.time_step_spec(), environment.action_spec())
 

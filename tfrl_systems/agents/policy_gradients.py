@@ -159,7 +159,7 @@ def check(name: str, config: Any, ranges: dict[str, bool]) -> None:
         "graph_width": config.graph_width >= 1,
         "graph_rounds": config.graph_rounds >= 1,
         "head": config.head in graph_actors.HEADS,
-        "max_logit": config.max_logit > 0,
+        "max_logit": config.max_logit >= 0,
         "learning_rate": config.learning_rate > 0,
         "final_learning_rate": config.final_learning_rate > 0,
         "gamma": 0 <= config.gamma <= 1,

@@ -43,7 +43,7 @@ class Config:
         location, by their numbers.
       max_logit: where observations are graphs and the head is not "hierarchical": logits of matches
         are between it and its negative, so that what was learned on some models is not taken for
-        certain on others.
+        certain on others; 0 for no bound.
       learning_rate: Adam's at the start.
       final_learning_rate: Adam's at the end; it falls by equal factors.
       gamma: discount of later rewards. At 0 an action answers for its own reward alone, which is
@@ -72,7 +72,7 @@ class Config:
     graph_width: int = 32
     graph_rounds: int = 5
     head: str = "local"
-    max_logit: float = 4.0
+    max_logit: float = 0.0
     learning_rate: float = 3e-3
     final_learning_rate: float = 3e-5
     gamma: float = 0.0

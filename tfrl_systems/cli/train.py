@@ -101,6 +101,8 @@ _POLICY_GRADIENT_ON_GRAPHS = {
     "entropy_regularization": "0.02",
     "gradient_clipping": "1.0",
 }
+# What is so on some models is less certain on others.
+_OF_SEVERAL_MODELS = {"max_logit": "4.0"}
 # Uncertainty sampling goes by where the policy's entropy is high: by nothing where it is the same
 # everywhere.
 _SAMPLERS_THAT_ASK = ("uncertainty", "heterogeneous")
@@ -192,6 +194,7 @@ def _add_tensor_graphs(parser: argparse.ArgumentParser) -> None:
         f"with --agent {agent}: {_fields(settings_on_graphs(agent))}"
         for agent in ("ppo", "reinforce")
     )
+    parser.epilog += f"\n\nwith several models: {_written(_OF_SEVERAL_MODELS)}"
     parser.set_defaults(run=run_tensor_graphs)
 
 
@@ -217,7 +220,7 @@ def run_learn_to_optimize(options: argparse.Namespace) -> int:
 
 def run_tensor_graphs(options: argparse.Namespace) -> int:
     """Trains."""
-    values = _values(options, settings_on_graphs(options.agent))
+    values = _values(options, settings_on_graphs(options.agent, len(options.models)))
     from tfrl_systems.cli.tensor_graphs import train
 
     return train.run(options, values)
@@ -251,14 +254,20 @@ def settings_of_learning(agent: str, sampler: str = "random") -> tuple[Setting, 
     return with_defaults(read_settings(classes, _SET_OTHERWISE), defaults)
 
 
-def settings_on_graphs(agent: str) -> tuple[Setting, ...]:
-    """The fields that `--set` reaches when a policy gradient agent learns to rewrite graphs."""
+def settings_on_graphs(agent: str, num_models: int = 1) -> tuple[Setting, ...]:
+    """The fields that `--set` reaches when a policy gradient agent learns to rewrite graphs.
+
+    Args:
+      agent: "ppo" or "reinforce".
+      num_models: that it learns on; of several it does not become as sure.
+    """
     classes = {
         "loop": ("tfrl_systems.training.online", "Config"),
         "environment": ("tfrl_systems.cli.tensor_graphs.learning", "EnvironmentConfig"),
         "agent": (f"tfrl_systems.agents.{agent}", "Config"),
     }
-    return with_defaults(read_settings(classes, _SET_OTHERWISE), _POLICY_GRADIENT_ON_GRAPHS)
+    defaults = _POLICY_GRADIENT_ON_GRAPHS | (_OF_SEVERAL_MODELS if num_models > 1 else {})
+    return with_defaults(read_settings(classes, _SET_OTHERWISE), defaults)
 
 
 def _values(
@@ -268,6 +277,10 @@ def _values(
     if options.iterations is not None:
         values["loop"]["iterations"] = options.iterations
     return values
+
+
+def _written(defaults: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in defaults.items())
 
 
 def _fields(settings: tuple[Setting, ...]) -> str:

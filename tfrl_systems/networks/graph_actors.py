@@ -56,7 +56,7 @@ class GraphSettings:
       width: numbers in the vector of a node, and of a graph.
       rounds: of message passing.
       head: one of `HEADS`.
-      max_logit: bounds the logits of matches; the hierarchical head has no such bound.
+      max_logit: bounds the logits of matches; 0 for no bound. The hierarchical head has none.
     """
 
     width: int

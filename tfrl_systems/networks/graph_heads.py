@@ -10,10 +10,11 @@ PointerHead scores each match by what it touches, whatever its number is:
 
     f: of the match, what it changes at once; r: of its rule
 
-where the root is the first node that the match replaces, and C bounds how sure the head can become
-(I. Bello et al.: Neural combinatorial optimization with reinforcement learning, 2016). Of a rule it
-knows what `rule_ids` and `rule_targets` say, so the same weights serve another set of rules. NO-OP
-touches nothing: its score comes from the global vector g and its own r.
+where the root is the first node that the match replaces. C bounds how sure the head can become
+(I. Bello et al.: Neural combinatorial optimization with reinforcement learning, 2016); without it
+the logit is the score. Of a rule it knows what `rule_ids` and `rule_targets` say, so the same
+weights serve another set of rules. NO-OP touches nothing: its score comes from the global vector g
+and its own r.
 
 LocalHead is the same without g, behind an encoder whose nodes hear nothing of g either: a match is
 judged by what is near it, in whatever model it is. What only tells models apart, such as how many
@@ -57,7 +58,7 @@ class PointerHead(snt.Module):
       num_kinds: of nodes.
       num_features: of a match.
       width: H.
-      max_logit: C, the bound of logits.
+      max_logit: C, the bound of logits; 0 for none.
       generator: draws the initial weights.
     """
 
@@ -109,7 +110,8 @@ class PointerHead(snt.Module):
         ):
             hidden += _mean_of_nodes(part, rows, graph_of, encoded.n_node)
         scores = self.score(tf.nn.relu(hidden))[:, 0]
-        scores = self._max_logit * tf.tanh(scores / self._max_logit)
+        if self._max_logit:
+            scores = self._max_logit * tf.tanh(scores / self._max_logit)
         return _listed(scores, places, observation)
 
     def _rules(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:

@@ -180,7 +180,8 @@ class _PointerHead:
         if "globals/w" in arrays:
             hidden += g @ arrays["globals/w"] + arrays["globals/b"]
         scores = np.dot(np.maximum(hidden, _ZERO, hidden), arrays["score/w"])[:, 0]
-        return self._max_logit * np.tanh(scores / self._max_logit)
+        most = self._max_logit
+        return most * np.tanh(scores / most) if most else scores
 
     def _rules(self, ids: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """The vectors of all rules and of NO-OP, [R + 1, H]."""

@@ -64,6 +64,8 @@ def test_any_number_of_workers_learns_the_same(train, models, tmp_path):
     assert last["cost"] == pytest.approx((last[f"cost/{names[0]}"] + last[f"cost/{names[1]}"]) / 2)
     # Nothing can be done about the second one.
     assert last[f"cost/{names[1]}"] == 1.0
+    # What was learned on several models is for others, too.
+    assert json.loads((tmp_path / "0" / "policy" / "policy.json").read_text())["max_logit"] == 4
     check_curves(tmp_path / "0", results[0], names)
 
 
@@ -93,7 +95,8 @@ def test_what_was_learned_is_compared_and_used(train, models, tfrl, tmp_path):
     ran = train(tmp_path / "run", models[:1], "--iterations", 12, "--seed", 1, **settings)
     assert ran.status == 0, ran.err
     policy = tmp_path / "run" / "policy"
-    assert json.loads((policy / "policy.json").read_text())["kind"] == "graph_actor"
+    described = json.loads((policy / "policy.json").read_text())
+    assert described["kind"] == "graph_actor" and described["max_logit"] == 0
     arguments = ("evaluate", "tensor_graphs", "--model", models[0], "--objective", "analytic")
     ran = tfrl(*arguments, "--policy", policy, "--policy", "greedy", "--rollouts", 4, "--json")
     assert ran.status == 0, ran.err

@@ -26,10 +26,10 @@ LARGER = dataclasses.replace(SIZES, max_nodes=31, max_edges=40, max_actions=30)
 FEATURES = ("nodes", "edges", "action_features")
 
 
-def make_actor(head="pointer", sizes=SIZES, rules=RULES, seed=0):
+def make_actor(head="pointer", sizes=SIZES, rules=RULES, seed=0, max_logit=4.0):
     specs = tensor_spec.from_spec(graph_problems.specs(sizes, rules))
     action = tensor_spec.BoundedTensorSpec([2], tf.int32, 0, [len(rules), sizes.max_locations - 1])
-    settings = graph_actors.GraphSettings(8, 3, head, 4.0)
+    settings = graph_actors.GraphSettings(8, 3, head, max_logit)
     actor = graph_actors.GraphActorNetwork(specs, action, settings, np.random.default_rng(seed))
     noise = np.random.default_rng(seed + 1)
     for one in actor.trainable_variables:
@@ -167,19 +167,25 @@ def test_the_pointer_knows_rules_by_what_they_are():
 
 
 @pytest.mark.parametrize("head", ["local", "pointer"])
-def test_however_large_weights_become_logits_are_bounded(head):
-    """By 4 here, in TensorFlow and in NumPy; a score of 4 atanh(1/2) is a logit of 2."""
-    actor = make_actor(head)
+def test_however_large_scores_become_logits_are_bounded(head):
+    """Scores are 4 atanh(1/2) at most, of which the logit is 2; or, a thousand times that, 4."""
     (one,) = observations(1)
     mask = one["action_mask"]
-    before = logits_of(actor, one)[0, mask]
-    scores = 4 * np.arctanh(before / 4)
-    kernel = actor.head.score.w.numpy()
-    for largest, expected in ((4 * np.arctanh(0.5), 2.0), (4e3, 4.0)):
-        scale = largest / np.abs(scores).max()
-        actor.head.score.w.assign(kernel * scale)
-        for found in (logits_of(actor, one), twin(actor).parameters(batch(one))["logits"]):
-            assert np.abs(found[0, mask]).max() == pytest.approx(expected, rel=1e-4)
+    bounded, free = make_actor(head), make_actor(head, max_logit=0.0)
+    kernel = free.head.score.w.numpy()
+    most = np.abs(logits_of(free, one)[0, mask]).max()
+    for scale, largest in ((1, 2.0), (1000, 4.0)):
+        for actor in (bounded, free):
+            actor.head.score.w.assign(kernel * scale * 4 * np.arctanh(0.5) / most)
+        scores = logits_of(free, one)[0, mask]
+        np.testing.assert_allclose(
+            twin(free).parameters(batch(one))["logits"][0, mask], scores, rtol=1e-3, atol=1e-3
+        )
+        for found in (logits_of(bounded, one), twin(bounded).parameters(batch(one))["logits"]):
+            np.testing.assert_allclose(
+                found[0, mask], 4 * np.tanh(scores / 4), rtol=1e-3, atol=1e-3
+            )
+            assert np.abs(found[0, mask]).max() == pytest.approx(largest, rel=1e-3)
 
 
 def test_unknown_kinds_of_nodes_are_taken_for_none():

@@ -53,7 +53,7 @@ class Benchmark:
 
     def training(self, run: Run) -> learning.Training:
         """What `tfrl train` would train."""
-        values = parse_settings(self.assignments, settings_on_graphs(run.agent))
+        values = parse_settings(self.assignments, settings_on_graphs(run.agent, len(run.models)))
         if self.iterations is not None:
             values["loop"]["iterations"] = self.iterations
         # Each model has as many as with a policy of its own.

@@ -184,7 +184,8 @@ def _add_tensor_graphs(parser: argparse.ArgumentParser) -> None:
         required=True,
         dest="models",
         metavar="FILE|NAME",
-        help="an ONNX file, or one of tfrl evaluate tensor_graphs' models; may be repeated",
+        help="an ONNX file, or one of tfrl evaluate tensor_graphs' models; may be repeated, which "
+        f"sets max_logit to {_OF_SEVERAL_MODELS['max_logit']}",
     )
     add_problem(parser)
     shared.add_training(parser, "rounds of collecting and learning")
@@ -194,7 +195,6 @@ def _add_tensor_graphs(parser: argparse.ArgumentParser) -> None:
         f"with --agent {agent}: {_fields(settings_on_graphs(agent))}"
         for agent in ("ppo", "reinforce")
     )
-    parser.epilog += f"\n\nwith several models: {_written(_OF_SEVERAL_MODELS)}"
     parser.set_defaults(run=run_tensor_graphs)
 
 
@@ -277,10 +277,6 @@ def _values(
     if options.iterations is not None:
         values["loop"]["iterations"] = options.iterations
     return values
-
-
-def _written(defaults: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in defaults.items())
 
 
 def _fields(settings: tuple[Setting, ...]) -> str:

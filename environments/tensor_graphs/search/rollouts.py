@@ -12,8 +12,11 @@ In place of every eighth episode the policy looks around: steps from the cheapes
 one by one, until one makes a cheaper graph. A policy that is sure that a rule makes graphs dearer
 hardly ever draws the few of its matches that do not; here it tries those, too, after the others.
 
-After 48 episodes without a gain all begins anew at the model: what was found is kept, and chance
-may lead elsewhere.
+What led to a cheaper graph is then done at all places that look like the one where it was done: the
+layers of a model are alike, and need not be learned of one by one; see `repeats`.
+
+After 24 episodes that together gained less than a thousandth of what the model costs all begins
+anew at the model: what was found is kept, and chance may lead elsewhere.
 
 On a model unlike those that it learned on a policy may be sure and wrong. So chance alone leads
 some episodes, more of them the more often it made cheaper graphs than the policy did (Thompson
@@ -41,7 +44,7 @@ from environments.tensor_graphs.search.results import (
 
 _PATIENCE = 8
 _MOST = 1.05
-_MOST_WITHOUT_GAIN = 48
+_MOST_WITHOUT_GAIN, _LEAST_GAIN = 24, 1e-3
 
 _LOOK_EVERY, _LOOK_AT = 8, 7
 _MOST_LOOKS = 64
@@ -80,6 +83,19 @@ class Player(Protocol):
           num_good: how many of them, from the first on, led to a cheaper graph than all before.
         """
 
+    def repeat(
+        self, way: Sequence[Visited], start: State
+    ) -> Iterable[Iterable[tuple[Step, State]]]:
+        """What led to a cheaper graph, done elsewhere.
+
+        Args:
+          way: the states on the way there, without the one where it began.
+          start: where to begin. Whoever ends at a cheaper graph is where the next one begins.
+
+        Returns:
+          Attempts: steps, each with the state after it.
+        """
+
 
 def follow(
     start: State,
@@ -109,23 +125,27 @@ def follow(
 
 def _follow(record: Record, player: Player, num_rollouts: int) -> None:
     generator = np.random.default_rng(0)
-    cheapest, num_without_gain = record.best, 0
+    cheapest = reached = record.best
+    num_without_gain = 0
     leaders = _Leaders(generator)
     for number in range(num_rollouts):
         record.check()
         if num_without_gain >= _MOST_WITHOUT_GAIN:
-            cheapest, num_without_gain = record.start, 0
-        before_ms = cheapest.cost_ms
+            cheapest = reached = record.start
+            num_without_gain = 0
+        before = origin = cheapest
         if number % _LOOK_EVERY == _LOOK_AT:
             cheapest = _look(record, player, number, cheapest)
-            has_gained = cheapest.cost_ms < before_ms
         else:
             origin = _origin(record.start, cheapest, number, generator)
             by_chance = number > 0 and leaders.draw_is_chance()
             cheapest = _play(record, player, number, by_chance, origin, cheapest)
-            has_gained = cheapest.cost_ms < before_ms
-            leaders.tell(by_chance, has_gained)
-        num_without_gain = 0 if has_gained else num_without_gain + 1
+            leaders.tell(by_chance, cheapest.cost_ms < before.cost_ms)
+        num_without_gain += 1
+        if cheapest.cost_ms < before.cost_ms:
+            cheapest = _repeat(record, player, origin, cheapest)
+        if reached.cost_ms - cheapest.cost_ms >= _LEAST_GAIN * record.start.cost_ms:
+            reached, num_without_gain = cheapest, 0
 
 
 class _Leaders:
@@ -189,6 +209,20 @@ def _look(record: Record, player: Player, number: int, cheapest: Visited) -> Vis
         player.learn([step], int(is_good))
         if is_good:
             return seen
+    return cheapest
+
+
+def _repeat(record: Record, player: Player, origin: Visited, cheapest: Visited) -> Visited:
+    """Does elsewhere what was done on the way here; the cheapest graph after it."""
+    way = cheapest.trail[len(origin.trail) :]
+    for attempt in player.repeat(way, cheapest.state):
+        here = cheapest
+        for step, state in attempt:
+            here = Visited(state, here, step)
+            record.count(here)
+            record.check()
+        if here.cost_ms < cheapest.cost_ms:
+            cheapest = here
     return cheapest
 
 

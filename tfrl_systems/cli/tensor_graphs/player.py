@@ -11,7 +11,7 @@ import numpy as np
 
 from environments.tensor_graphs.environment import Model
 from environments.tensor_graphs.objectives import Objective
-from environments.tensor_graphs.search import State, Step
+from environments.tensor_graphs.search import State, Step, Visited, repeats
 from environments.tensor_graphs.search.results import step_of
 from environments.tensor_graphs.substitutions import Substitution
 from tfrl_systems.cli.tensor_graphs.policy import GraphPolicy
@@ -112,3 +112,7 @@ class PolicyPlayer:
     def learn(self, steps: Sequence[Step], num_good: int) -> None:
         """Steps to cheaper graphs make their rules likelier on this model, others less likely."""
         self._odds.learn(steps, num_good)
+
+    def repeat(self, way: Sequence[Visited], start: Any) -> Iterator[Sequence[tuple[Step, State]]]:
+        """Wherever tensors have the same types; see `repeats.attempts`."""
+        yield from repeats.attempts(way, start)

@@ -23,6 +23,7 @@ from environments.tensor_graphs.search.results import (
     State,
     Step,
     Visited,
+    match_of,
     step_of,
 )
 
@@ -231,12 +232,7 @@ def replay(start: Visited, path: Sequence[Step]) -> Visited:
     """
     found = start
     for step in path:
-        for match in found.state.matches:
-            if step_of(match) == step:
-                break
-        else:
-            raise LookupError(f"no match of {step.xfer} at {step.location}")
-        found = Visited(found.state.apply(match), found, step)
+        found = Visited(found.state.apply(match_of(found.state, step)), found, step)
     return found
 
 

@@ -32,7 +32,7 @@ from environments.tensor_graphs.search.neighbourhoods import (
     nodes_of,
 )
 from environments.tensor_graphs.search.record import Record
-from environments.tensor_graphs.search.results import Visited
+from environments.tensor_graphs.search.results import Visited, match_of
 
 ROUNDS = ((1, 4), (4, 1), (32, 1), (256, 1))
 """(steps that a region's search may try, how far two places have to look alike to be tried once).
@@ -320,17 +320,11 @@ class _Regions:
         return None
 
     def _remember(self, found: Visited, key: Key) -> None:
-        steps: list[Visited] = []
-        one = found
-        while one is not self.here and one.parent is not None:
-            steps.append(one)
-            one = one.parent
         way = []
-        for step in reversed(steps):
-            assert step.parent is not None and step.step is not None
-            looks = _looks(step.parent)
-            matches = step.parent.state.matches
-            way.append(next(self._key(looks, match) for match in matches if _is(match, step)))
+        for one in found.since(self.here):
+            assert one.parent is not None and one.step is not None
+            match = match_of(one.parent.state, one.step)
+            way.append(self._key(_looks(one.parent), match))
         known = self.ways.setdefault(key, [])
         if tuple(way) not in known:
             known.insert(0, tuple(way))
@@ -360,7 +354,3 @@ def _looks(visited: Visited) -> Looks:
 def _signature(looks: Looks, match: Any) -> Key:
     """What a match changes of the cost depends on this."""
     return (match.xfer, *(looks.signature(number) for number in nodes_of(match)))
-
-
-def _is(match: Any, visited: Visited) -> bool:
-    return (match.xfer, tuple(match.location)) == visited.step

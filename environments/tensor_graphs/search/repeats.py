@@ -19,7 +19,7 @@ from environments.tensor_graphs.engine import State
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.matching import Match
 from environments.tensor_graphs.nodes import Ref, TensorType
-from environments.tensor_graphs.search.results import Step, Visited, step_of
+from environments.tensor_graphs.search.results import Step, Visited, match_of, step_of
 
 _MOST_PAIRS = 400
 
@@ -72,11 +72,10 @@ class _Link:
 
 
 def _link_of(visited: Visited) -> _Link:
-    assert visited.parent is not None
+    assert visited.parent is not None and visited.step is not None
     before, after = visited.parent.state, visited.state
     assert isinstance(before, State) and isinstance(after, State)
-    (match,) = [match for match in before.matches if step_of(match) == visited.step]
-    saved_ms = before.cost_ms - after.cost_ms
+    match, saved_ms = match_of(before, visited.step), before.cost_ms - after.cost_ms
     return _Link(before, match, _made(before.graph, after.graph), saved_ms)
 
 

@@ -51,6 +51,18 @@ def step_of(match: Match) -> Step:
     return Step(match.xfer, tuple(match.location))
 
 
+def match_of(state: State, step: Step) -> Any:
+    """The match that a step applies.
+
+    Raises:
+      LookupError: there is none.
+    """
+    for match in state.matches:
+        if step_of(match) == step:
+            return match
+    raise LookupError(f"no match of {step.xfer} at {step.location}")
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Visited:
     """A state and the way to it.
@@ -82,6 +94,10 @@ class Visited:
         while found[-1].parent is not None:
             found.append(found[-1].parent)
         return tuple(reversed(found))
+
+    def since(self, origin: Visited) -> tuple[Visited, ...]:
+        """The states on the way here from one of them, without that one."""
+        return self.trail[len(origin.trail) :]
 
 
 @dataclasses.dataclass(frozen=True)

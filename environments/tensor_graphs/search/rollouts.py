@@ -214,8 +214,7 @@ def _look(record: Record, player: Player, number: int, cheapest: Visited) -> Vis
 
 def _repeat(record: Record, player: Player, origin: Visited, cheapest: Visited) -> Visited:
     """Does elsewhere what was done on the way here; the cheapest graph after it."""
-    way = cheapest.trail[len(origin.trail) :]
-    for attempt in player.repeat(way, cheapest.state):
+    for attempt in player.repeat(cheapest.since(origin), cheapest.state):
         here = cheapest
         for step, state in attempt:
             here = Visited(state, here, step)

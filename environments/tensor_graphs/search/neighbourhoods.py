@@ -13,6 +13,9 @@ _SMALL = 16
 _NOTHING = -7
 _MANY = 3
 
+Key = tuple[Any, ...]
+"""A rule and how the place looks."""
+
 
 def changed(before: Graph, after: Graph) -> set[int]:
     """Nodes of `after` that are new, or have other inputs than in `before`."""
@@ -38,6 +41,11 @@ def around(graph: Graph, numbers: Collection[int]) -> set[int]:
 def nodes_of(match: Any) -> Collection[int]:
     """The nodes that a match takes apart."""
     return getattr(match, "nodes", None) or match.location
+
+
+def signature_of(looks: Looks, match: Any) -> Key:
+    """What a match changes of the cost depends on this."""
+    return (match.xfer, *(looks.signature(number) for number in nodes_of(match)))
 
 
 def fingerprint(origin: Graph, graph: Graph) -> int:

@@ -25,11 +25,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from environments.tensor_graphs.search.neighbourhoods import (
+    Key,
     Looks,
     around,
     changed,
     fingerprint,
     nodes_of,
+    signature_of,
 )
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import Visited, match_of
@@ -49,9 +51,6 @@ _DETOUR = 12
 
 _PATIENCE = 8
 """Once a region's search has found something it may try twice as often, and a little."""
-
-Key = tuple[Any, ...]
-"""A rule and how the place looks."""
 
 Way = tuple[Key, ...]
 """Steps to be taken one after another."""
@@ -107,7 +106,7 @@ class _Regions:
             looks = _looks(self.here)
             best: tuple[float, Key] | None = None
             for match in self.here.state.matches:
-                key = _signature(looks, match)
+                key = signature_of(looks, match)
                 if key not in self.changes_ms:
                     self._try(self.here, match, key)
                 change_ms = self.changes_ms[key]
@@ -125,7 +124,7 @@ class _Regions:
                 (
                     one
                     for one in self.here.state.matches
-                    if one.xfer == key[0] and _signature(looks, one) == key
+                    if one.xfer == key[0] and signature_of(looks, one) == key
                 ),
                 None,
             )
@@ -187,7 +186,7 @@ class _Regions:
         def at_once_ms(match: Any) -> float:
             nodes = set(nodes_of(match))
             return min(
-                self.changes_ms.get(_signature(looks, one), 0.0)
+                self.changes_ms.get(signature_of(looks, one), 0.0)
                 for one in matches
                 if not nodes.isdisjoint(nodes_of(one))
             )
@@ -203,7 +202,7 @@ class _Regions:
         """Looks for a way to a cheaper graph; goes there if there is one."""
         looks, matches = _looks(self.here), self.here.state.matches
         # What costs least is tried first: a step that costs nothing may well prepare another.
-        changes_ms = [self.changes_ms.get(_signature(looks, one), 0.0) for one in matches]
+        changes_ms = [self.changes_ms.get(signature_of(looks, one), 0.0) for one in matches]
         order = sorted(range(len(matches)), key=lambda one: (changes_ms[one], one))
         return self._go(looks, [matches[one] for one in order], effort, lambda match: 0.0)
 
@@ -245,7 +244,7 @@ class _Regions:
         best: Visited | None = None
         seen: set[int] = set()
         queue: list[tuple[float, int, Visited, Iterator[tuple[Any, Key]]]] = []
-        here, steps = origin, iter([(match, _signature(_looks(origin), match))])
+        here, steps = origin, iter([(match, signature_of(_looks(origin), match))])
         tried = enough = 0
         while tried < effort and not (best and tried > enough):
             step = next(steps, None)
@@ -274,7 +273,7 @@ class _Regions:
         looks = _looks(here)
         last = here.step.xfer if here.step else ""
         found = [
-            (match, _signature(looks, match))
+            (match, signature_of(looks, match))
             for match in here.state.matches
             if not region.isdisjoint(nodes_of(match))
         ]
@@ -349,8 +348,3 @@ def _missed(visited: Visited) -> dict[str, Visited]:
 def _looks(visited: Visited) -> Looks:
     graph: Any = visited.state.graph
     return Looks(graph)
-
-
-def _signature(looks: Looks, match: Any) -> Key:
-    """What a match changes of the cost depends on this."""
-    return (match.xfer, *(looks.signature(number) for number in nodes_of(match)))

@@ -58,7 +58,7 @@ def match_of(state: State, step: Step) -> Any:
       LookupError: there is none.
     """
     for match in state.matches:
-        if step_of(match) == step:
+        if match.xfer == step.xfer and step_of(match) == step:
             return match
     raise LookupError(f"no match of {step.xfer} at {step.location}")
 

@@ -9,11 +9,13 @@ quarter at the model. Of graphs that cost the same the last one counts as the ch
 change nothing but what the next ones can do.
 
 In place of every eighth episode the policy looks around: steps from the cheapest graph are tried
-one by one, until one makes a cheaper graph. A policy that is sure that a rule makes graphs dearer
-hardly ever draws the few of its matches that do not; here it tries those, too, after the others.
+one by one, until one makes a cheaper graph; of places that look alike one. A policy that is sure
+that a rule makes graphs dearer hardly ever draws the few of its matches that do not; here it tries
+those, too, after the others.
 
-What led to a cheaper graph is then done at all places that look like the one where it was done: the
-layers of a model are alike, and need not be learned of one by one; see `repeats`.
+From each cheaper graph all steps are taken that are known to save something, by what such steps
+have changed wherever the policy took them: the layers of a model are alike, and need not be learned
+of one by one; see `savings`.
 
 After 24 episodes that together gained less than a thousandth of what the model costs all begins
 anew at the model: what was found is kept, and chance may lead elsewhere.
@@ -83,17 +85,11 @@ class Player(Protocol):
           num_good: how many of them, from the first on, led to a cheaper graph than all before.
         """
 
-    def repeat(
-        self, way: Sequence[Visited], start: State
-    ) -> Iterable[Iterable[tuple[Step, State]]]:
-        """What led to a cheaper graph, done elsewhere.
+    def descend(self, start: State) -> Iterable[tuple[Step, State]]:
+        """Steps that are known to save something, each with the state after it.
 
         Args:
-          way: the states on the way there, without the one where it began.
-          start: where to begin. Whoever ends at a cheaper graph is where the next one begins.
-
-        Returns:
-          Attempts: steps, each with the state after it.
+          start: where to begin. A step to a cheaper graph is where the next one begins.
         """
 
 
@@ -133,7 +129,7 @@ def _follow(record: Record, player: Player, num_rollouts: int) -> None:
         if num_without_gain >= _MOST_WITHOUT_GAIN:
             cheapest = reached = record.start
             num_without_gain = 0
-        before = origin = cheapest
+        before = cheapest
         if number % _LOOK_EVERY == _LOOK_AT:
             cheapest = _look(record, player, number, cheapest)
         else:
@@ -143,7 +139,7 @@ def _follow(record: Record, player: Player, num_rollouts: int) -> None:
             leaders.tell(by_chance, cheapest.cost_ms < before.cost_ms)
         num_without_gain += 1
         if cheapest.cost_ms < before.cost_ms:
-            cheapest = _repeat(record, player, origin, cheapest)
+            cheapest = _descend(record, player, cheapest)
         if reached.cost_ms - cheapest.cost_ms >= _LEAST_GAIN * record.start.cost_ms:
             reached, num_without_gain = cheapest, 0
 
@@ -212,14 +208,12 @@ def _look(record: Record, player: Player, number: int, cheapest: Visited) -> Vis
     return cheapest
 
 
-def _repeat(record: Record, player: Player, origin: Visited, cheapest: Visited) -> Visited:
-    """Does elsewhere what was done on the way here; the cheapest graph after it."""
-    for attempt in player.repeat(cheapest.since(origin), cheapest.state):
-        here = cheapest
-        for step, state in attempt:
-            here = Visited(state, here, step)
-            record.count(here)
-            record.check()
+def _descend(record: Record, player: Player, cheapest: Visited) -> Visited:
+    """Takes steps that are known to save something; the cheapest graph after them."""
+    for step, state in player.descend(cheapest.state):
+        here = Visited(state, cheapest, step)
+        record.count(here)
+        record.check()
         if here.cost_ms < cheapest.cost_ms:
             cheapest = here
     return cheapest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from environments.tensor_graphs import models, onnx_io, rules
 from environments.tensor_graphs.analytic import AnalyticObjective
 from environments.tensor_graphs.search import Budget, Step, replay
-from environments.tensor_graphs.search.results import Visited
+from environments.tensor_graphs.search.neighbourhoods import Looks, signature_of
+from environments.tensor_graphs.search.results import Visited, step_of
 from tfrl_systems.cli.tensor_graphs.player import PolicyPlayer, RuleOdds
 from tfrl_systems.cli.tensor_graphs.policy import Chance, GraphPolicy
 from tfrl_systems.cli.tensor_graphs.problem import Problem
@@ -99,28 +101,40 @@ def test_where_chance_leads_all_that_is_allowed_is_drawn():
     assert path_of(3, True) == by_chance[3]
 
 
-def test_it_looks_at_each_match_once_and_then_again():
+def test_of_matches_that_look_alike_it_looks_at_one_and_never_again():
     """First at the one that it would draw; what a look leads to is what the engine makes of it."""
     graph = onnx_io.read(models.make("bert-tiny"))
     problem = Problem("bert-tiny", graph, rules.load(), AnalyticObjective(), {})
     start = problem.start
     player = player_on(problem, Sure())
     matches = {(match.xfer, match.location): match for match in start.matches}
-    all_looks = []
-    for number in (7, 15):
-        looks = list(itertools.islice(player.look(number, start), len(matches)))
-        assert {step for step, _ in looks} == matches.keys()
-        all_looks.append([step for step, _ in looks])
-        for step, state in looks[:10]:
-            assert state.graph == start.apply(matches[step]).graph
-    first, again = all_looks
-    assert first != again and first[0] == again[0]
-    # Those that were not reached come before those that were.
-    other = player_on(problem, Sure())
-    reached = [step for step, _ in itertools.islice(other.look(7, start), 20)]
-    assert reached == first[:20]
-    rest = [step for step, _ in itertools.islice(other.look(15, start), len(matches) - 20)]
-    assert not set(rest) & set(reached)
+    looks = Looks(start.graph)
+    alike = collections.Counter(signature_of(looks, match) for match in start.matches)
+    assert set(alike.values()) > {1, 2}
+    reached = list(itertools.islice(player.look(7, start), 20))
+    first, _ = reached[0]
+    assert first == step_of(start.matches[0])
+    rest = list(player.look(15, start))
+    all_looks = reached + rest
+    assert len(all_looks) == len(alike)
+    assert {signature_of(looks, matches[step]) for step, _ in all_looks} == alike.keys()
+    for step, state in all_looks:
+        assert state.graph == start.apply(matches[step]).graph
+    assert list(player.look(23, start)) == []
+
+
+def test_what_an_episode_has_shown_need_not_be_looked_at_and_is_done_in_all_layers():
+    """Of two layers one is enough to know what saves something in both."""
+    graph = onnx_io.read(models.make("bert-tiny"))
+    problem = Problem("bert-tiny", graph, rules.load(), AnalyticObjective(), {})
+    start = problem.start
+    player = player_on(problem, Chance())
+    assert list(player.descend(start)) == []
+    steps = [step for step, _ in player.play(0, start)]
+    looked = {step for step, _ in player.look(7, start)}
+    assert steps[0] not in looked
+    costs_ms = [start.cost_ms, *(state.cost_ms for _, state in player.descend(start))]
+    assert len(costs_ms) > 2 and costs_ms == sorted(costs_ms, reverse=True)
 
 
 def test_odds_are_of_good_steps_to_those_that_would_be_expected():

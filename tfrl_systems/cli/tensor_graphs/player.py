@@ -1,18 +1,20 @@
-"""A policy that is followed on one model, and learns meanwhile which rules are worth it there."""
+"""A policy that is followed on one model, and learns meanwhile what is worth it there."""
 
 from __future__ import annotations
 
-import collections
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from environments.tensor_graphs.engine import State
 from environments.tensor_graphs.environment import Model
 from environments.tensor_graphs.objectives import Objective
-from environments.tensor_graphs.search import State, Step, Visited, repeats
-from environments.tensor_graphs.search.results import step_of
+from environments.tensor_graphs.search import Step
+from environments.tensor_graphs.search.neighbourhoods import Looks
+from environments.tensor_graphs.search.results import match_of, step_of
+from environments.tensor_graphs.search.savings import Savings
 from environments.tensor_graphs.substitutions import Substitution
 from tfrl_systems.cli.tensor_graphs.policy import GraphPolicy
 
@@ -78,7 +80,7 @@ class PolicyPlayer:
         # One environment for all: its engine remembers what rules make.
         self._environment = policy.environment_of(lambda _: self._start, rules, objective)
         self._odds = RuleOdds([rule.name for rule in rules])
-        self._num_looks: collections.Counter[Step] = collections.Counter()
+        self._savings = Savings()
 
         # Not by graph: equal ones may number their nodes differently, and steps name nodes by
         # number.
@@ -94,25 +96,30 @@ class PolicyPlayer:
         """An episode; see `GraphPolicy.play`."""
         self._start = self._model_of(start)
         odds = self._odds.logits
-        yield from self._policy.play(self._environment, number, by_chance=by_chance, odds=odds)
+        here = start
+        for step, after in self._policy.play(
+            self._environment, number, by_chance=by_chance, odds=odds
+        ):
+            self._savings.tell(here, match_of(here, step), after)
+            yield step, after
+            here = after
 
     def look(self, number: int, start: Any) -> Iterator[tuple[Step, State]]:
-        """What was looked at least comes first; of that, what the policy draws first."""
+        """What the policy draws first comes first; nothing of which the change is known."""
         self._start = self._model_of(start)
         observation = self._environment.reset().observation
-        drawn = self._policy.draw_all(observation, number, self._odds.logits)
         state = self._environment.state
         assert state is not None
-        matches = [state.matches_by_rule[xfer][location] for xfer, location in drawn]
-        by_step = {step_of(match): match for match in matches}
-        for step in sorted(by_step, key=self._num_looks.__getitem__):
-            self._num_looks[step] += 1
-            yield step, state.apply(by_step[step])
+        looks = Looks(state.graph)
+        for xfer, location in self._policy.draw_all(observation, number, self._odds.logits):
+            match = state.matches_by_rule[xfer][location]
+            if not self._savings.is_known(looks, match):
+                yield step_of(match), self._savings.apply(state, match)
+
+    def descend(self, start: Any) -> Iterator[tuple[Step, State]]:
+        """See `Savings.descend`."""
+        yield from self._savings.descend(start)
 
     def learn(self, steps: Sequence[Step], num_good: int) -> None:
         """Steps to cheaper graphs make their rules likelier on this model, others less likely."""
         self._odds.learn(steps, num_good)
-
-    def repeat(self, way: Sequence[Visited], start: Any) -> Iterator[Sequence[tuple[Step, State]]]:
-        """Wherever tensors have the same types; see `repeats.attempts`."""
-        yield from repeats.attempts(way, start)

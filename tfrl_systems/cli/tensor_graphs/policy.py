@@ -11,11 +11,12 @@ import numpy as np
 
 from environments import contexts
 from environments.errors import UserError
+from environments.tensor_graphs.engine import State
 from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.objectives import Objective
 from environments.tensor_graphs.observation import VOCABULARY, Sizes
-from environments.tensor_graphs.search import State, Step
+from environments.tensor_graphs.search import Step
 from environments.tensor_graphs.search.results import step_of
 from environments.tensor_graphs.substitutions import Substitution
 from tfrl_systems.policies import distributions, policy_files

@@ -1,0 +1,132 @@
+"""What was seen to save something in one layer, done in the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from environments.tensor_graphs import models, onnx_io, rules
+from environments.tensor_graphs.analytic import AnalyticObjective
+from environments.tensor_graphs.engine import Engine
+from environments.tensor_graphs.graph import Graph
+from environments.tensor_graphs.nodes import INPUT, TensorType
+from environments.tensor_graphs.notation import op, rule
+from environments.tensor_graphs.operators import building
+from environments.tensor_graphs.search import Visited, replay
+from environments.tensor_graphs.search.neighbourhoods import Looks
+from environments.tensor_graphs.search.results import step_of
+from environments.tensor_graphs.search.savings import Savings
+from tests.environments.tensor_graphs.search.fakes import ops_of
+
+
+@rule
+def exp_alone(x):
+    """Of no truth, as the other one is; the search need not know."""
+    return op.Exp(op.Sqrt(x)), op.Exp(x)
+
+
+@rule
+def tanh_alone(x):
+    return op.Neg(op.Tanh(x)), op.Tanh(x)
+
+
+@dataclasses.dataclass
+class Costs:
+    """What operators cost; an Exp with a high number may cost more, which no signature tells."""
+
+    dear_from: float = math.inf
+
+    def node_cost_ms(self, graph, number):
+        if graph.nodes[number].op == "Exp":
+            return 9.0 if number >= self.dear_from else 2.0
+        return {"Sqrt": 2.0, "Tanh": 1.0, "Neg": 1.0}.get(graph.nodes[number].op, 0.0)
+
+
+def start_of(*chains, shapes=None, costs=None):
+    """Chains of operators, each on an input of its own."""
+    edit = Graph().edit()
+    outputs = []
+    for number, ops in enumerate(chains):
+        kind = TensorType("float32", shapes[number] if shapes else (2, 3))
+        ref = edit.add(INPUT, [], (("name", f"x{number}"),), [kind])
+        for name in ops:
+            (ref,) = building.add(edit, name, ref)
+        outputs.append(ref)
+    edit.set_outputs(outputs, [f"y{number}" for number in range(len(chains))])
+    return Engine([exp_alone, tanh_alone], costs or Costs()).start(edit.finish()[0])
+
+
+LAYER = "Relu", "Sqrt", "Exp", "Relu"
+
+
+def test_nothing_is_known_of_what_was_never_done():
+    start = start_of(LAYER)
+    savings = Savings()
+    assert not savings.is_known(Looks(start.graph), start.matches[0])
+    assert list(savings.descend(start)) == []
+
+
+def test_what_was_done_in_one_layer_is_known_of_all_that_look_like_it():
+    start = start_of(LAYER * 3)
+    savings = Savings()
+    first, *others = start.matches
+    after = savings.apply(start, first)
+    assert after.graph == start.apply(first).graph
+    looks = Looks(start.graph)
+    assert all(savings.is_known(looks, match) for match in others)
+    steps, states = zip(*savings.descend(after), strict=True)
+    assert [step.xfer for step in steps] == ["exp_alone"] * 2
+    assert [state.cost_ms for state in states] == [8.0, 6.0]
+    assert ops_of(states[-1].graph) == ["Relu", "Exp", "Relu"] * 3
+
+
+def test_tensors_of_other_types_do_not_look_alike():
+    start = start_of(LAYER, LAYER, LAYER, shapes=[(2, 3), (3, 2), (2, 3)])
+    savings = Savings()
+    after = savings.apply(start, start.matches[0])
+    assert [state.cost_ms for _, state in savings.descend(after)] == [after.cost_ms - 2]
+
+
+BOTH = "Relu", "Tanh", "Neg", "Relu", "Sqrt", "Exp", "Relu"
+
+
+def known_of_both():
+    """What is known once both rules have been applied to a layer that has a place for each."""
+    start, savings = start_of(BOTH), Savings()
+    for match in start.matches:
+        savings.apply(start, match)
+    return savings
+
+
+def test_what_saves_most_is_done_first():
+    steps, states = zip(*known_of_both().descend(start_of(BOTH)), strict=True)
+    assert [step.xfer for step in steps] == ["exp_alone", "tanh_alone"]
+    assert [state.cost_ms for state in states] == [4.0, 3.0]
+
+
+def test_a_step_that_turns_out_to_save_nothing_is_undone_and_no_more_expected_to():
+    """There are two places for it, alike; the new Exp costs 9 where both of before cost 4."""
+    start = start_of(BOTH, LAYER, costs=Costs(dear_from=13))
+    assert max(start.graph.nodes) < 13
+    savings = known_of_both()
+    steps, states = zip(*savings.descend(start), strict=True)
+    assert [step.xfer for step in steps] == ["exp_alone", "tanh_alone"]
+    assert [state.cost_ms for state in states] == [10.0 + 5.0, 10.0 - 1.0]
+    assert sorted(ops_of(states[-1].graph)).count("Sqrt") == 2
+    assert list(savings.descend(states[-1])) == []
+
+
+def test_what_saves_most_in_a_layer_of_bert_is_done_in_all_four():
+    graph = onnx_io.read(models.make("bert-mini"))
+    start = Engine(rules.load(), AnalyticObjective()).start(graph)
+    best = min(start.matches, key=lambda match: start.apply(match).cost_ms)
+    savings = Savings()
+    after = savings.apply(start, best)
+    steps, states = zip(*savings.descend(after), strict=True)
+    assert {step.xfer for step in steps} == {best.xfer} and len(steps) % 4 == 3
+    saved_ms = start.cost_ms - after.cost_ms
+    assert start.cost_ms - states[-1].cost_ms == pytest.approx((1 + len(steps)) * saved_ms)
+    again = replay(Visited(start), [step_of(best), *steps])
+    assert again.state.graph == states[-1].graph

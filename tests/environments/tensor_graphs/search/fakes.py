@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from environments.tensor_graphs.graph import Graph
 from environments.tensor_graphs.nodes import INPUT, Ref, TensorType
@@ -164,14 +164,15 @@ def chain(*ops: str) -> Graph:
     return edit.finish()[0]
 
 
-def branches(*chains: tuple[str, ...]) -> Graph:
-    """Chains that begin at inputs of their own; all are outputs."""
+def branches(*chains: tuple[str, ...], types: Sequence[TensorType] = ()) -> Graph:
+    """Chains that begin at inputs of their own, of these types if given; all are outputs."""
     edit = Graph().edit()
     outputs = []
     for number, ops in enumerate(chains):
-        ref = edit.add(INPUT, [], (("name", f"x{number}"),), [TYPE])
+        kind = types[number] if types else TYPE
+        ref = edit.add(INPUT, [], (("name", f"x{number}"),), [kind])
         for op in ops:
-            ref = edit.add(op, [ref], (), [TYPE])
+            ref = edit.add(op, [ref], (), [kind])
         outputs.append(ref)
     edit.set_outputs(outputs, [f"y{number}" for number in range(len(chains))])
     return edit.finish()[0]

@@ -99,6 +99,10 @@ class Visited:
         """The states on the way here from one of them, without that one."""
         return self.trail[len(origin.trail) :]
 
+    def has_passed(self, state: State) -> bool:
+        """Whether a graph equal to that one is on the way here."""
+        return state.graph in {one.state.graph for one in self.trail}
+
 
 @dataclasses.dataclass(frozen=True)
 class Budget:

@@ -5,8 +5,8 @@ eight steps without a cheaper graph than it has met, or at a graph that costs mo
 that one, the bound of TASO's backtracking. Half of them begin at the cheapest graph so far, because
 an episode has an end, and large models have more to be done than fits into one; a quarter on the
 way to it, because one bad step on a good way can be taken otherwise, with the others kept; and a
-quarter at the model. Of graphs that cost the same the last one counts as the cheapest: many steps
-change nothing but what the next ones can do.
+quarter at the model. Of graphs that cost the same the last one counts as the cheapest, unless the
+way leads back to it: many steps change nothing but what the next ones can do.
 
 In place of every eighth episode the policy looks around: steps from the cheapest graph are tried
 one by one, until one makes a cheaper graph; of places that look alike one. A policy that is sure
@@ -17,8 +17,9 @@ From each cheaper graph all steps are taken that are known to save something, by
 have changed wherever the policy took them: the layers of a model are alike, and need not be learned
 of one by one; see `savings`.
 
-After 24 episodes that together gained less than a thousandth of what the model costs all begins
-anew at the model: what was found is kept, and chance may lead elsewhere.
+Once 24 episodes together gained less than a thousandth of what the model costs, such steps are also
+taken from where any other episode ended: what it undid, or did otherwise, may lead to a cheaper
+graph than before (an iterated local search).
 
 On a model unlike those that it learned on a policy may be sure and wrong. So chance alone leads
 some episodes, more of them the more often it made cheaper graphs than the policy did (Thompson
@@ -122,20 +123,21 @@ def follow(
 def _follow(record: Record, player: Player, num_rollouts: int) -> None:
     generator = np.random.default_rng(0)
     cheapest = reached = record.best
-    num_without_gain = 0
+    num_without_gain, always_descends = 0, False
     leaders = _Leaders(generator)
     for number in range(num_rollouts):
         record.check()
-        if num_without_gain >= _MOST_WITHOUT_GAIN:
-            cheapest = reached = record.start
-            num_without_gain = 0
+        always_descends = always_descends or num_without_gain >= _MOST_WITHOUT_GAIN
         before = cheapest
         if number % _LOOK_EVERY == _LOOK_AT:
             cheapest = _look(record, player, number, cheapest)
         else:
             origin = _origin(record.start, cheapest, number, generator)
             by_chance = number > 0 and leaders.draw_is_chance()
-            cheapest = _play(record, player, number, by_chance, origin, cheapest)
+            cheapest, end = _play(record, player, number, by_chance, origin, cheapest)
+            if always_descends:
+                descended = _descend(record, player, end)
+                cheapest = min(cheapest, descended, key=lambda one: one.cost_ms)
             leaders.tell(by_chance, cheapest.cost_ms < before.cost_ms)
         num_without_gain += 1
         if cheapest.cost_ms < before.cost_ms:
@@ -172,8 +174,8 @@ def _play(
     by_chance: bool,
     origin: Visited,
     cheapest: Visited,
-) -> Visited:
-    """Plays an episode; the cheapest graph after it."""
+) -> tuple[Visited, Visited]:
+    """Plays an episode; the cheapest graph after it, and where it ended."""
     here, least_ms, num_without_gain = origin, origin.cost_ms, 0
     before_ms = cheapest.cost_ms
     steps, num_good = [], 0
@@ -182,7 +184,8 @@ def _play(
         record.count(here)
         record.check()
         steps.append(step)
-        if here.cost_ms <= cheapest.cost_ms:
+        is_new = here.cost_ms == cheapest.cost_ms and not cheapest.has_passed(state)
+        if here.cost_ms < cheapest.cost_ms or is_new:
             cheapest = here
             num_good = len(steps) if here.cost_ms < before_ms else 0
         num_without_gain = 0 if here.cost_ms < least_ms else num_without_gain + 1
@@ -192,7 +195,7 @@ def _play(
         if goes_nowhere and number > 0:
             break
     player.learn(steps, num_good)
-    return cheapest
+    return cheapest, here
 
 
 def _look(record: Record, player: Player, number: int, cheapest: Visited) -> Visited:
@@ -208,15 +211,15 @@ def _look(record: Record, player: Player, number: int, cheapest: Visited) -> Vis
     return cheapest
 
 
-def _descend(record: Record, player: Player, cheapest: Visited) -> Visited:
-    """Takes steps that are known to save something; the cheapest graph after them."""
-    for step, state in player.descend(cheapest.state):
-        here = Visited(state, cheapest, step)
-        record.count(here)
+def _descend(record: Record, player: Player, here: Visited) -> Visited:
+    """Takes steps that are known to save something; where they lead."""
+    for step, state in player.descend(here.state):
+        after = Visited(state, here, step)
+        record.count(after)
         record.check()
-        if here.cost_ms < cheapest.cost_ms:
-            cheapest = here
-    return cheapest
+        if after.cost_ms < here.cost_ms:
+            here = after
+    return here
 
 
 def _origin(

@@ -90,33 +90,46 @@ def test_in_place_of_every_eighth_episode_steps_are_tried_until_one_gains():
     assert follow(star, Player(lambda number, state: (), ("a", "b")), 8).path == ()
 
 
-def test_after_so_many_episodes_without_a_gain_all_begins_anew():
-    """What was found is kept. The last gain is that of the second episode, number 1."""
-    begun = {}
+def test_what_an_episode_undid_may_lead_to_a_cheaper_graph():
+    """Each episode goes back from 8.0 to 9.0, from where a step that is known leads to 7.0."""
+    arrows = {0: {"on": 1}, 1: {"on": 2, "down": 3}, 2: {"back": 1}}
+    valley = TableState(0, arrows, {0: 10.0, 1: 9.0, 2: 8.0, 3: 7.0})
+
+    def play(number, state):
+        for xfer in ("on", "on") if number == 0 else ("back",):
+            if xfer in arrows.get(state.graph, ()):
+                step = Step(xfer, (state.graph,))
+                state = state.apply(FakeMatch(*step))
+                yield step, state
+
+    def descend(start):
+        for match in start.matches:
+            if match.xfer == "down":
+                yield step_of(match), start.apply(match)
+
+    before, after = (  # The only gain was that of the first episode, and 24 had none.
+        follow(valley, Player(play, descend=descend), number).best for number in (25, 26)
+    )
+    assert (before.cost_ms, after.cost_ms) == (8.0, 7.0)
+
+
+@pytest.mark.parametrize(("gain_ms", "begins_at"), [(0.001, 24), (0.1, 64)])
+def test_that_is_put_off_by_gains_but_not_if_they_are_less_than_a_thousandth(gain_ms, begins_at):
+    """There is a gain in every fourth of 64 episodes: six of 24, of which the model costs 10 ms."""
+    ended, descended = [], []
 
     def play(number, start):
-        begun[number] = start.graph
-        return play_over_the_hill(0, start) if number < 20 else ()
-
-    found = follow_play(SLOPE, play, 50)
-    assert (found.best.graph, found.best.cost_ms) == (2, 8.5)
-    at_cheapest = {number: begun[number] for number in range(1, 50, 2) if number in begun}
-    assert {graph for number, graph in at_cheapest.items() if 1 < number <= 25} == {2}
-    assert {graph for number, graph in at_cheapest.items() if number > 25} == {0}
-
-
-@pytest.mark.parametrize(("gain_ms", "is_patient"), [(0.001, False), (0.1, True)])
-def test_gains_of_less_than_a_thousandth_together_do_not_put_that_off(gain_ms, is_patient):
-    """One in every fourth episode: six of 24, of which the model costs 10 ms."""
-    begun = {}
-
-    def play(number, start):
-        begun[number] = start.graph
+        ended.append(number)
         return itertools.islice(play_on(number, start), int(number % 4 == 1))
 
-    follow_play(flat([10.0 - gain_ms * number for number in range(40)]), play, 60)
-    is_anew = [begun[number] == 0 for number in range(5, 60, 4)]
-    assert any(is_anew) != is_patient
+    def descend(start):
+        descended.append(ended[-1])
+        return ()
+
+    way = flat([10.0 - gain_ms * number for number in range(40)])
+    follow(way, Player(play, descend=descend), 64)
+    without_gain = [number for number in descended if number % 4 != 1]
+    assert without_gain == [number for number in ended if number >= begins_at and number % 4 != 1]
 
 
 def test_it_is_told_which_steps_led_to_a_cheaper_graph_than_all_before():
@@ -194,6 +207,25 @@ def test_of_graphs_that_cost_the_same_the_last_one_is_gone_on_from():
     assert follow_play(plain, play_a_step, 3).best.cost_ms == 10.0
     found = follow_play(plain, play_a_step, 6)
     assert (found.best.cost_ms, len(found.path)) == (9.0, 3)
+
+
+def test_nobody_goes_round_and_round_where_graphs_cost_the_same():
+    """Five episodes go round a ring of three graphs, the sixth one takes the way out."""
+    arrows = {0: {"on": 1}, 1: {"on": 2}, 2: {"on": 3}, 3: {"on": 1, "out": 4}}
+    ring = TableState(0, arrows, {0: 10.0, 1: 9.0, 2: 9.0, 3: 9.0, 4: 8.0})
+
+    def play(number, state):
+        for _ in range(6):
+            xfer = "out" if number == 5 and state.graph == 3 else "on"
+            if not state.matches:
+                break
+            step = Step(xfer, (state.graph,))
+            state = state.apply(FakeMatch(*step))
+            yield step, state
+
+    found = follow_play(ring, play, 6)
+    assert found.best.graph == 4
+    assert [step.location for step in found.path] == [(0,), (1,), (2,), (3,)]
 
 
 def flat(costs):

@@ -19,7 +19,8 @@ of one by one; see `savings`.
 
 Once 24 episodes together gained less than a thousandth of what the model costs, such steps are also
 taken from where any other episode ended: what it undid, or did otherwise, may lead to a cheaper
-graph than before (an iterated local search).
+graph than before (an iterated local search). And the policy looks around anywhere on the way to the
+cheapest graph: what cannot be done any more there, because something else was, may have saved more.
 
 On a model unlike those that it learned on a policy may be sure and wrong. So chance alone leads
 some episodes, more of them the more often it made cheaper graphs than the policy did (Thompson
@@ -83,7 +84,8 @@ class Player(Protocol):
 
         Args:
           steps: that were taken.
-          num_good: how many of them, from the first on, led to a cheaper graph than all before.
+          num_good: how many of them, from the first on, led to a cheaper graph than all before; of
+            a step that was looked at, than the one that it was taken from.
         """
 
     def descend(self, start: State) -> Iterable[tuple[Step, State]]:
@@ -129,15 +131,18 @@ def _follow(record: Record, player: Player, num_rollouts: int) -> None:
         record.check()
         always_descends = always_descends or num_without_gain >= _MOST_WITHOUT_GAIN
         before = cheapest
-        if number % _LOOK_EVERY == _LOOK_AT:
-            cheapest = _look(record, player, number, cheapest)
+        is_look = number % _LOOK_EVERY == _LOOK_AT
+        by_chance = number > 0 and not is_look and leaders.draw_is_chance()
+        if is_look:
+            origin = _any_of(cheapest.trail, generator) if always_descends else cheapest
+            cheapest, end = _look(record, player, number, origin, cheapest)
         else:
             origin = _origin(record.start, cheapest, number, generator)
-            by_chance = number > 0 and leaders.draw_is_chance()
             cheapest, end = _play(record, player, number, by_chance, origin, cheapest)
-            if always_descends:
-                descended = _descend(record, player, end)
-                cheapest = min(cheapest, descended, key=lambda one: one.cost_ms)
+        if always_descends:
+            descended = _descend(record, player, end)
+            cheapest = min(cheapest, descended, key=lambda one: one.cost_ms)
+        if not is_look:
             leaders.tell(by_chance, cheapest.cost_ms < before.cost_ms)
         num_without_gain += 1
         if cheapest.cost_ms < before.cost_ms:
@@ -198,17 +203,18 @@ def _play(
     return cheapest, here
 
 
-def _look(record: Record, player: Player, number: int, cheapest: Visited) -> Visited:
-    """Looks around; the cheapest graph after it."""
-    for step, state in itertools.islice(player.look(number, cheapest.state), _MOST_LOOKS):
-        seen = Visited(state, cheapest, step)
+def _look(
+    record: Record, player: Player, number: int, origin: Visited, cheapest: Visited
+) -> tuple[Visited, Visited]:
+    """Looks around; the cheapest graph after it, and where to go on from."""
+    for step, state in itertools.islice(player.look(number, origin.state), _MOST_LOOKS):
+        seen = Visited(state, origin, step)
         record.count(seen)
         record.check()
-        is_good = seen.cost_ms < cheapest.cost_ms
-        player.learn([step], int(is_good))
-        if is_good:
-            return seen
-    return cheapest
+        player.learn([step], int(seen.cost_ms < origin.cost_ms))
+        if seen.cost_ms < cheapest.cost_ms:
+            return seen, seen
+    return cheapest, origin
 
 
 def _descend(record: Record, player: Player, here: Visited) -> Visited:
@@ -229,6 +235,9 @@ def _origin(
     if number % 4 == 0:
         return start
     if number % 4 == 2:
-        way = cheapest.trail
-        return way[generator.integers(len(way))]
+        return _any_of(cheapest.trail, generator)
     return cheapest
+
+
+def _any_of(way: Sequence[Visited], generator: np.random.Generator) -> Visited:
+    return way[generator.integers(len(way))]

@@ -20,7 +20,8 @@ of one by one; see `savings`.
 Once 24 episodes together gained less than a thousandth of what the model costs, such steps are also
 taken from where any other episode ended: what it undid, or did otherwise, may lead to a cheaper
 graph than before (an iterated local search). And the policy looks around anywhere on the way to the
-cheapest graph: what cannot be done any more there, because something else was, may have saved more.
+cheapest graph: what cannot be done any more at its end, because something else was, may have saved
+more.
 
 On a model unlike those that it learned on a policy may be sure and wrong. So chance alone leads
 some episodes, more of them the more often it made cheaper graphs than the policy did (Thompson

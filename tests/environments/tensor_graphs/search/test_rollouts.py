@@ -42,13 +42,20 @@ def follow_play(start, play, *arguments):
     return follow(start, Player(play), *arguments)
 
 
+def go(state, *xfers):
+    """Takes one step after another, as far as there are such."""
+    for xfer in xfers:
+        match = FakeMatch(xfer, (state.graph,))
+        if match not in state.matches:
+            return
+        state = state.apply(match)
+        yield step_of(match), state
+
+
 def play_over_the_hill(number, state):
     """What a policy does that tries the hill in the fifth episode."""
     ways = {0: ("over", "down") if number == 4 else ("down",), 1: ("on",)}
-    for xfer in ways.get(state.graph, ()):
-        step = Step(xfer, (state.graph,))
-        state = state.apply(FakeMatch(*step))
-        yield step, state
+    return go(state, *ways.get(state.graph, ()))
 
 
 def test_a_policy_is_followed_for_so_many_episodes():
@@ -96,11 +103,7 @@ def test_what_an_episode_undid_may_lead_to_a_cheaper_graph():
     valley = TableState(0, arrows, {0: 10.0, 1: 9.0, 2: 8.0, 3: 7.0})
 
     def play(number, state):
-        for xfer in ("on", "on") if number == 0 else ("back",):
-            if xfer in arrows.get(state.graph, ()):
-                step = Step(xfer, (state.graph,))
-                state = state.apply(FakeMatch(*step))
-                yield step, state
+        return go(state, "on", "on") if number == 0 else go(state, "back")
 
     def descend(start):
         for match in start.matches:
@@ -131,10 +134,7 @@ def test_then_it_looks_on_the_way_too_and_goes_on_from_there_by_what_is_known():
             yield step_of(matches[0]), start
 
     def play(number, state):
-        while "on" in arrows.get(state.graph, ()):
-            step = Step("on", (state.graph,))
-            state = state.apply(FakeMatch(*step))
-            yield step, state
+        return go(state, "on", "on")
 
     found = follow(valleys, Observer(play, ("over",), descend=descend), 100)
     assert (found.best.cost_ms, [step.xfer for step in found.path]) == (7.0, ["over", "down"])
@@ -243,13 +243,7 @@ def test_nobody_goes_round_and_round_where_graphs_cost_the_same():
     ring = TableState(0, arrows, {0: 10.0, 1: 9.0, 2: 9.0, 3: 9.0, 4: 8.0})
 
     def play(number, state):
-        for _ in range(6):
-            xfer = "out" if number == 5 and state.graph == 3 else "on"
-            if not state.matches:
-                break
-            step = Step(xfer, (state.graph,))
-            state = state.apply(FakeMatch(*step))
-            yield step, state
+        return go(state, *["out"] if number == 5 else ["on"] * 6)
 
     found = follow_play(ring, play, 6)
     assert found.best.graph == 4

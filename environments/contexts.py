@@ -1,7 +1,7 @@
-"""What an episode starts from: x ~ D.
+"""Samplers of contexts, which are what episodes start from: x ~ D.
 
-A `ContextSampler` draws the context of the next episode: a module, a graph, a start point. It is
-handed the environment's own random generator, so an environment's seed decides all of its contexts.
+A `ContextSampler` draws the context of the next episode: a module, a graph or a start point. It
+gets the environment's own random generator, so an environment's seed decides all of its contexts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ ContextSampler = Callable[[np.random.Generator], Context]
 
 
 def uniform(contexts: Sequence[Context]) -> ContextSampler[Context]:
-    """Each context with the same probability.
+    """Make a sampler that draws each context with the same probability.
+
+    Args:
+      contexts: what to draw from.
 
     Raises:
       UserError: there are no contexts.
@@ -29,7 +32,10 @@ def uniform(contexts: Sequence[Context]) -> ContextSampler[Context]:
 
 
 def sequential(contexts: Sequence[Context]) -> ContextSampler[Context]:
-    """One context after another, and again from the first.
+    """Make a sampler that returns one context after another, and starts over after the last.
+
+    Args:
+      contexts: in the order in which they are returned.
 
     Raises:
       UserError: there are no contexts.
@@ -40,14 +46,14 @@ def sequential(contexts: Sequence[Context]) -> ContextSampler[Context]:
 
 
 def weighted(contexts: Sequence[Context], weights: Sequence[float]) -> ContextSampler[Context]:
-    """Each context with a probability proportional to its weight.
+    """Make a sampler that draws each context with a probability proportional to its weight.
 
     Args:
-      contexts: N of them.
-      weights: N weights, finite and not negative, not all zero.
+      contexts: N contexts to draw from.
+      weights: N finite weights, none of them negative and not all zero.
 
     Raises:
-      UserError: there are no contexts, or these are no such weights.
+      UserError: there are no contexts, or the weights are not as described.
     """
     _check_some(contexts)
     shares = np.asarray(weights, np.float64)

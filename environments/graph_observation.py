@@ -1,7 +1,7 @@
-"""Graphs as observations: arrays of one size, whatever the graph.
+"""Graph observations: arrays whose size does not depend on the graph.
 
-The keys are graph_nets' own field names, and one observation *is* a `GraphsTuple` of two graphs,
-the graph and its padding::
+The keys are graph_nets' field names. One observation *is* a `GraphsTuple` of two graphs, the graph
+and its padding::
 
     graphs.GraphsTuple(**{name: observation[name] for name in FIELDS})
 
@@ -13,17 +13,17 @@ the graph and its padding::
   n_node     int32 [2]                   nodes of the graph (N), and of the padding
   n_edge     int32 [2]                   edges of the graph (E), and of the padding
 
-Padding. Rows 0 … N - 1 are the graph's nodes, all others are padding: zeros, so of kind 0, which no
-node has. Row `max_nodes` is always padding, so there is a row for whatever points nowhere. Edges 0
-… E - 1 are the graph's, all others join row `max_nodes` with itself, and are zeros. No edge joins
-the graph with its padding, and they are two graphs: no message of a graph network gets from the one
-to the other, and neither does a sum over a graph's nodes or edges, as long as both are summed per
-graph (`n_node`, `n_edge`). Whatever a network computes of nodes 0 … N - 1, edges 0 … E - 1 and row
-0 of the globals therefore does not depend on what the padding is, nor on how much there is of it.
+Padding. Rows 0 … N - 1 are the graph's nodes. All other rows are padding: zeros, so their kind is
+0, which no node has. Row `max_nodes` is always padding, so an index that means "nothing" can point
+to it. Edges 0 … E - 1 are the graph's. All other edges are zeros and join row `max_nodes` with
+itself. No edge joins the graph with its padding, so no message of a graph network passes between
+them. Sums over nodes or edges stay apart too, if they are taken per graph (`n_node`, `n_edge`).
+Therefore what a network computes from nodes 0 … N - 1, edges 0 … E - 1 and row 0 of the globals
+depends neither on the content nor on the amount of padding.
 
-Batches. In a batch all arrays have a leading axis [B], and rows are counted within each graph.
-graph_nets has no such axis; there, rows are counted through: `joined` makes of B observations one
-`GraphsTuple` of 2 B graphs, graph, padding, graph, padding …
+Batches. In a batch all arrays have a leading axis [B], and row numbers start at 0 in each graph.
+graph_nets has no such axis and numbers the rows of all graphs consecutively: `joined` makes B
+observations into one `GraphsTuple` of 2 B graphs: graph, padding, graph, padding …
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ Arrays = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class GraphSpace:
-    """What is to be said of graphs, and how large they can be.
+    """The features of observed graphs, and the largest graph that fits.
 
     Attributes:
-      max_nodes: the most nodes.
-      max_edges: the most edges.
-      kinds: of nodes; the first one is that of padding.
-      node_features: their names; the first one is "kind", a whole number, an index into `kinds`.
-      edge_features: their names.
-      global_features: their names.
+      max_nodes: largest number of nodes.
+      max_edges: largest number of edges.
+      kinds: names of the kinds of nodes; the first is the kind of padding.
+      node_features: names of the F node features; the first is "kind", an index into `kinds`.
+      edge_features: names of the G edge features.
+      global_features: names of the H features of the whole graph.
     """
 
     max_nodes: int
@@ -61,11 +61,11 @@ class GraphSpace:
 
     @property
     def padding_node(self) -> int:
-        """The row that is always padding."""
+        """Return the number of the row that is always padding."""
         return self.max_nodes
 
     def empty(self) -> Arrays:
-        """The observation of a graph without nodes: padding alone."""
+        """Return the observation of a graph without nodes: padding alone."""
         return {
             "nodes": np.zeros((self.max_nodes + 1, len(self.node_features)), np.float32),
             "edges": np.zeros((self.max_edges, len(self.edge_features)), np.float32),
@@ -84,14 +84,17 @@ class GraphSpace:
         receivers: np.ndarray,
         features: Sequence[float],
     ) -> Arrays:
-        """The observation of a graph.
+        """Return the observation of a graph.
 
         Args:
-          nodes: float [N, F], N at most `max_nodes`.
-          edges: float [E, G], E at most `max_edges`.
-          senders: int [E], rows of `nodes`.
-          receivers: int [E], rows of `nodes`.
-          features: H of the graph.
+          nodes: float [N, F], node features; N is at most `max_nodes`.
+          edges: float [E, G], edge features; E is at most `max_edges`.
+          senders: int [E], the row of `nodes` that each edge begins at.
+          receivers: int [E], the row of `nodes` that each edge ends at.
+          features: float [H], features of the whole graph.
+
+        Returns:
+          The arrays described in this module's docstring.
         """
         num_nodes, num_edges = len(nodes), len(edges)
         made = self.empty()
@@ -105,8 +108,8 @@ class GraphSpace:
         return made
 
     def specs(self) -> dict[str, Any]:
-        """TF-Agents' ArraySpec of each array of one observation."""
-        # Only here, so that whoever observes graphs without TF-Agents need not have TensorFlow.
+        """Return TF-Agents' ArraySpec of each array of one observation."""
+        # Imported here, so that graphs can be observed without TensorFlow.
         from tf_agents.specs import array_spec
 
         most = {
@@ -124,10 +127,10 @@ class GraphSpace:
 
 
 def joined(observations: Sequence[Mapping[str, np.ndarray]]) -> Arrays:
-    """The fields of one `GraphsTuple` of several observations, rows counted through.
+    """Join observations into the fields of one `GraphsTuple`, with rows numbered consecutively.
 
     Args:
-      observations: B of one GraphSpace.
+      observations: B observations of one GraphSpace.
 
     Returns:
       FIELDS: nodes [B (max_nodes + 1), F], edges [B max_edges, G], globals [2 B, H], and so on.

@@ -1,8 +1,8 @@
-"""What must be set before TensorFlow and TF-Agents are first imported.
+"""Settings that must be made before TensorFlow and TF-Agents are first imported.
 
-Both packages call `prepare` from their `__init__`, so every module of theirs, and every worker
-process that imports one, finds the stack ready. Nothing heavy is imported here: `tfrl --help`
-stays instant, and a process that needs no TensorFlow never pays for it.
+`environments` and `tfrl_systems` call `prepare` from their `__init__`. So each of their modules,
+and each worker process that imports one, finds the settings made. This module imports nothing
+heavy: `tfrl --help` stays instant, and a process without TensorFlow does not pay for it.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ from environments.errors import UserError
 # The first TensorFlow whose tf.keras is Keras 3, which TF-Agents cannot use.
 _FIRST_KERAS_3 = (2, 16)
 
-# All of TensorFlow's own messages but the fatal ones: at level 2 TensorFlow 2.15 still prints four
-# lines about CUDA on every machine without a GPU. What goes wrong is raised as an exception anyway.
+# Level 3 hides all of TensorFlow's messages except the fatal ones. At level 2 TensorFlow 2.15 still
+# prints four lines about CUDA on every machine without a GPU. Errors raise exceptions anyway.
 _TENSORFLOW_LOG_LEVEL = "3"
 
-# Warnings from these packages about their own sources, which a user of ours can do nothing about.
+# These packages warn about their own sources, which our users cannot change.
 _NOISY_SOURCES = re.compile(
     r".*[/\\](tf_agents|tensorflow|tensorflow_probability|tf_keras|keras|gym|gast)[/\\]"
 )
 _NOISY_CATEGORIES = (SyntaxWarning, DeprecationWarning, PendingDeprecationWarning, FutureWarning)
-# TensorFlow says the first of every policy that is saved with a distribution in its specs, and
-# TF-Agents has NumPy say the second of integer specs.
+# TensorFlow gives the first warning whenever a policy with a distribution in its specs is saved.
+# NumPy gives the second one when TF-Agents checks integer specs.
 _NOISY_MESSAGES = ("Encoding a StructuredValue with type", "invalid value encountered in cast")
 
 
 class MissingTfAgentsError(UserError, ModuleNotFoundError):
-    """TF-Agents is imported and is not installed; the message says how to install it."""
+    """Raised when TF-Agents is imported but not installed; the message says how to install it."""
 
 
 def prepare() -> None:
-    """Sets the environment that TensorFlow and TF-Agents read when they are imported.
+    """Make the settings that TensorFlow and TF-Agents read when they are imported.
 
-    Safe to call any number of times. Later calls change nothing.
+    It can be called any number of times. Later calls change nothing.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", _TENSORFLOW_LOG_LEVEL)
     _choose_keras(_installed_version("tensorflow"))
     _provide_distutils()
     _silence_gym()
     _silence_dependencies()
-    # Last, so that it is asked only when no other finder knows tf_agents.
+    # The remedy comes last, so Python asks it only if no other finder knows tf_agents.
     if not any(isinstance(finder, _TfAgentsRemedy) for finder in sys.meta_path):
         sys.meta_path.append(_TfAgentsRemedy())
 
 
 def _installed_version(distribution: str) -> tuple[int, int] | None:
-    """(major, minor) of an installed distribution, read without importing it, or None."""
+    """Return (major, minor) of a distribution without importing it; None if not installed."""
     try:
         major, minor, *_ = importlib.metadata.version(distribution).split(".")
         return int(major), int(minor)
@@ -66,10 +66,10 @@ def _installed_version(distribution: str) -> tuple[int, int] | None:
 
 
 def _choose_keras(tensorflow_version: tuple[int, int] | None) -> None:
-    """Has TensorFlow use Keras 2, the only one that TF-Agents works with.
+    """Make TensorFlow use Keras 2, the only version that TF-Agents works with.
 
-    Before 2.16 Keras 2 is TensorFlow's own, and the variable breaks the import of TensorFlow where
-    tf-keras is not installed beside it.
+    Before 2.16 TensorFlow brings Keras 2 itself. There the variable must be unset: without tf-keras
+    it breaks the import of TensorFlow.
     """
     if tensorflow_version is None:
         return
@@ -80,9 +80,10 @@ def _choose_keras(tensorflow_version: tuple[int, int] | None) -> None:
 
 
 def _provide_distutils() -> None:
-    """Has TF-Agents find distutils, which Python has no longer from 3.12 on and setuptools brings.
+    """Let TF-Agents import distutils, which setuptools provides from Python 3.12 on.
 
-    setuptools offers it when Python starts: not in a notebook that has only just installed it.
+    setuptools installs its replacement when Python starts. A notebook that has just installed
+    setuptools in a running Python does not have it yet.
     """
     if sys.version_info >= (3, 12) and "_distutils_hack" not in sys.modules:
         try:
@@ -93,7 +94,7 @@ def _provide_distutils() -> None:
 
 
 def _silence_gym() -> None:
-    """Clears the notices that gym, which TF-Agents imports, prints at its import."""
+    """Clear the notices that gym prints when TF-Agents imports it."""
     try:
         from gym_notices import notices
     except ImportError:
@@ -102,9 +103,9 @@ def _silence_gym() -> None:
 
 
 def _silence_dependencies() -> None:
-    """Hides the dependencies' warnings about themselves; all others are shown as before.
+    """Hide the dependencies' warnings about their own sources; show all others as before.
 
-    A warning filter would not do: gym puts a filter of its own before it when it is imported.
+    A warning filter does not work: gym puts its own filter in front when it is imported.
     """
     show = warnings.showwarning
     if getattr(show, "hides_dependencies", False):
@@ -127,7 +128,7 @@ def _silence_dependencies() -> None:
 
 
 class _TfAgentsRemedy(importlib.abc.MetaPathFinder):
-    """Turns "No module named 'tf_agents'" into what to do about it."""
+    """Raises an error with the remedy in place of "No module named 'tf_agents'"."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

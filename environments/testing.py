@@ -1,14 +1,14 @@
-"""The contract of an environment, as a test that whoever adds one inherits.
+"""The contract of an environment, as a test class to inherit.
 
-Model: `dm_env.test_utils.EnvironmentTestMixin`. One method is overridden::
+It follows `dm_env.test_utils.EnvironmentTestMixin`. Inherit the class and override one method::
 
     class TestCatch(EnvironmentContractTest):
         def make_environment(self, seed):
             return CatchEnvironment(seed=seed)
 
-The contract is TF-Agents' for a `PyEnvironment` and this project's on top of it: an environment is
-determined by its seed and its actions, tells of an ended episode in `get_info()`, and can be reset
-and closed at any time. Each broken rule has a message that begins with the name of the rule.
+The contract is TF-Agents' for a `PyEnvironment`, and this project's on top of it: an environment is
+determined by its seed and its actions, describes the last ended episode in `get_info()`, and can be
+reset and closed at any time. If a rule is broken, the message begins with the rule's name.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ Episode = tuple[list[ts.TimeStep], Mapping[str, Any]]
 
 
 class EnvironmentContractTest:
-    """Inherit, and override `make_environment`; pytest and unittest find the tests by their names.
+    """Tests of the contract; inherit it and override `make_environment`.
+
+    pytest and unittest find the tests by their names.
 
     Attributes:
-      num_episodes: episodes that each test plays.
-      max_steps: an episode that is longer breaks the contract.
+      num_episodes: number of episodes that each test plays.
+      max_steps: a longer episode breaks the contract.
     """
 
     num_episodes = 2
     max_steps = 10_000
 
     def make_environment(self, seed: int) -> py_environment.PyEnvironment:
-        """A new environment whose contexts and chances are determined by `seed`."""
+        """Return a new environment whose contexts and random events are determined by `seed`."""
         raise NotImplementedError
 
     def test_specs_are_unbatched_array_specs(self) -> None:
@@ -51,7 +53,7 @@ class EnvironmentContractTest:
                 _check(is_spec, f"specs-arrays: expected ArraySpec, found {spec!r}")
 
     def test_tf_agents_validates_it(self) -> None:
-        """TF-Agents' own check: random episodes whose time steps are as specified."""
+        """TF-Agents' own check passes: random episodes have time steps as specified."""
         with self.make_environment(seed=0) as environment:
             try:
                 utils.validate_py_environment(environment, episodes=self.num_episodes)
@@ -78,7 +80,7 @@ class EnvironmentContractTest:
                     _check(bool(np.all((step.discount >= 0) & (step.discount <= 1))), rule)
 
     def test_step_begins_an_episode_where_none_is(self) -> None:
-        """`step` before `reset`, and after LAST, ignores its action and returns FIRST."""
+        """Before `reset` and after LAST, `step` ignores its action and returns FIRST."""
         with self.make_environment(seed=0) as environment:
             actions = self._actions(environment)
             rule = "step-before-reset: a step before the first reset must return FIRST"
@@ -89,7 +91,7 @@ class EnvironmentContractTest:
             _check(bool(environment.step(next(actions)).is_first()), rule)
 
     def test_reset_in_the_middle_of_an_episode(self) -> None:
-        """`reset` gives up an episode at any point, and the next one is whole."""
+        """`reset` ends an episode at any point, and the next episode is complete."""
         with self.make_environment(seed=0) as environment:
             environment.reset()
             environment.step(next(self._actions(environment)))
@@ -99,7 +101,7 @@ class EnvironmentContractTest:
             _check(bool(steps[-1].is_last()), "reset-mid-episode: the next episode must end")
 
     def test_seed_and_actions_determine_everything(self) -> None:
-        """Two environments of one seed agree under the same actions, and one with itself again."""
+        """Two environments with one seed return the same steps for the same actions."""
         with self.make_environment(seed=3) as one, self.make_environment(seed=3) as other:
             played = list(self._play(one, self.num_episodes))
             played_too = list(self._play(other, self.num_episodes))
@@ -113,9 +115,9 @@ class EnvironmentContractTest:
             _check(info == info_too, rule)
 
     def test_seeding_begins_anew(self) -> None:
-        """After `seed` and `reset` all is as in a new environment with that seed.
+        """After `seed` and `reset` an environment behaves like a new one with that seed.
 
-        Workers rely on it: they play each chunk of episodes in the environment that they have.
+        Workers rely on this: a worker plays all of its chunks in one environment.
         """
         with self.make_environment(seed=3) as one, self.make_environment(seed=4) as other:
             list(self._play(other, 1))
@@ -126,7 +128,7 @@ class EnvironmentContractTest:
             _check(played[0][1] == played_too[0][1], rule)
 
     def test_time_steps_stay_as_they_were(self) -> None:
-        """A time step that was returned does not change when the environment goes on."""
+        """A returned time step does not change when the environment takes further steps."""
         with self.make_environment(seed=0) as environment:
             actions = self._actions(environment)
             returned = environment.reset()
@@ -139,7 +141,7 @@ class EnvironmentContractTest:
             _check(unchanged, "no-aliasing: a time step changed after it was returned")
 
     def test_info_tells_of_the_ended_episode(self) -> None:
-        """`get_info()` is a dict: `context` is a string, everything else a finite number."""
+        """`get_info()` is a dict: `context` is a string, all other values are finite numbers."""
         with self.make_environment(seed=0) as environment:
             infos = [info for _, info in self._play(environment, self.num_episodes)]
             for info in infos:
@@ -158,7 +160,7 @@ class EnvironmentContractTest:
             _check(environment.get_info() == before, rule)
 
     def test_close_at_any_time(self) -> None:
-        """`close` works before, in and after an episode, and a second time."""
+        """`close` works before and during an episode, and a second time."""
         untouched = self.make_environment(seed=0)
         in_episode = self.make_environment(seed=0)
         in_episode.reset()
@@ -170,7 +172,7 @@ class EnvironmentContractTest:
                     raise AssertionError(f"close-any-time: close raised {error!r}") from error
 
     def _actions(self, environment: py_environment.PyEnvironment) -> Iterator[Any]:
-        """The same random actions for every environment with this action spec."""
+        """Yield random actions, the same for every environment with this action spec."""
         generator = np.random.RandomState(7)
         while True:
             yield array_spec.sample_spec_nest(environment.action_spec(), generator)
@@ -194,7 +196,7 @@ def _check(holds: bool, rule: str) -> None:
 
 
 def _leaves(nest: Any) -> list[Any]:
-    """The leaves of nested tuples, lists and dicts, in a fixed order."""
+    """Return the leaves of nested tuples, lists and dicts, in a fixed order."""
     if isinstance(nest, Mapping):
         return [leaf for key in sorted(nest) for leaf in _leaves(nest[key])]
     if isinstance(nest, tuple | list):

@@ -29,12 +29,58 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "training": frozenset(
         {"agents", "drivers", "episodes", "networks", "policies", "world_models"}
     ),
-    "cli": frozenset(
+    "experiments": frozenset(
         {"agents", "drivers", "episodes", "networks", "policies", "training", "world_models"}
     ),
+    "cli": frozenset({"experiments", "policies", "training", "drivers"}),
 }
 
-# What tfrl_systems may import of environments outside cli: these know no system.
+# The same inside each system that has rooms. A dot in a room's name says that each folder and file
+# of the outer folder (rules/) is a room of its own.
+_COMPILERS = frozenset({"corpus", "compilers"})
+_COLLECTION = _COMPILERS | {"collection", "features", "heuristics"}
+_GRAPHS = frozenset({"graph", "operators"})
+_LANGUAGE = _GRAPHS | {"rules.language"}
+_REWRITING = _LANGUAGE | {"rewriting"}
+_COSTS = _GRAPHS | {"onnx_io", "execution", "costs"}
+SYSTEM_ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
+    "inlining": {
+        "corpus": frozenset(),
+        "compilers": frozenset({"corpus"}),
+        "features": frozenset({"compilers"}),
+        "heuristics": frozenset(),
+        "collection": _COLLECTION,
+        "exploration": _COLLECTION,
+        "environment": _COLLECTION,
+    },
+    "tensor_graphs": {
+        "graph": frozenset(),
+        "operators": frozenset({"graph"}),
+        "onnx_io": _GRAPHS,
+        "models": frozenset({"onnx_io"}),
+        "rules.language": _GRAPHS,
+        "rules.library": _LANGUAGE,
+        "rules.verification": _LANGUAGE,
+        "rules.files": _LANGUAGE | {"rules.verification"},
+        "rules.generation": _LANGUAGE | {"rules.files", "rules.verification"},
+        "rules.taso": _LANGUAGE | {"rules.generation", "rules.verification"},
+        "rewriting": _LANGUAGE,
+        "execution": _GRAPHS | {"onnx_io"},
+        "costs": _COSTS,
+        "settings": frozenset(),
+        "observation": _REWRITING | {"costs", "settings"},
+        "search": _REWRITING | {"costs", "rules.files"},
+        "bound": _REWRITING,
+        "rewards": _COSTS,
+        "environment": _REWRITING
+        | _COSTS
+        | {"models", "observation", "rewards", "rules.files", "settings"},
+        "selection": _REWRITING | _COSTS | {"search"},
+    },
+}
+
+# Of tfrl_systems these alone import systems; the others may import what knows no system.
+TOP_ROOMS = ("experiments", "cli")
 SHARED_MODULES = ("environments.errors", "environments.stack")
 
 # What environments may import of TensorFlow and of all that brings TensorFlow along.
@@ -59,11 +105,12 @@ TENSORFLOW_ALLOWED_IN = {"environments/testing.py": ("tf_agents.environments.uti
 
 PICKLERS = ("_pickle", "cloudpickle", "dill", "joblib", "pickle", "shelve")
 # What a pool and the workers that it started itself say to each other.
-PICKLING_ALLOWED = ("tfrl_systems/drivers/wire.py",)
+PICKLING_ALLOWED = ("tfrl_systems/drivers/pipes/messages.py",)
 
 MAX_FILE_LINES = 399
 MAX_FUNCTION_LINES = 49
 
+SCRIPTS = ("tools/", "notebooks/")
 PRINTING_ALLOWED = ("tfrl_systems/cli/", "tools/")
 
 
@@ -190,11 +237,48 @@ def rooms_follow_the_arrows(source: Source) -> Iterator[Violation]:
             yield Violation(source.path, found.line, rule)
 
 
-def only_cli_imports_both(source: Source) -> Iterator[Violation]:
-    if source.path.startswith("tfrl_systems/") and _second(source.module) != "cli":
+def system_rooms_follow_the_arrows(source: Source) -> Iterator[Violation]:
+    system, room = _system_and_room(source.module)
+    if not room:
+        return
+    arrows = SYSTEM_ARROWS[system]
+    if room not in arrows:
+        yield Violation(source.path, 1, f"room {room} of {system} has no entry in SYSTEM_ARROWS")
+        return
+    for found in source.imports:
+        other_system, other = _system_and_room(found.name)
+        if other_system == system and other and other not in {room, *arrows[room]}:
+            rule = f"{room} never imports {other}: against the arrows (SYSTEM_ARROWS)"
+            yield Violation(source.path, found.line, rule)
+
+
+def _system_and_room(module: str) -> tuple[str, str]:
+    """The system that a module belongs to, and its room.
+
+    Both are "" outside the systems of SYSTEM_ARROWS; the room is "" for a package's own file.
+    """
+    package, system, *parts = (*module.split("."), "")
+    if package != "environments" or system not in SYSTEM_ARROWS:
+        return "", ""
+    has_rooms_inside = any(room.startswith(f"{parts[0]}.") for room in SYSTEM_ARROWS[system])
+    depth = 2 if has_rooms_inside else 1
+    return system, ".".join(parts[:depth]) if len(parts) > depth else ""
+
+
+def only_the_top_rooms_import_both(source: Source) -> Iterator[Violation]:
+    if source.path.startswith("tfrl_systems/") and _second(source.module) not in TOP_ROOMS:
         for found in source.imports:
             if found.is_within("environments") and not found.is_within(*SHARED_MODULES):
-                rule = f"of tfrl_systems only cli imports environments (here {found.name})"
+                rule = f"only experiments and cli import environments (here {found.name})"
+                yield Violation(source.path, found.line, rule)
+
+
+def scripts_import_no_command_line(source: Source) -> Iterator[Violation]:
+    """Scripts call `experiments`, as users' own do. Inside the packages the arrows forbid it."""
+    if source.path.startswith(SCRIPTS):
+        for found in source.imports:
+            if found.is_within("tfrl_systems.cli"):
+                rule = f"only cli imports cli (here {found.name}); call tfrl_systems.experiments"
                 yield Violation(source.path, found.line, rule)
 
 
@@ -250,7 +334,9 @@ RULES = (
     systems_are_strangers,
     environments_import_only_tf_types,
     rooms_follow_the_arrows,
-    only_cli_imports_both,
+    system_rooms_follow_the_arrows,
+    only_the_top_rooms_import_both,
+    scripts_import_no_command_line,
     files_are_short,
     functions_are_short,
     calls_are_clean,

@@ -11,7 +11,7 @@ import tarfile
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.corpus import Corpus
+from environments.inlining.corpus.modules import Corpus
 from tools import fetch_corpus
 from tools.fetch_corpus import Project
 

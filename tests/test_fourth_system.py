@@ -1,7 +1,8 @@
-"""The example of CONTRIBUTING.md works as it is printed: a system is three files."""
+"""The example of CONTRIBUTING.md works as it is printed: environment, record and test."""
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import re
@@ -38,13 +39,14 @@ def example():
 
 @pytest.fixture
 def checkout(example, tmp_path):
-    """A copy of environments/ with the example in it, as a reader would have added it."""
+    """A copy of both packages with the example in it, as a reader would have added it."""
     files, line = example
     caches = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "environments", tmp_path / "environments", ignore=caches)
+    for package in ("environments", "tfrl_systems"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=caches)
     for path, text in files.items():
         target = tmp_path / path
-        target.parent.mkdir(parents=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     table = tmp_path / "environments" / "__init__.py"
     text = table.read_text(encoding="utf-8")
@@ -79,6 +81,27 @@ def test_its_contract_and_its_episode_by_hand_pass(checkout):
     assert f"{len(contract) + by_hand} passed" in done.stdout
 
 
+def test_it_learns_and_is_compared_with_chance(checkout):
+    tfrl = ("tfrl_systems.cli.main",)
+    learned = run(
+        checkout,
+        *(*tfrl, "train", "caching", "--agent", "ppo", "--workdir", "learned", "--json"),
+        *("--iterations", "40", "--set", "evaluate_every=40"),
+    )
+    assert learned.returncode == 0, learned.stderr
+    result = json.loads(learned.stdout)
+    assert (result["environment"], result["agent"]) == ("caching", "ppo")
+    compared = run(
+        checkout,
+        *(*tfrl, "evaluate", "caching", "--json"),
+        *("--policy", "learned/policy", "--policy", "random"),
+    )
+    assert compared.returncode == 0, compared.stderr
+    policy, chance = json.loads(compared.stdout)["policies"]
+    assert policy["requests"] == chance["requests"] == 30
+    assert policy["misses"] < 0.95 * chance["misses"]
+
+
 def test_its_tests_can_fail(checkout):
     path = checkout / "environments" / "caching" / "environment.py"
     text = path.read_text(encoding="utf-8")
@@ -91,7 +114,7 @@ def test_its_tests_can_fail(checkout):
 
 def test_it_follows_the_rules_of_the_house(example, checkout):
     files, _ = example
-    assert len(files) == 2
+    assert len(files) == 3
     for path, text in files.items():
         source = house_rules.Source(path, text)
         assert not [str(found) for rule in house_rules.RULES for found in rule(source)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import pathlib
+import subprocess
 import sys
 
 import nbclient
@@ -12,7 +13,10 @@ import nbformat
 import pytest
 from IPython.core import inputtransformer2
 
-NOTEBOOKS = sorted((pathlib.Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
+from tests.checkout import ROOT, copy_sources
+from tests.house_rules import Source, scripts_import_no_command_line
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # For a machine that does much else; alone on two cores a notebook takes less than one minute.
 TIMEOUT_S = 600
 MAX_CELL_LINES = 40
@@ -32,19 +36,39 @@ def code_cells(notebook):
 
 
 @pytest.fixture
-def kernel_of_this_interpreter(tmp_path, monkeypatch):
-    """A kernel that no installed one shadows; its files go where the test's go."""
-    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    specification = {"argv": command, "display_name": "this", "language": "python"}
-    directory = tmp_path / "jupyter" / "kernels" / "this-interpreter"
-    directory.mkdir(parents=True)
-    (directory / "kernel.json").write_text(json.dumps(specification))
+def make_kernel(tmp_path, monkeypatch):
+    """Makes a kernel that no installed one shadows; its files go where the test's go."""
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "TMPDIR"):
         place = tmp_path / name.lower()
         place.mkdir()
         monkeypatch.setenv(name, str(place))
-    return "this-interpreter"
+
+    def make(python: pathlib.Path | str) -> str:
+        command = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        specification = {"argv": command, "display_name": "this", "language": "python"}
+        directory = tmp_path / "jupyter" / "kernels" / "this-python"
+        directory.mkdir(parents=True)
+        (directory / "kernel.json").write_text(json.dumps(specification))
+        return "this-python"
+
+    return make
+
+
+def run_notebook(path, kernel, directory):
+    """Runs all cells in a directory; checks that there are pictures and no warnings."""
+    notebook = read_notebook(path)
+    client = nbclient.NotebookClient(
+        notebook,
+        timeout=TIMEOUT_S,
+        kernel_name=kernel,
+        resources={"metadata": {"path": str(directory)}},
+    )
+    client.execute()
+    outputs = [output for cell in code_cells(notebook) for output in cell.outputs]
+    assert sum(PICTURE in output.get("data", {}) for output in outputs) >= 4
+    warned = [output.text for output in outputs if output.get("name") == "stderr"]
+    assert not warned, "a user would see: " + "".join(warned)
 
 
 def test_there_are_notebooks():
@@ -52,19 +76,33 @@ def test_there_are_notebooks():
 
 
 @every_notebook
-def test_it_runs(path, kernel_of_this_interpreter, tmp_path):
-    notebook = read_notebook(path)
-    client = nbclient.NotebookClient(
-        notebook,
-        timeout=TIMEOUT_S,
-        kernel_name=kernel_of_this_interpreter,
-        resources={"metadata": {"path": str(tmp_path)}},
-    )
-    client.execute()
-    outputs = [output for cell in code_cells(notebook) for output in cell.outputs]
-    assert sum(PICTURE in output.get("data", {}) for output in outputs) >= 4
-    warned = [output.text for output in outputs if output.get("name") == "stderr"]
-    assert not warned, "a user would see: " + "".join(warned)
+def test_it_runs(path, make_kernel, tmp_path):
+    run_notebook(path, make_kernel(sys.executable), tmp_path)
+
+
+@pytest.mark.slow
+def test_the_first_cell_installs_everything_in_an_empty_environment(
+    make_kernel, tmp_path, monkeypatch
+):
+    """As on Colab: there is a kernel, and the index that pip uses; the checkout is what is opened.
+
+    The first notebook's cell installs the project, so that the others find it.
+    """
+    python = tmp_path / "environment" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", python.parent.parent], check=True)
+    subprocess.run([python, "-m", "pip", "install", "-q", "ipykernel"], check=True)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    checkout = tmp_path / "checkout"
+    notebooks = checkout / "notebooks"
+    notebooks.mkdir(parents=True)
+    copy_sources(checkout)
+    kernel = make_kernel(python)
+    for path in NOTEBOOKS:
+        run_notebook(path, kernel, notebooks)
+
+
+def test_all_begin_with_the_same_installation():
+    assert len({code_cells(read_notebook(path))[0].source for path in NOTEBOOKS}) == 1
 
 
 @every_notebook
@@ -81,6 +119,14 @@ def test_it_only_uses_the_packages(path):
         tree = ast.parse(magics.transform_cell(cell.source))
         defined = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         assert not any(isinstance(node, defined) for node in ast.walk(tree)), cell.source
+
+
+@every_notebook
+def test_it_imports_no_command_line(path):
+    magics = inputtransformer2.TransformerManager()
+    for cell in code_cells(read_notebook(path)):
+        source = Source(f"notebooks/{path.name}", magics.transform_cell(cell.source))
+        assert not list(scripts_import_no_command_line(source)), cell.source
 
 
 @every_notebook

@@ -1,15 +1,15 @@
-"""Episodes, and how they become the experience that agents are trained on.
+"""Episodes, and the experience that agents are trained on.
 
-How episodes of different lengths share one [B, T] Trajectory is decided here and nowhere else: the
-padding is made of boundary steps (LAST, then FIRST), as TF-Agents has between two episodes, so that
-whatever skips boundaries skips padding.
+Only this module decides how episodes of different lengths share one [B, T] Trajectory. The padding
+consists of boundary steps (LAST, then FIRST), which TF-Agents puts between two episodes. Code that
+skips boundaries therefore skips padding too.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,59 +18,19 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
 
-@dataclasses.dataclass(frozen=True)
-class Episode:
-    """One walk of a policy from a start to an end.
-
-    Attributes:
-      context: name of what it started from: a module, a graph, a point.
-      trajectory: TF-Agents Trajectory of arrays [T, ...].
-      info: what it came to: costs by name, with units in the names.
-    """
-
-    context: str
-    trajectory: trajectory.Trajectory
-    info: Mapping[str, Any]
-
-    @property
-    def num_steps(self) -> int:
-        """T."""
-        return len(self.trajectory.step_type)
-
-
-def stack_episodes(episodes: Sequence[Episode]) -> trajectory.Trajectory:
-    """Episodes side by side, [B, T] with the length of the longest.
+def split_episodes(steps: trajectory.Trajectory, lengths: Sequence[int]) -> trajectory.Trajectory:
+    """Split consecutive episodes into rows of equal length.
 
     Shorter episodes are padded with boundary steps: step type LAST, next step type FIRST, reward 0,
-    discount 1. Observation, action and policy info repeat the episode's last step, so that values
-    stay in their ranges and log-probabilities finite.
+    discount 1. Observation, action and policy info repeat the episode's last step, so values stay
+    in their ranges and log-probabilities stay finite.
 
     Args:
-      episodes: at least one, each of at least one step.
-
-    Raises:
-      ValueError: there are none, or one is empty.
-    """
-    empty = [episode.context for episode in episodes if not episode.num_steps]
-    if not episodes or empty:
-        found = f"empty ones of {', '.join(empty)}" if empty else "none"
-        raise ValueError(f"stack_episodes: expected episodes with steps, found {found}; drop them")
-    steps = [episode.trajectory for episode in episodes]
-    return split_episodes(
-        tree.map_structure(lambda *arrays: np.concatenate(arrays), *steps),
-        [episode.num_steps for episode in episodes],
-    )
-
-
-def split_episodes(steps: trajectory.Trajectory, lengths: Sequence[int]) -> trajectory.Trajectory:
-    """Episodes one after another, put side by side as `stack_episodes` does.
-
-    Args:
-      steps: [N, ...].
-      lengths: how many of the N each of the B episodes has, at least 1.
+      steps: arrays [N, ...], one episode after another.
+      lengths: the number of steps of each of the B episodes, at least 1; their sum is N.
 
     Returns:
-      [B, T, ...], T the greatest of the lengths.
+      Arrays [B, T, ...], where T is the greatest length.
     """
     num_rows, length = len(lengths), max(lengths)
     if num_rows * length == len(steps.step_type):
@@ -82,14 +42,14 @@ def split_episodes(steps: trajectory.Trajectory, lengths: Sequence[int]) -> traj
 
 
 def end_episodes(steps: trajectory.Trajectory, lengths: np.ndarray) -> trajectory.Trajectory:
-    """What a batch collected, with boundary steps in place of all that came after an episode's end.
+    """Keep the first episode of each row, and replace all later steps by boundary steps.
 
     Args:
-      steps: [B, T]; each row begins with an episode.
-      lengths: int [B], the steps of each row's first episode, from 1 to T.
+      steps: arrays [B, T, ...]; each row begins with an episode.
+      lengths: int [B], the number of steps of each row's first episode, from 1 to T.
 
     Returns:
-      [B, T'], T' the greatest of the lengths.
+      Arrays [B, T', ...], where T' is the greatest length.
     """
     return _pad(steps, int(lengths.max()), lengths)
 
@@ -97,7 +57,7 @@ def end_episodes(steps: trajectory.Trajectory, lengths: np.ndarray) -> trajector
 def _pad(
     steps: trajectory.Trajectory, length: int, lengths: np.ndarray | None = None
 ) -> trajectory.Trajectory:
-    """Boundary steps after the first `lengths` steps of each row, all T of them if None."""
+    """Pad rows to `length` steps; each keeps its first `lengths` steps, or all if that is None."""
     num_rows, num_steps = steps.step_type.shape
     if num_steps == length and (lengths is None or np.all(lengths == length)):
         return steps
@@ -110,13 +70,16 @@ def _pad(
 def _rows_of(
     steps: trajectory.Trajectory, starts: np.ndarray, lengths: np.ndarray, length: int
 ) -> trajectory.Trajectory:
-    """Rows [B, T, ...] of steps [N, ...], and of boundary steps where a row's have ended.
+    """Cut steps into rows, and pad the rows with boundary steps.
 
     Args:
-      steps: [N, ...].
-      starts: int [B], where in them a row's begin.
-      lengths: int [B], how many a row has.
+      steps: arrays [N, ...].
+      starts: int [B], the position of each row's first step among the N.
+      lengths: int [B], the number of steps of each row.
       length: T.
+
+    Returns:
+      Arrays [B, T, ...].
     """
     number = np.arange(length)
     is_padding = number >= lengths[:, np.newaxis]
@@ -143,28 +106,18 @@ def _rows_of(
 
 @dataclasses.dataclass(frozen=True)
 class Experience:
-    """Many episodes side by side, as collected: what an agent is trained on.
+    """The collected episodes that an agent is trained on, side by side.
 
     Attributes:
       trajectory: TF-Agents Trajectory of arrays [B, T, ...]; episodes shorter than T are padded as
-        `stack_episodes` does.
-      contexts: what each episode started from: names [B], or points float64 [B, n].
-      info: costs by name, with units in the names, [B] each.
+        by `split_episodes`.
+      contexts: the context of each episode: names [B], or points float64 [B, n].
+      info: numbers [B] about the episodes, such as costs, by name; names contain the units.
     """
 
     trajectory: trajectory.Trajectory
     contexts: np.ndarray
     info: Mapping[str, np.ndarray]
-
-    @classmethod
-    def stack(cls, episodes: Sequence[Episode]) -> Experience:
-        """Of single episodes, all with the same names in their `info`.
-
-        Raises:
-          ValueError: there are none, or one is empty.
-        """
-        contexts = [episode.context for episode in episodes]
-        return cls.of(stack_episodes(episodes), contexts, [episode.info for episode in episodes])
 
     @classmethod
     def of(
@@ -173,19 +126,28 @@ class Experience:
         contexts: Sequence[str],
         infos: Sequence[Mapping[str, Any]],
     ) -> Experience:
-        """Of steps [B, T, ...], and of what is told of each episode by itself.
+        """Make experience from steps and from each episode's context and info.
 
         Args:
-          steps: padded as `stack_episodes` does.
-          contexts: of each episode.
-          infos: of each episode, all with the same names.
+          steps: arrays [B, T, ...], padded as by `split_episodes`.
+          contexts: the context of each of the B episodes.
+          infos: the info of each of the B episodes, all with the same names.
+
+        Returns:
+          The experience.
         """
         info = {name: np.array([one[name] for one in infos]) for name in infos[0]}
         return cls(steps, np.array(contexts), info)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Experience]) -> Experience:
-        """The episodes of all parts, in their order.
+        """Join the episodes of all parts, in their order.
+
+        Args:
+          parts: experience with the same info names; T may differ, and the result has the greatest.
+
+        Returns:
+          The experience of all parts.
 
         Raises:
           ValueError: there are no parts.
@@ -203,28 +165,28 @@ class Experience:
         )
 
     def with_usual_length(self) -> Experience:
-        """The same with T a power of two: TensorFlow makes a graph for every other length."""
+        """Pad to the next power of two of T, because TensorFlow traces a graph for each length."""
         length = self.trajectory.step_type.shape[1]
         usual = 1 << (length - 1).bit_length()
         return dataclasses.replace(self, trajectory=_pad(self.trajectory, usual))
 
     @property
     def num_episodes(self) -> int:
-        """B."""
+        """Return B."""
         return len(self.trajectory.step_type)
 
     @property
     def num_steps(self) -> int:
-        """Steps in which an action was taken, so without padding."""
+        """Return the number of steps in which an action was taken; padding does not count."""
         return int(np.count_nonzero(self.trajectory.step_type != ts.StepType.LAST))
 
     @property
     def mean_return(self) -> float:
-        """Sum of an episode's rewards, without discount, on average."""
+        """Return the mean over episodes of the undiscounted sum of rewards."""
         return float(np.sum(self.trajectory.reward, dtype=np.float64)) / self.num_episodes
 
     def sha256(self) -> str:
-        """Hash of every array with its name, dtype and shape: equal for the same bits only."""
+        """Return a hash of every array's name, dtype, shape and bits."""
         digest = hashlib.sha256()
         leaves = [
             *tree.flatten_with_path(self.trajectory._asdict()),
@@ -238,38 +200,9 @@ class Experience:
         return digest.hexdigest()
 
 
-def step_weights(
-    stacked: trajectory.Trajectory, episode_weights: np.ndarray | None = None
-) -> np.ndarray:
-    """Weights for cloning, float64 [B, T]: 0 on boundary steps, where no action was taken.
-
-    Args:
-      stacked: as `stack_episodes` returns it.
-      episode_weights: weight of each episode [B]; 1 for each if None.
-    """
-    taken = (np.asarray(stacked.step_type) != ts.StepType.LAST).astype(np.float64)
-    return taken if episode_weights is None else taken * np.asarray(episode_weights)[:, np.newaxis]
-
-
-def best_per_context(episodes: Iterable[Episode], cost: str) -> list[Episode]:
-    """The episode of least cost for each context; of equal ones the first.
-
-    BC-Max (Marinov, Agarwal, Trofin, 2024), Algorithm 1, line 5, which prints argmin beside
-    "highest reward": the text and Algorithm 2 have argmax of the reward, that is, argmin of a cost.
-
-    Args:
-      episodes: of any number of policies, those of the safest first.
-      cost: name of the cost in the episodes' `info`.
-
-    Returns:
-      One episode for each context, in the order in which the contexts appear.
-    """
-    best: dict[str, Episode] = {}
-    for episode in episodes:
-        known = best.get(episode.context)
-        if known is None or episode.info[cost] < known.info[cost]:
-            best[episode.context] = episode
-    return list(best.values())
+def step_weights(steps: trajectory.Trajectory) -> np.ndarray:
+    """Return weights for cloning, float64 [B, T]: 0 on boundary steps, 1 on all others."""
+    return (np.asarray(steps.step_type) != ts.StepType.LAST).astype(np.float64)
 
 
 def labelled_experience(
@@ -278,15 +211,15 @@ def labelled_experience(
     actions: np.ndarray,
     weights: np.ndarray | None = None,
 ) -> tuple[trajectory.Trajectory, np.ndarray]:
-    """Rows with a known good action, as experience and weights for a cloning agent's `train`.
+    """Make experience and weights for a cloning agent's `train` from rows with known good actions.
 
-    The rows need not come from one episode; each is a step in the middle of one.
+    The rows need not come from one episode. Each becomes a step of type MID.
 
     Args:
-      names: of the features, F of them.
+      names: names of the F features.
       features: int64 [N, F].
-      actions: the action to clone, 0 or 1, [N].
-      weights: [N]; 1 for each row if None.
+      actions: [N], the action to clone, 0 or 1.
+      weights: [N]; None for 1 each.
 
     Returns:
       A Trajectory [1, N], its observation a dict by feature name, and weights float64 [1, N].

@@ -33,10 +33,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from environments.errors import UserError
-from environments.inlining.corpus import Corpus, describe, language_of
-from environments.inlining.corpus_build import BuildReport, build_units, write_subset
-from environments.inlining.corpus_sources import CompileUnit
-from environments.inlining.toolchain import EMBEDDED, find_compiler
+from environments.inlining.corpus.bitcode_compilers import EMBEDDED, find_compiler
+from environments.inlining.corpus.building import BuildReport, build_units, write_subset
+from environments.inlining.corpus.modules import Corpus, describe, language_of
+from environments.inlining.corpus.units import CompileUnit
 
 PROJECTS_FILE = pathlib.Path(__file__).with_name("corpus_projects.json")
 SPLITS = ("train", "validation", "heldout")

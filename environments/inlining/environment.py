@@ -11,16 +11,15 @@ from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
 from environments.contexts import ContextSampler
-from environments.inlining.compilation import CompilerError
-from environments.inlining.compilers import Compiler
-from environments.inlining.corpus import Module
-from environments.inlining.embedded import EmbeddedLlvm
+from environments.inlining.collection.episode import CompileEpisode
+from environments.inlining.collection.store import Trajectory, TrajectoryStore
+from environments.inlining.collection.tasks import CompilePlainly, ModuleStore, perform
+from environments.inlining.compilers.compilation import CompilerError
+from environments.inlining.compilers.compiler import Compiler
+from environments.inlining.compilers.embedded import EmbeddedLlvm
+from environments.inlining.compilers.object_size import ObjectSize
+from environments.inlining.corpus.modules import Module
 from environments.inlining.features import feature_names
-from environments.inlining.heuristics import Default
-from environments.inlining.object_size import ObjectSize
-from environments.inlining.tasks import Shelf, play
-from environments.inlining.trajectories import Trajectory, TrajectoryStore
-from environments.inlining.walk import Walk
 
 Result = TypeVar("Result")
 
@@ -56,7 +55,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         memory.
       seed: of the sampler's random generator.
       max_attempts: how often a module is compiled where the compiler dies or hangs.
-      default_sizes: sizes under LLVM's own decisions by name of the module, where they are known;
+      default_sizes: sizes of plain -Oz objects by name of the module, where they are known;
         those of other modules are found by compiling.
     """
 
@@ -79,7 +78,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         self._max_attempts = max_attempts
         self._names = feature_names(self._compiler.announced)
         self._module: Module | None = None
-        self._walk: Walk | None = None
+        self._episode: CompileEpisode | None = None
         self._decisions: list[int] = []
         self._trajectory: Trajectory | None = None
         self._has_site = False
@@ -138,7 +137,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
             try:
                 return act_fn()
             except CompilerError:
-                self._end_walk()
+                self._end_episode()
                 if attempt + 1 == self._max_attempts:
                     self._abandon()
                     raise
@@ -151,28 +150,28 @@ class InliningEnvironment(py_environment.PyEnvironment):
         """Features of the call site that follows the decisions so far, None at the end."""
         assert self._module is not None
         features, pending = None, self._decisions[-1:]
-        if self._walk is None:
-            self._walk = Walk(self._compiler, self._module)
-            features, pending = self._walk.next_features(), self._decisions
+        if self._episode is None:
+            self._episode = CompileEpisode(self._compiler, self._module)
+            features, pending = self._episode.next_features(), self._decisions
         for decision in pending:
-            self._walk.decide(decision)
-            features = self._walk.next_features()
+            self._episode.decide(decision)
+            features = self._episode.next_features()
         return features
 
     def _finish(self) -> float:
         """Ends the episode: keeps its compile and returns its reward."""
         assert self._module is not None
         if self._trajectory is None:
-            if self._walk is None:
+            if self._episode is None:
                 self._advance()
-            assert self._walk is not None
-            self._trajectory = self._walk.trajectory()
-            self._end_walk()
+            assert self._episode is not None
+            self._trajectory = self._episode.trajectory()
+            self._end_episode()
             if self._keeps_episodes:
-                Shelf.of(self._store, self._compiler, self._module).put(self._trajectory)
+                ModuleStore.of(self._store, self._compiler, self._module).put(self._trajectory)
         default = self._default_sizes.get(self._module.name)
         if default is None:
-            default = play(self._compiler, self._module, Default(), self._store).size
+            default = perform(CompilePlainly(), self._compiler, self._module, self._store)
         size = self._trajectory.size
         self._info = {
             "context": self._module.name,
@@ -188,14 +187,14 @@ class InliningEnvironment(py_environment.PyEnvironment):
         values = np.zeros(len(self._names), np.int64) if features is None else features
         return {name: np.asarray(value) for name, value in zip(self._names, values, strict=True)}
 
-    def _end_walk(self) -> None:
-        if self._walk is not None:
-            self._walk.close()
-            self._walk = None
+    def _end_episode(self) -> None:
+        if self._episode is not None:
+            self._episode.close()
+            self._episode = None
 
     def _abandon(self) -> None:
         """Forgets the episode in progress; the next call of `step` or `reset` starts another."""
-        self._end_walk()
+        self._end_episode()
         self._decisions = []
         self._trajectory = None
         self._has_site = False

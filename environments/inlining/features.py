@@ -15,7 +15,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 
-from environments.inlining.compilation import UNKNOWN, CallSite
+from environments.inlining.compilers.compilation import UNKNOWN, CallSite
 
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 

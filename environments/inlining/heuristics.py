@@ -2,8 +2,8 @@
 
 A policy here, and a learned one likewise, is an object with `begin`: for one compile of one module
 it gives a `Decider`, which turns feature vectors into decisions. Deciders take several rows at once
-so that a recorded compile can be followed without compiling (`trajectories.py`); a row's decision
-may depend on its features and its place in the compile, on nothing else.
+so that a recorded compile can be followed without compiling (`collection/store.py`). A decision may
+depend on the row's features and on its place in the compile, on nothing else.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class Policy(Protocol):
 
 
 class Default:
-    """LLVM's own decision at -Oz."""
+    """LLVM's own decision at -Oz.
+
+    For the sizes of a plain -Oz see `collection.tasks.CompilePlainly`.
+    """
 
     name = fingerprint = "default"
 

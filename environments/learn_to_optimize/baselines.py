@@ -1,12 +1,12 @@
-"""What a learned policy is shown beside: rules that choose x for each c without learning.
+"""Baselines to compare a learned policy with: they choose x for each c without learning.
 
-random    any x, uniformly
-constant  the one x that is best for all c of `references.reference_points` together; a policy
-          that is no better has not learned to look at c
-scipy     solves for each c from the centre of the box: minimize_scalar (bounded) for one tuned
-          coordinate, L-BFGS-B for more. Quick, and caught by local minima
-cma       solves for each c by CMA-ES with restarts: slow, and hard to beat in many dimensions;
-          for two tuned coordinates or more. Needs the extra `cma`
+random    a uniform x
+constant  the single x that is best over all c of `references.reference_points`; a policy that is no
+          better has not learned to use c
+scipy     minimises for each c from the centre of the box: minimize_scalar (bounded) for one tuned
+          coordinate, L-BFGS-B for more. Fast, but local minima trap it
+cma       minimises for each c by CMA-ES with restarts: slow, but hard to beat in many dimensions.
+          Needs two tuned coordinates or more, and the extra `cma`
 """
 
 from __future__ import annotations
@@ -23,29 +23,31 @@ from environments.learn_to_optimize.functions import Objective, signed_log1p
 NAMES = ("random", "constant", "scipy", "cma")
 MEASURES = ("mse", "msle")
 
-# c [M, k] to x [M, n - k] in the box.
+# Maps c [M, k] to x [M, n - k] in the box.
 Baseline = Callable[[np.ndarray], np.ndarray]
 
 _CMA_RESTARTS = 2
-# Of the best constant: the c with which it is sought, and rows of one call of the function.
+# The best constant is sought with about this many of the reference c.
 _SEARCH_POINTS = 100
+# The most rows in one call of the function.
 _MAX_ROWS = 1 << 17
 
 
 def make_baseline(name: str, objective: Objective, measure: str = "mse", seed: int = 0) -> Baseline:
-    """A baseline by its name.
+    """Make a baseline by its name.
 
     Args:
       name: one of `NAMES`.
-      objective: what it minimises.
-      measure: of `MEASURES` the one by which "constant" is the best.
-      seed: of "random" and "cma".
+      objective: the function that the baseline minimises.
+      measure: one of `MEASURES`, the error that "constant" minimises.
+      seed: random seed of "random" and "cma".
 
     Returns:
       A function from c float64 [M, k] to x float64 [M, n - k].
 
     Raises:
-      UserError: there is none of that name, or it cannot be had for this objective.
+      UserError: no baseline or measure has that name, or "cma" does not fit this objective or is
+        not installed.
     """
     if name not in NAMES:
         raise UserError(
@@ -68,15 +70,18 @@ def make_baseline(name: str, objective: Objective, measure: str = "mse", seed: i
 
 
 def best_constant(objective: Objective, measure: str = "mse") -> np.ndarray:
-    """The x [n - k] with the least mean squared error over the reference points.
+    """Return the constant x with the least mean squared error over the reference points.
 
     Args:
-      objective: what it minimises.
-      measure: "mse", or "msle" for the error of logarithms.
+      objective: the function to minimise.
+      measure: "mse", or "msle" for the error of the logarithms.
+
+    Returns:
+      x float64 [n - k].
     """
     free = references.reference_points(objective.num_free)
     best = references.truth(objective, free).values
-    # Sought with some of many c, which is enough to find its valley, and settled with all.
+    # A part of the c is enough to find the valley; the exact minimum takes all of them.
     some = slice(None, None, -(-len(free) // _SEARCH_POINTS))
     rough = _error_of_constants(objective, measure, free[some], best[some])
     x, _ = solvers.minimise(rough, objective.num_tuned, np.zeros((1, 0)))
@@ -87,7 +92,7 @@ def best_constant(objective: Objective, measure: str = "mse") -> np.ndarray:
 def _error_of_constants(
     objective: Objective, measure: str, free: np.ndarray, best: np.ndarray
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Mean squared errors [N] of each of the rows x [N, n - k], taken for every c [M, k]."""
+    """Return a function from rows x [N, n - k] to the mean squared error [N] of each over all c."""
 
     def level(values: np.ndarray) -> np.ndarray:
         return signed_log1p(values) if measure == "msle" else values
@@ -140,7 +145,7 @@ def _solve_by_cma(objective: Objective, given: np.ndarray, seed: int) -> np.ndar
 
     options = {
         "bounds": [-1, 1],
-        # 0 would be the clock.
+        # The seed 0 means the clock to cma.
         "seed": seed + 1,
         "verbose": -9,
         "verb_log": 0,

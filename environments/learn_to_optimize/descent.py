@@ -1,7 +1,7 @@
-"""Local minima from many starts at once: projected BFGS in the box [-1, 1]^m, with differences.
+"""Projected BFGS from many starts at once, in the box [-1, 1]^m, with gradients by differences.
 
-All starts move in step, so that each round is three calls of the function with many rows; one
-minimisation after another, as by scipy, takes some hundred times as long.
+All starts move together, so the function is called few times with many rows. That is far faster
+than one minimisation after another, as scipy does it.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from collections.abc import Callable
 
 import numpy as np
 
-# (indices of Q of the R rows, points of each in the box, [Q, P, m]) to values [Q, P].
+# Maps (row numbers [Q] among the R rows, points [Q, P, m] in the box) to values [Q, P].
 PointsFunction = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 _DIFFERENCE = 1e-6
-# Fractions of the step that are tried together.
+# The fractions of a step that are tried together.
 _FRACTIONS = np.array([1, 0.5, 0.2, 0.05, 1e-2, 1e-3, 1e-5])
-# A step that gains less than this times 1 + v, with v the value, counts as leading nowhere.
+# A step counts as failed if it gains less than this times 1 + |v|, where v is the value.
 _LEAST_GAIN = 1e-13
-# The first step, and any after a failure, is along the gradient and so long.
+# The length of the first step and of the step after a failure, both along the gradient.
 _FIRST_STEP = 0.1
 
 
 def descend(function: PointsFunction, starts: np.ndarray, num_rounds: int = 200) -> np.ndarray:
-    """Goes down from every start, never up.
+    """Descend from every start to a local minimum; the value never rises.
 
     Args:
-      function: values of points for some of the rows.
-      starts: [R, m], in the box.
-      num_rounds: at most so many steps.
+      function: maps row numbers and points to values; see `PointsFunction`.
+      starts: float64 [R, m], in the box.
+      num_rounds: the most steps.
 
     Returns:
-      x [R, m], in the box.
+      x float64 [R, m], in the box.
     """
     result = starts.copy()
     rows, x = np.arange(len(starts)), starts.copy()
@@ -39,7 +39,7 @@ def descend(function: PointsFunction, starts: np.ndarray, num_rounds: int = 200)
     inverse = np.zeros((*x.shape, x.shape[1]))
     is_fresh = np.ones(len(rows), bool)
     for _ in range(num_rounds):
-        # Whoever is at the edge and would leave moves along it.
+        # A point at the edge whose step would leave the box moves along the edge.
         is_held = ((x <= -1) & (gradient > 0)) | ((x >= 1) & (gradient < 0))
         downhill = np.where(is_held, 0, -gradient)
         inverse[is_fresh] = _first_inverse(downhill[is_fresh])
@@ -51,7 +51,8 @@ def descend(function: PointsFunction, starts: np.ndarray, num_rounds: int = 200)
         is_better = gain > _LEAST_GAIN * (1 + np.abs(values))
         moved = np.where(is_better[:, None], trials[np.arange(len(x)), best], x)
         result[rows] = moved
-        # A step along the gradient that leads nowhere is the end; any other is taken up anew.
+        # A row is done when a step along the gradient fails. After any other failed step it starts
+        # over along the gradient.
         goes_on = is_better | ~is_fresh
         if not goes_on.any():
             break
@@ -66,10 +67,10 @@ def descend(function: PointsFunction, starts: np.ndarray, num_rounds: int = 200)
 def _gradient(
     function: PointsFunction, rows: np.ndarray, x: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Values [R] and gradients [R, m] at x [R, m]."""
+    """Return values [R] and gradients [R, m] at x [R, m]."""
     num_tuned = x.shape[1]
     steps = np.vstack([np.zeros(num_tuned), np.eye(num_tuned), -np.eye(num_tuned)]) * _DIFFERENCE
-    # A function need not exist outside of the box, so differences at its edge are one-sided.
+    # The function may not exist outside the box, so differences at its edge are one-sided.
     points = np.clip(x[:, None] + steps, -1, 1)
     values = function(rows, points)
     ahead, behind = slice(1, 1 + num_tuned), slice(1 + num_tuned, None)
@@ -78,22 +79,24 @@ def _gradient(
 
 
 def _first_inverse(downhill: np.ndarray) -> np.ndarray:
-    """Of the Hessian, where nothing is known of it: steps of one length along the gradient."""
+    """Return a first inverse Hessian [R, m, m] that makes all steps `_FIRST_STEP` long."""
     length = np.linalg.norm(downhill, axis=1)
     scale = _FIRST_STEP / np.where(length > 0, length, 1)
     return scale[:, None, None] * np.eye(downhill.shape[1])
 
 
 def _update(inverse: np.ndarray, step: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """BFGS, in place: H <- (1 - r s y') H (1 - r y s') + r s s', r = 1 / s'y, where s'y > 0.
+    """Update the inverse Hessian in place by BFGS, in the rows with s'y > 0.
+
+    H <- (1 - r s y') H (1 - r y s') + r s s', with r = 1 / s'y.
 
     Args:
       inverse: H [R, m, m].
-      step: s [R, m].
-      change: y [R, m], of the gradient.
+      step: s [R, m], the change of x.
+      change: y [R, m], the change of the gradient.
 
     Returns:
-      For which rows s'y > 0, bool [R].
+      bool [R], which rows were updated.
     """
     product = np.einsum("ri,ri->r", step, change)
     size = np.linalg.norm(step, axis=1) * np.linalg.norm(change, axis=1)

@@ -1,4 +1,4 @@
-"""Learning to optimise as a TF-Agents environment (thesis, eq. 3.2)."""
+"""Learning to optimise, as a TF-Agents environment (thesis, eq. 3.2)."""
 
 from __future__ import annotations
 
@@ -12,79 +12,82 @@ from tf_agents.trajectories import time_step as ts
 from environments.errors import UserError
 from environments.learn_to_optimize.functions import Objective, make_objective, signed_log1p
 from environments.learn_to_optimize.samplers import EntropyFn, Sampler, make_samplers
+from environments.learn_to_optimize.settings import Settings
 
-REWARDS = ("difference", "log1p", "scaled")
+REWARDS = ("auto", "difference", "log1p", "scaled")
 REFERENCES = ("old", "mean")
+_DEFAULTS = Settings()
 
-# Of an action. Arrays, because NumPy takes half as long for them as for numbers.
+# The limits of an action. NumPy clips to arrays in half the time that it needs for numbers.
 _LEAST, _GREATEST = np.array(-1, np.float32), np.array(1, np.float32)
-# Points at which a function's mean and spread are measured.
+# The number of points at which a function's mean and spread are measured.
 _NUM_FIXED_POINTS = 256
 
 
 class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
     """One episode starts at a point s = (x, c) of [-1, 1]^n; one step chooses another x.
 
-    Context: the point that the episode starts from, its free parameters c among it.
+    Context: the start point, with its free parameters c.
 
     Observation: float32 [n], the point s: x first, c last.
 
-    Action: float32 [n - k] in [-1, 1], the next x. What lies outside is clipped. The next state is
+    Action: float32 [n - k] in [-1, 1], the next x. Values outside are clipped. The next state is
       (x, c): c stays for the whole episode, and the old x is forgotten.
 
-    Reward: how much better the new point s' is than the old one, by `reward`:
-      "difference"  f(s) - f(s'), the thesis's, in units of f.
-      "log1p"       L(f(s)) - L(f(s')), L(v) = sign(v) log(1 + |v|). For functions of several orders
-                    of magnitude, such as Rosenbrock, whose large values would drown the small ones;
-                    it is the scale of the MSLE.
-      "scaled"      (f(s) - f(s')) / d, with d the standard deviation of f over 256 fixed points of
-                    the box: one learning rate then suits functions of any size.
+    Reward: how much better the new point s' is than the old one. The setting `reward` says how to
+      compare them:
+      "difference"  f(s) - f(s'), as in the thesis, in units of f.
+      "log1p"       L(f(s)) - L(f(s')), L(v) = sign(v) log(1 + |v|), the scale of the MSLE. For
+                    functions that span orders of magnitude, such as Rosenbrock: otherwise their
+                    large values drown the small ones.
+      "scaled"      (f(s) - f(s')) / d, where d is the standard deviation of f over 256 fixed points
+                    of the box. One learning rate then suits functions of any size.
 
-      With `reference` "mean", the mean of f (or of L(f)) over the 256 points stands for that of the
-      old point. No action can change f(s), so with gamma = 0 both teach the same; but f(s) is noise
-      to a learner whose value network does not know all waves of f, and more of it than what an
-      action is worth. The thesis's is "old".
+      With `reference` "mean", the mean of f (or of L(f)) over the 256 points replaces f(s) (or
+      L(f(s))). No action can change f(s), so with gamma = 0 both references teach the same. But a
+      value network that cannot predict every wave of f sees f(s) as noise, and this noise can be
+      larger than the effect of an action. The thesis uses "old".
 
     End: after `episode_length` steps. The discount is `discount` until then and 0 at the end.
 
-    What episode length and discount do, where rewards compare with the old point. Those of an
-    episode telescope: without discounting they add up to f(first s) - f(last s), which only the
-    last action decides. With gamma the agent's discount times this one, an action that moves to s'
-    is paid f(s) - f(s') now and gamma f(s') with the next step: of its own value only the part
-    1 - gamma counts. At gamma 0.99 all actions but the last learn from 1% of their signal, and the
-    longer the episode, the more of them there are. Nothing is gained for it, since the next state's
-    x is forgotten anyway: no step can prepare a later one. So take gamma = 0 in the agent, where
-    every step of every episode tells the whole value of its action, or episodes of 1 step, which is
-    the same with any gamma. With gamma = 0 the length only says how the experience is made: a step
-    costs one evaluation of f and an episode one more for its start; but the steps of an episode
-    share their c, and after the first they start where the policy sent them, as a policy that is
-    asked again would. The default of 2 is the thesis's: three evaluations for two steps, and half
-    of the starts are the sampler's.
+    Which episode length and gamma to choose, where rewards compare with the old point. The rewards
+    of an episode telescope: without discounting their sum is f(first s) - f(last s), which only the
+    last action decides. Let gamma be the agent's discount times the environment's. An action that
+    moves to s' earns f(s) - f(s') now and gamma f(s') with the next step, so only the share
+    1 - gamma of its value counts. At gamma 0.99 every action except the last learns from 1% of its
+    signal. This buys nothing: the next step replaces x anyway, so no step can prepare a later one.
+    Therefore take gamma = 0 in the agent, which lets every step count its action's whole value.
+    Episodes of 1 step do the same with any gamma.
 
-    Batched, with `batch_size` B, all leaves of time steps and actions have a leading axis [B]; its
-    B episodes run side by side and end together. They are what B episodes one after another would
-    be: the same start points, and for the same actions the same states; rewards agree but for the
-    rounding of matrix products in f.
+    With gamma = 0 the length only decides how experience is collected. A step costs one evaluation
+    of f, and an episode one more for its start. But the steps of an episode share their c, and each
+    step after the first starts where the policy went, not where the sampler chose. The default of 2
+    is the thesis's: three evaluations for two steps, and the sampler chooses half of the starts.
 
-    The environment is deterministic: its seed and the actions decide everything. A function of the
-    user's that fails raises `UserError`, which names the point; the next call of `step` may try
-    again with another action, and `reset` starts the next episode. Each step is one call of f: the
-    first one has the starts in it.
+    Batched, with `batch_size` B, all leaves of time steps and actions have a leading axis [B]. The
+    B episodes run side by side and end together. They equal B episodes played one after another:
+    the start points are the same, and so are the states for the same actions. Rewards differ only
+    by the rounding of matrix products in f.
+
+    The environment is deterministic: its seed and the actions decide everything. If the user's own
+    function fails, `step` raises `UserError`, which names the point. The next call of `step` may
+    try another action, and `reset` starts the next episode. Each step calls f once; the first step
+    of an episode evaluates the start points in the same call.
 
     Args:
-      function: a name for `functions.make_objective`, or what that returned.
-      dimensions: n, where `function` is a name.
-      free: k, the number of free parameters, where `function` is a name.
+      function: a name for `functions.make_objective`, or an objective that it returned.
+      dimensions: n, if `function` is a name.
+      free: k, the number of free parameters, if `function` is a name.
+      settings: length, rewards and samplers of the episodes.
       sampler: draws the start points: a name for `samplers.make_samplers`, or a sampler. Not
-        "heterogeneous", which is several samplers, with an environment for each.
-      batch_size: episodes side by side, B; None for an environment that is not batched.
-      episode_length: steps of an episode.
-      reward: one of `REWARDS`.
-      discount: gamma of the environment, in [0, 1]; agents multiply it by their own.
-      seed: of the sampler's random generator.
-      entropy_fn: of the policy, where `sampler` is "uncertainty".
-      bounds: of the user's own function, for `functions.make_objective`.
-      reference: what the reward compares with, one of `REFERENCES`.
+        "heterogeneous", which stands for several samplers, each with its own environment.
+      batch_size: B, the number of episodes side by side; None for an environment without batches.
+      seed: seed of the sampler's random generator.
+      entropy_fn: the policy's entropy, needed if `sampler` is "uncertainty".
+      bounds: domain of the user's own function, for `functions.make_objective`.
+
+    Raises:
+      UserError: a setting, the function's name or the sampler's name is not valid.
     """
 
     def __init__(
@@ -92,73 +95,75 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         function: str | Objective = "ackley",
         dimensions: int = 2,
         free: int = 1,
+        settings: Settings = _DEFAULTS,
+        *,
         sampler: str | Sampler = "random",
         batch_size: int | None = None,
-        episode_length: int = 2,
-        reward: str = "difference",
-        discount: float = 1.0,
         seed: int = 0,
         entropy_fn: EntropyFn | None = None,
         bounds: tuple[Any, Any] | None = None,
-        reference: str = "old",
     ) -> None:
         super().__init__(handle_auto_reset=True)
-        _check_settings(batch_size, episode_length, reward, reference, discount)
+        _check(settings, batch_size)
         if isinstance(function, str):
             function = make_objective(function, dimensions, free, bounds)
         self._objective = function
         self._batch_size = batch_size
-        self._episode_length = episode_length
-        self._sampler = _make_sampler(sampler, function.dimensions, batch_size, entropy_fn)
-        self._reward = reward
+        self._episode_length = settings.episode_length
+        self._sampler = _make_sampler(
+            sampler, function.dimensions, settings, batch_size, entropy_fn
+        )
+        self._reward = settings.reward
+        if settings.reward == "auto":
+            self._reward = "log1p" if function.name.endswith("rosenbrock") else "scaled"
         self._scale = 1.0
         self._mean_level: float | None = None
-        if reward == "scaled" or reference == "mean":
-            self._measure(reference)
+        if self._reward == "scaled" or settings.reference == "mean":
+            self._measure(settings.reference)
         self._generator = np.random.default_rng(seed)
         rows = 1 if batch_size is None else batch_size
         self._num_rows = rows
         self._action_shape = (rows, function.num_tuned)
-        # The same for all rows and episodes, so made once; nobody is to write into them.
+        # These are the same for all rows and episodes, so they are made once and cannot be written.
         self._first = _constants(batch_size, ts.StepType.FIRST, 1)
-        self._middle = _constants(batch_size, ts.StepType.MID, discount)
+        self._middle = _constants(batch_size, ts.StepType.MID, settings.discount)
         self._last = _constants(batch_size, ts.StepType.LAST, 0)
         self._no_reward = _constant(batch_size, 0, np.float32)
-        self._num_steps = episode_length
+        self._num_steps = settings.episode_length
         self._start = self._state = np.empty((rows, function.dimensions), np.float32)
         self._start_values = self._levels = np.empty(rows)
         self._ended: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     @property
     def batched(self) -> bool:
-        """Whether it has a batch size."""
+        """Return whether the environment has a batch size."""
         return self._batch_size is not None
 
     @property
     def batch_size(self) -> int | None:
-        """Episodes that run side by side, or None."""
+        """Return the number of episodes that run side by side, or None."""
         return self._batch_size
 
     @property
     def objective(self) -> Objective:
-        """The function that is minimised."""
+        """Return the function that is minimised."""
         return self._objective
 
     def observation_spec(self) -> array_spec.BoundedArraySpec:
-        """The point (x, c)."""
+        """Return the spec of the point (x, c)."""
         return array_spec.BoundedArraySpec((self._objective.dimensions,), np.float32, -1, 1, "s")
 
     def action_spec(self) -> array_spec.BoundedArraySpec:
-        """The next x."""
+        """Return the spec of the next x."""
         return array_spec.BoundedArraySpec((self._objective.num_tuned,), np.float32, -1, 1, "x")
 
     def get_info(self) -> dict[str, Any]:
-        """What came of the episodes that ended last.
+        """Return the results of the episodes that ended last.
 
         Returns:
-          `cost`, f at the last point, and `start_cost`, f at the first one, in units of f. Not
-          batched: floats, and `context` is the start point as a string. Batched: float64 [B], and
-          `context` is float64 [B, n]. Empty until an episode has ended.
+          `cost`, f at the last point, and `start_cost`, f at the first one, in units of f. Without
+          batches both are floats, and `context` is the start point as a string. With batches both
+          are float64 [B], and `context` is float64 [B, n]. Empty until an episode has ended.
         """
         if self._ended is None:
             return {}
@@ -176,16 +181,18 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         }
 
     def seed(self, seed: int | np.random.Generator) -> None:
-        """Starts anew: what follows, info aside, is as in a new environment with this seed.
+        """Start over, like a new environment with this seed.
+
+        `get_info` still describes the episodes that ended last.
 
         Args:
-          seed: an integer, or a generator to draw from; making one costs as much as a step.
+          seed: an integer, or a generator to draw from. Making a generator takes as long as a step.
         """
         self._generator = np.random.default_rng(seed)
         self._current_time_step = None
 
     def should_reset(self, current_time_step: ts.TimeStep) -> bool:
-        """Whether the episodes have ended; all of a batch end together."""
+        """Return whether the episodes have ended; all episodes of a batch end together."""
         return self._num_steps >= self._episode_length
 
     def _reset(self) -> ts.TimeStep:
@@ -228,7 +235,14 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         return ts.TimeStep(step_type, self._unbatch(reward), discount, self._unbatch(state))
 
     def _evaluate(self, state: np.ndarray) -> np.ndarray:
-        """Values at the next points; with the first of them at the start too, in the same call."""
+        """Return f at the next points; the first step evaluates the start points in the same call.
+
+        Args:
+          state: float32 [B, n], the next points.
+
+        Returns:
+          float64 [B].
+        """
         if self._num_steps:
             return self._objective(state)
         both = self._objective(np.concatenate((self._state, state)))
@@ -237,7 +251,7 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         return values
 
     def _measure(self, reference: str) -> None:
-        """Sets scale and mean, where they are wanted, from fixed points of the box."""
+        """Set the scale and the mean, if they are used, from fixed points of the box."""
         shape = (_NUM_FIXED_POINTS, self._objective.dimensions)
         values = self._objective(np.random.default_rng(0).uniform(-1, 1, shape))
         if self._reward == "scaled":
@@ -246,7 +260,7 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
             self._mean_level = float(np.mean(self._level(values)))
 
     def _level(self, values: np.ndarray) -> np.ndarray:
-        """What rewards are differences of."""
+        """Map values of f to the levels whose differences are the rewards."""
         if self._reward == "difference":
             return values
         return signed_log1p(values) if self._reward == "log1p" else values / self._scale
@@ -255,24 +269,18 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         return rows[0] if self._batch_size is None else rows
 
 
-def _check_settings(
-    batch_size: int | None, episode_length: int, reward: str, reference: str, discount: float
-) -> None:
+def _check(settings: Settings, batch_size: int | None) -> None:
     if batch_size is not None and batch_size < 1:
         raise UserError(f"batch_size: expected 1 or more, or None, found {batch_size}; correct it")
-    if episode_length < 1:
-        raise UserError(
-            f"episode_length: expected 1 step or more, found {episode_length}; correct it"
-        )
-    if reward not in REWARDS:
-        raise UserError(
-            f"reward: expected one of {', '.join(REWARDS)}, found {reward!r}; correct the name"
-        )
-    if reference not in REFERENCES:
-        raise UserError(
-            f"reference: expected one of {', '.join(REFERENCES)}, found {reference!r}; correct the "
-            "name"
-        )
+    length, discount = settings.episode_length, settings.discount
+    if length < 1:
+        raise UserError(f"episode_length: expected 1 step or more, found {length}; correct it")
+    for name, known in (("reward", REWARDS), ("reference", REFERENCES)):
+        found = getattr(settings, name)
+        if found not in known:
+            raise UserError(
+                f"{name}: expected one of {', '.join(known)}, found {found!r}; correct the name"
+            )
     if not 0 <= discount <= 1:
         raise UserError(f"discount: expected 0 to 1, found {discount}; correct it")
 
@@ -280,6 +288,7 @@ def _check_settings(
 def _make_sampler(
     sampler: str | Sampler,
     dimensions: int,
+    settings: Settings,
     batch_size: int | None,
     entropy_fn: EntropyFn | None,
 ) -> Sampler:
@@ -290,8 +299,14 @@ def _make_sampler(
             "sampler: expected one sampler, found heterogeneous, which is several; make an "
             "environment for each of samplers.make_samplers('heterogeneous', ...)"
         )
-    num_strata = 64 if batch_size is None else batch_size
-    (made,) = make_samplers(sampler, dimensions, num_strata=num_strata, entropy_fn=entropy_fn)
+    num_strata = settings.num_strata if batch_size is None else batch_size
+    (made,) = make_samplers(
+        sampler,
+        dimensions,
+        num_strata=num_strata,
+        num_candidates=settings.num_candidates,
+        entropy_fn=entropy_fn,
+    )
     return made
 
 

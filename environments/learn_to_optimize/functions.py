@@ -1,9 +1,9 @@
 """Functions to minimise, normalised to the box [-1, 1]^n.
 
-Of the n coordinates of a function the first n - k are tuned and the last k are free parameters,
-given and not chosen (a temperature, a load): f(x_1, ..., x_{n-k}, c_1, ..., c_k), as in eq. 3.2 of
-Paul Mayer's thesis (Distributed Deep Reinforcement Learning for Learn-To-Optimize, Stuttgart,
-2023). What is sought is, for each c, the x of the least value.
+A function has n coordinates. The first n - k are tuned. The last k are free parameters, which are
+given and cannot be chosen (a temperature, a load): f(x_1, ..., x_{n-k}, c_1, ..., c_k), as in eq.
+3.2 of Paul Mayer's thesis (Distributed Deep Reinforcement Learning for Learn-To-Optimize,
+Stuttgart, 2023). The task is to find, for each c, the x with the least value.
 
 Three functions of the thesis (4.2.1), for any n. With z the point in the function's own domain:
 
@@ -11,21 +11,21 @@ Three functions of the thesis (4.2.1), for any n. With z the point in the functi
   rosenbrock  sum over i < n of (1 - z_i)^2 + 100 (z_{i+1} - z_i^2)^2             |z_i| <= 2.048
   sphere      sum z_i^2                                                           |z_i| <= 5.12
 
-A domain [a, b] becomes [-1, 1] by z = u (b - a) / 2 + (a + b) / 2. The thesis prints (b + 3a) / 2
-for the last term, which takes u = -1 to 2a and not to a; where a = -b, as for its three functions,
-it then drops the term, as is right.
+A point u of the box maps to the domain [a, b] by z = u (b - a) / 2 + (a + b) / 2. The thesis prints
+(b + 3a) / 2 as the last term, which would take u = -1 to 2a instead of a. Its three functions have
+a = -b, and for them it rightly drops the term.
 
-The least value of ackley and of sphere over x lies at x = 0 whatever c is: a policy that ignores c
-is perfect. These variants of them move it, with u the point in the box:
+Ackley and sphere have their least value over x at x = 0, whatever c is. A policy that ignores c is
+perfect there. These variants move the minimum (u is the point in the box):
 
   shifted_F   F at x - m(c): m_i(c) = sin(pi c_j / 2) / 2, where the free parameters take turns,
               j = (i - 1) mod k + 1. The minima of ackley and sphere lie exactly at x = m(c).
   rotated_F   F at S R u. R is the product of the rotations by 30 degrees in the planes (1, 2),
-              (2, 3), ..., (n - 1, n), in this order. Ackley and sphere look the same from every
-              side, so they are squeezed first: S is diagonal, from 1 to 1/4 in equal steps; for
-              rosenbrock it is 1.
+              (2, 3), ..., (n - 1, n), in this order. S is diagonal, from 1 to 1/4 in equal steps;
+              it squeezes ackley and sphere, which a rotation alone would change little or not at
+              all. For rosenbrock S is 1.
 
-A function of the user's is named `module:callable`; see `environments.learn_to_optimize.loading`.
+Users name a function of their own `module:callable`; see `environments.learn_to_optimize.loading`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from environments.learn_to_optimize import loading
 
 RowFunction = Callable[[np.ndarray], np.ndarray]
 
-# Angle between a rotated function's axes and those of the box.
+# The angle of each rotation, the least factor of S, and the largest m_i(c); see above.
 _ROTATION = math.pi / 6
 _SQUEEZE = 0.25
 _SHIFT = 0.5
@@ -56,15 +56,15 @@ class Objective:
     """A function over rows of points of the box [-1, 1]^n: `values = objective(rows)`.
 
     Attributes:
-      name: what `make_objective` was asked for.
+      name: the name given to `make_objective`.
       dimensions: n.
       num_free: k; the last k coordinates are free parameters.
-      function: rows float64 [N, n] to float64 [N].
-      low: float64 [n], where -1 lies in the function's own domain.
-      high: float64 [n], where 1 lies.
-      identity: tells functions apart that differ, by a hash of their source; None where that
-        cannot be read, and then nothing about the function is kept on disk.
-      minimiser: the x of the least value where that is known, c [M, k] to x [M, n - k]; or None.
+      function: maps rows float64 [N, n] of the box to values float64 [N].
+      low: float64 [n], the point of the function's own domain that -1 stands for.
+      high: float64 [n], the point that 1 stands for.
+      identity: differs between different functions, by a hash of their source. None if the source
+        cannot be read; then no result for the function is stored on disk.
+      minimiser: maps c [M, k] to the x [M, n - k] of the least value; None if it is not known.
     """
 
     name: str
@@ -78,20 +78,21 @@ class Objective:
 
     @property
     def num_tuned(self) -> int:
-        """How many are chosen: n - k, the first ones."""
+        """Return the number of tuned coordinates, n - k."""
         return self.dimensions - self.num_free
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        """The values at points of the box.
+        """Return the values at points of the box.
 
         Args:
-          rows: [N, n], of any float type.
+          rows: points [N, n], of any float type.
 
         Returns:
           float64 [N], all finite.
 
         Raises:
-          UserError: the function has no finite value at one of the points, which is named.
+          UserError: a point has no finite value; the message names the point.
+          ValueError: the points have another shape.
         """
         points = np.asarray(rows, np.float64)
         if points.ndim != 2 or points.shape[1] != self.dimensions:
@@ -102,13 +103,13 @@ class Objective:
         if not len(points):
             return np.empty(0)
         values = self.function(points)
-        # One product is the cheapest look at all of them; finite ones may overflow it.
+        # One product is the cheapest check of all values. It may overflow though all are finite.
         if not math.isfinite(values.dot(values)) and not np.isfinite(values).all():
             self._refuse(points, values)
         return values
 
     def join(self, tuned: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """Points of the box from x [..., n - k] and c [..., k]: float64 [..., n]."""
+        """Join x [..., n - k] and c [..., k] into points of the box, float64 [..., n]."""
         shape = np.broadcast_shapes(tuned.shape[:-1], free.shape[:-1])
         joined = np.empty((*shape, self.dimensions))
         joined[..., : self.num_tuned] = tuned
@@ -116,7 +117,7 @@ class Objective:
         return joined
 
     def describe(self, point: np.ndarray) -> str:
-        """A point of the box in the function's own units."""
+        """Return a point [n] of the box as text, in the function's own units."""
         return loading.describe(loading.to_domain(point, self.low, self.high), self.num_tuned)
 
     def _refuse(self, points: np.ndarray, values: np.ndarray) -> NoReturn:
@@ -133,9 +134,9 @@ class Objective:
 
 
 def ackley(points: np.ndarray) -> np.ndarray:
-    """Thesis, eq. 4.1: points [N, n] of its own domain to [N]. The least value is 0 at 0."""
+    """Ackley's function (thesis, eq. 4.1): points [N, n] of its domain to [N]; least 0 at 0."""
     num = points.shape[1]
-    # In place, and with expm1 for exp(...) - 1: exactly 0 at 0, where 20 + e - 20 - e is not.
+    # expm1 makes the value exactly 0 at 0; with exp, 20 + e - 20 - e is not. Arrays are reused.
     distance = np.sqrt((points * points).dot(_ones(num)))
     distance *= -0.2 / math.sqrt(num)
     bowl = np.expm1(distance, out=distance)
@@ -146,7 +147,7 @@ def ackley(points: np.ndarray) -> np.ndarray:
 
 
 def rosenbrock(points: np.ndarray) -> np.ndarray:
-    """Thesis, eq. 4.2: points [N, n] of its own domain to [N]. The least value is 0 at 1."""
+    """Rosenbrock's function (thesis, eq. 4.2): points [N, n] of its domain to [N]; least 0 at 1."""
     here, there = points[:, :-1], points[:, 1:]
     terms = there - here * here
     terms *= terms
@@ -158,18 +159,18 @@ def rosenbrock(points: np.ndarray) -> np.ndarray:
 
 
 def sphere(points: np.ndarray) -> np.ndarray:
-    """Thesis, eq. 4.3: points [N, n] of its own domain to [N]. The least value is 0 at 0."""
+    """Sphere function (thesis, eq. 4.3): points [N, n] of its domain to [N]; least 0 at 0."""
     return (points * points).dot(_ones(points.shape[1]))
 
 
 def signed_log1p(values: np.ndarray) -> np.ndarray:
-    """The scale of the MSLE, sign(v) log(1 + |v|): log(1 + v) where v >= 0, and odd."""
+    """Return sign(v) log(1 + |v|) for each value v, the scale of the MSLE."""
     return np.copysign(np.log1p(np.abs(values)), values)
 
 
 @functools.cache
 def _ones(count: int) -> np.ndarray:
-    """For sums over rows: in batches as small as these a product with it is 5 times faster."""
+    """Return `count` ones; for small batches a product with them is the fastest sum over rows."""
     return np.ones(count)
 
 
@@ -188,17 +189,21 @@ FUNCTIONS = (
 def make_objective(
     name: str, dimensions: int = 2, free: int = 1, bounds: tuple[Any, Any] | None = None
 ) -> Objective:
-    """A function by its name.
+    """Make an objective by its name.
 
     Args:
       name: one of `FUNCTIONS`, or `module:callable` for the user's own.
       dimensions: n, the number of coordinates.
-      free: k, how many of them, the last ones, are free parameters; 0 <= k < n.
-      bounds: (low, high) of the domain of the user's own function, each a number or n numbers. By
-        default what its attribute `bounds` says, and -1 and 1 without one.
+      free: k, the number of free parameters, which come last; 0 <= k < n.
+      bounds: (low, high) of the domain of the user's own function, each a number or n numbers. The
+        default is its attribute `bounds`, or (-1, 1) if it has none.
+
+    Returns:
+      The objective over the box [-1, 1]^n.
 
     Raises:
-      UserError: there is no such function, or not with so many coordinates or free parameters.
+      UserError: no function has that name, it cannot have so many coordinates or free parameters,
+        or the bounds are not valid.
     """
     if not 0 <= free < dimensions:
         raise UserError(
@@ -280,7 +285,7 @@ def _rotated(in_domain: RowFunction, half_width: float, dimensions: int, *_: int
     return lambda points: in_domain(points @ linear)
 
 
-# (function of its domain, half its width, n, n - k) to the function of the box.
+# Each makes a function over the box from (function over its domain, half its width, n, n - k).
 _VARIANTS: dict[str, Callable[[RowFunction, float, int, int], RowFunction]] = {
     "": _plain,
     "shifted": _shifted,
@@ -289,7 +294,7 @@ _VARIANTS: dict[str, Callable[[RowFunction, float, int, int], RowFunction]] = {
 
 
 def _shift(free: np.ndarray, num_tuned: int) -> np.ndarray:
-    """m(c) of the shifted functions: c [N, k] to [N, n - k]."""
+    """Return m(c) of the shifted functions, [N, n - k], for c [N, k]."""
     shift = np.sin(math.pi / 2 * free)
     shift *= _SHIFT
     if free.shape[1] == num_tuned:
@@ -298,12 +303,12 @@ def _shift(free: np.ndarray, num_tuned: int) -> np.ndarray:
 
 
 def _known_minimum(is_shifted: bool, num_tuned: int, free: np.ndarray) -> np.ndarray:
-    """Where ackley and sphere, plain or shifted, are least: c [N, k] to x [N, n - k]."""
+    """Return the x [N, n - k] at which ackley and sphere are least, for c [N, k]."""
     return _shift(free, num_tuned) if is_shifted else np.zeros((len(free), num_tuned))
 
 
 def _rotation(dimensions: int, squeezed: bool) -> np.ndarray:
-    """S R of the rotated functions, [n, n]."""
+    """Return the matrix S R of the rotated functions, [n, n]."""
     rotation = np.eye(dimensions)
     cosine, sine = math.cos(_ROTATION), math.sin(_ROTATION)
     for first in range(dimensions - 1):

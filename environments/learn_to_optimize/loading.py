@@ -1,18 +1,18 @@
-"""The user's own function, named `module:callable`, with each of its faults as one line.
+"""Loads a user's own function, named `module:callable`, and reports each fault in one line.
 
-The callable is vectorised over rows: it is given points float64 [N, n] of its own domain, x first
-and the free parameters c last, and returns their values [N], finite numbers::
+The callable is vectorised over rows. It gets points float64 [N, n] of its own domain, x first and
+the free parameters c last. It returns their values [N], finite numbers::
 
-    # mine.py, found on the path of Python or in the current directory
+    # mine.py, on the path of Python or in the current directory
     import numpy as np
 
     def cost(points):
         x, y, temperature = points.T
         return (x - np.sin(temperature)) ** 2 + y**2
 
-    cost.bounds = (-5, 5)    # or ([-5, -5, 0], [5, 5, 3]); [-1, 1] where it has none
+    cost.bounds = (-5, 5)    # or ([-5, -5, 0], [5, 5, 3]); without it (-1, 1)
 
-Its values must depend on the points alone: costs are compared with each other, and kept.
+Its values must depend on the points alone, because they are compared with each other and stored.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from environments.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """A user's function as it was found.
+    """A user's function as it was imported.
 
     Attributes:
       name: `module:callable`.
-      function: rows of points of its own domain to values.
-      source_sha256: of its module's file as it is now, None where there is none to read. Changes in
-        what that file imports do not show in it.
+      function: maps points [N, n] of its own domain to values [N].
+      source_sha256: hash of the module's file, None if the file cannot be read. It does not cover
+        what the file imports.
     """
 
     name: str
@@ -49,10 +49,16 @@ class Loaded:
 
 
 def load(name: str) -> Loaded:
-    """Imports the function that `module:callable` names.
+    """Import the function that `module:callable` names.
 
     The module is looked up on the path of Python, then in the current directory, which stays on
     the path from then on.
+
+    Args:
+      name: `module:callable`.
+
+    Returns:
+      The function.
 
     Raises:
       UserError: there is no such module or callable, or the module cannot be imported.
@@ -87,15 +93,18 @@ def load(name: str) -> Loaded:
 def read_bounds(
     loaded: Loaded, dimensions: int, bounds: tuple[Any, Any] | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(low, high) of the function's domain, float64 [n] each.
+    """Return the bounds of the function's domain.
 
     Args:
-      loaded: the function, whose attribute `bounds` counts where none are given.
+      loaded: the function.
       dimensions: n.
-      bounds: (low, high), each a number or n numbers.
+      bounds: (low, high), each a number or n numbers; None for the function's attribute `bounds`.
+
+    Returns:
+      low and high, float64 [n] each.
 
     Raises:
-      UserError: they are no bounds of n dimensions.
+      UserError: they are not bounds of n dimensions.
     """
     given = getattr(loaded.function, "bounds", (-1, 1)) if bounds is None else bounds
     expected = (
@@ -115,23 +124,24 @@ def read_bounds(
 def guard(
     loaded: Loaded, low: np.ndarray, high: np.ndarray, num_tuned: int
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """The function over points of the box [-1, 1]^n, with its faults as errors that name a point.
+    """Wrap a function so that it takes points of the box, and its errors name a point.
 
     Args:
       loaded: the function.
-      low: float64 [n], where -1 lies in its domain.
-      high: float64 [n], where 1 lies.
-      num_tuned: n - k, for naming the parts of a point.
+      low: float64 [n], the point of its domain that -1 stands for.
+      high: float64 [n], the point that 1 stands for.
+      num_tuned: n - k, to name the parts of a point in messages.
 
     Returns:
-      Rows float64 [N, n], N >= 1, to float64 [N]. It raises UserError where the function raises or
-      returns something else than N real numbers; whether they are finite is not looked at.
+      A function from rows float64 [N, n] of [-1, 1]^n, N >= 1, to float64 [N]. It raises UserError
+      if the user's function raises, or does not return N real numbers. It does not check that they
+      are finite.
     """
 
     def function(rows: np.ndarray) -> np.ndarray:
         points = to_domain(rows, low, high)
         try:
-            # A copy, so that a function that works in place does not change the points.
+            # The function gets a copy, because it may work in place.
             returned = loaded.function(points.copy())
         except Exception as error:
             row, found = _find_fault(loaded, points, error)
@@ -153,12 +163,12 @@ def guard(
 
 
 def to_domain(points: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Points of the box [-1, 1]^n in a function's own domain; -1 is exactly low, and 1 high."""
+    """Map points of the box [-1, 1]^n to a function's own domain; -1 is exactly low, and 1 high."""
     return (low * (1 - points) + high * (1 + points)) / 2
 
 
 def describe(point: np.ndarray, num_tuned: int) -> str:
-    """A point as people read it: x = (0.5, 2), c = (-1)."""
+    """Return a point [n] as readable text: x = (0.5, 2), c = (-1)."""
     parts = {"x": point[:num_tuned], "c": point[num_tuned:]}
     return ", ".join(
         f"{name} = ({', '.join(f'{value:.6g}' for value in part)})"
@@ -192,7 +202,7 @@ def _import(name: str, module_name: str) -> ModuleType:
 
 
 def _callables(module: ModuleType) -> list[str]:
-    """Public callables that a module defines itself."""
+    """Return the names of the public callables that a module defines itself."""
     return sorted(
         name
         for name, value in vars(module).items()
@@ -210,7 +220,16 @@ def _hash_source(module: ModuleType) -> str | None:
 
 
 def _find_fault(loaded: Loaded, points: np.ndarray, error: Exception) -> tuple[int, Exception]:
-    """A row that makes the function fail, and how: by halves, down to the fewest that do."""
+    """Find, by halving, the fewest rows that make the function fail.
+
+    Args:
+      loaded: the function.
+      points: float64 [N, n] of its domain, for which it failed.
+      error: what it raised.
+
+    Returns:
+      The number of the first of these rows, and what the function raised for them.
+    """
     first, count = 0, len(points)
     while count > 1:
         half = count // 2
@@ -226,7 +245,7 @@ def _find_fault(loaded: Loaded, points: np.ndarray, error: Exception) -> tuple[i
 
 
 def _as_numbers(returned: Any) -> np.ndarray | None:
-    """As float64, or None for what is no array of real numbers."""
+    """Return the values as float64, or None if they are not an array of real numbers."""
     try:
         values = np.asarray(returned)
     except ValueError:

@@ -1,7 +1,7 @@
-"""What is best for given free parameters, and how far a policy is from it (thesis, 4.2.3).
+"""The least value for given free parameters, and a policy's distance from it (thesis, 4.2.3).
 
-The thesis estimates the least values by Monte Carlo; here they are exact where they are known
-(`Objective.minimiser`), and found by `solvers.minimise` elsewhere.
+The thesis estimates the least values by Monte Carlo. Here they are exact if they are known
+(`Objective.minimiser`); otherwise `solvers.minimise` finds them.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from environments.errors import UserError
 from environments.learn_to_optimize import solvers
 from environments.learn_to_optimize.functions import Objective, signed_log1p
 
-# {-1, -0.9, ..., 1}, each as its decimal is written.
+# -1, -0.9, ..., 1. Division gives each float that is closest to its decimal.
 _GRID = np.arange(-10, 11) / 10
 
 _ARRAYS = ("free", "x", "values")
 
 
 class Solution(NamedTuple):
-    """The minimum of an objective for each of M free parameters.
+    """The minima of an objective for M vectors of free parameters.
 
     Attributes:
-      x: float64 [M, n - k].
-      values: f(x, c) float64 [M].
+      x: float64 [M, n - k], where the minima lie.
+      values: float64 [M], f(x, c).
     """
 
     x: np.ndarray
@@ -43,7 +43,7 @@ class Errors(NamedTuple):
 
     Attributes:
       mse: mean over c of (f(policy(c), c) - min f(., c))^2.
-      msle: the same of L(f), L(v) = sign(v) log(1 + |v|), for functions of several orders of
+      msle: the same for L(f), L(v) = sign(v) log(1 + |v|), for functions that span orders of
         magnitude.
     """
 
@@ -51,16 +51,16 @@ class Errors(NamedTuple):
     msle: float
 
 
-# Solutions of objectives that are in use, by the bytes of c.
+# Solutions of the objectives in use, by the bytes of c.
 _known: weakref.WeakKeyDictionary[Objective, dict[bytes, Solution]] = weakref.WeakKeyDictionary()
 
 
 def reference_points(num_free: int, count: int = 1000) -> np.ndarray:
-    """The c at which policies are compared: {-1, -0.9, ..., 1} for each free parameter.
+    """Return the c at which policies are compared: -1, -0.9, ..., 1 for each free parameter.
 
     Args:
       num_free: k.
-      count: where there are more combinations, so many of them, drawn without repetition, always
+      count: the most points. If there are more combinations, this many of them are drawn, always
         the same ones.
 
     Returns:
@@ -72,7 +72,7 @@ def reference_points(num_free: int, count: int = 1000) -> np.ndarray:
         return np.stack(axes, axis=-1).reshape(-1, num_free) if axes else np.zeros((1, 0))
     generator = np.random.default_rng(0)
     if combinations >= np.iinfo(np.int64).max:
-        # Too many to be numbered, and for two of them to be the same.
+        # There are too many combinations to number them. Two draws are practically never equal.
         return _GRID[generator.integers(len(_GRID), size=(count, num_free))]
     chosen = np.sort(generator.choice(combinations, count, replace=False))
     digits = chosen[:, np.newaxis] // len(_GRID) ** np.arange(num_free - 1, -1, -1) % len(_GRID)
@@ -82,13 +82,16 @@ def reference_points(num_free: int, count: int = 1000) -> np.ndarray:
 def truth(
     objective: Objective, free: np.ndarray, directory: pathlib.Path | None = None
 ) -> Solution:
-    """The least value of an objective for each c, and where it lies.
+    """Return the least value of an objective for each c, and where it lies.
 
     Args:
       objective: the function.
       free: c, [M, k].
-      directory: where solutions are kept, made if it is missing; None to keep them in memory only.
-        Kept ones that the function does not confirm, because it has changed, are solved anew.
+      directory: where solutions are stored, made if it is missing; None to keep them in memory
+        only. A stored solution is solved again if the function gives other values there.
+
+    Returns:
+      The minima; their arrays are read-only.
 
     Raises:
       UserError: the function fails, or the directory cannot be written.
@@ -114,15 +117,18 @@ def errors(
     free: np.ndarray,
     directory: pathlib.Path | None = None,
 ) -> Errors:
-    """How far a policy is from the truth.
+    """Return a policy's mean squared errors against the least values.
 
-    A value below the truth, found where `solvers.minimise` found none as low, counts as exact.
+    If the policy's value is lower than the one that `solvers.minimise` found, its error is 0.
 
     Args:
       objective: the function.
       policy_x: the policy's x for each c, [M, n - k]; clipped to the box, as actions are.
       free: c, [M, k].
-      directory: of `truth`.
+      directory: where solutions are stored; see `truth`.
+
+    Returns:
+      The errors, averaged over c.
 
     Raises:
       UserError: the function fails, for instance because the policy's x is NaN.
@@ -154,7 +160,7 @@ def _solve(objective: Objective, free: np.ndarray, directory: pathlib.Path | Non
 
 
 def _key(objective: Objective, free: np.ndarray) -> str:
-    """Hash of all that decides a solution: the function, the c, and how it is found."""
+    """Return a hash of what decides a solution: the function, the c and the solver's source."""
     digest = hashlib.sha256(pathlib.Path(solvers.__file__).read_bytes())
     digest.update(f"{objective.identity} {free.shape}".encode())
     digest.update(free.tobytes())
@@ -162,7 +168,7 @@ def _key(objective: Objective, free: np.ndarray) -> str:
 
 
 def _read(path: pathlib.Path, objective: Objective, free: np.ndarray) -> Solution | None:
-    """The solution that is kept there, or None if there is none that holds."""
+    """Return the stored solution, or None if there is none that the function confirms."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             kept, x, values = (arrays[name] for name in _ARRAYS)
@@ -178,7 +184,7 @@ def _read(path: pathlib.Path, objective: Objective, free: np.ndarray) -> Solutio
 
 
 def _write(path: pathlib.Path, free: np.ndarray, solution: Solution) -> None:
-    # Of its own for each process, so that two that solve the same do not write into one file.
+    # Each process has its own temporary file, because two may solve the same at the same time.
     temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

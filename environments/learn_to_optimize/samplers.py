@@ -1,12 +1,12 @@
-"""Where episodes start: samplers of points of the box [-1, 1]^n.
+"""Samplers of start points in the box [-1, 1]^n.
 
-A sampler draws many points at once, `sampler(generator, count)` -> float64 [count, n], or as a
-context sampler one, `sampler(generator)` -> [n]. It draws one stream of points for each generator:
-`count` points are what that many single draws would have been, and a new generator begins a new
-stream, so an environment's seed decides all of its start points.
+`sampler(generator, count)` draws many points, float64 [count, n]. `sampler(generator)` draws one
+point [n], as a context sampler does. A sampler draws one stream of points from each generator:
+`count` points at once equal `count` single draws. A new generator begins a new stream, so an
+environment's seed decides all of its start points.
 
-Heterogeneous sampling (thesis, 5.3.4) is one sampler for each driver, so it is a list of samplers
-(`make_samplers`), with an environment for each.
+Heterogeneous sampling (thesis, 5.3.4) gives each driver its own sampler. It is therefore a list of
+samplers (`make_samplers`), with an environment for each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from environments.errors import UserError
 
-# Observations float32 [N, n] to the entropy of the policy's distribution at each, [N].
+# Maps observations float32 [N, n] to the entropy of the policy's distribution at each, [N].
 EntropyFn = Callable[[np.ndarray], np.ndarray]
 
 NAMES = ("random", "latin_hypercube", "uncertainty", "heterogeneous")
@@ -28,18 +28,18 @@ class Sampler(Protocol):
     """Draws start points.
 
     Attributes:
-      name: one of `NAMES`, or another's.
+      name: one of `NAMES`, or a name of its own.
     """
 
     name: str
 
     def __call__(self, generator: np.random.Generator, count: int | None = None) -> np.ndarray:
-        """Points float64 [count, n], or one point [n] where no count is given."""
+        """Draw points float64 [count, n], or one point [n] if no count is given."""
         ...
 
 
 class Random:
-    """Uniform and independent (thesis, eq. 5.1).
+    """Draws uniform and independent points (thesis, eq. 5.1).
 
     Args:
       dimensions: n.
@@ -51,28 +51,31 @@ class Random:
         self._dimensions = dimensions
 
     def __call__(self, generator: np.random.Generator, count: int | None = None) -> np.ndarray:
-        """Points float64 [count, n], or [n]."""
+        """Draw points float64 [count, n], or one point [n] if no count is given."""
         if count is None:
             return generator.uniform(-1, 1, self._dimensions)
         return generator.uniform(-1, 1, (count, self._dimensions))
 
 
 class LatinHypercube:
-    """Latin hypercubes, one after another (thesis, eq. 5.2; scipy.stats.qmc.LatinHypercube).
+    """Draws Latin hypercubes, one after another (thesis, eq. 5.2; scipy.stats.qmc.LatinHypercube).
 
-    Of each `num_strata` points in turn, every coordinate has exactly one in each of `num_strata`
-    equal intervals. That is the thesis's rule, to draw from an interval that holds the fewest
-    points so far, for all coordinates at once.
+    Each hypercube has `num_strata` points. Every coordinate is divided into `num_strata` equal
+    intervals, and each interval holds exactly one of the points. The thesis draws from an interval
+    that holds the fewest points so far; a hypercube does so for all coordinates at once.
 
     Args:
       dimensions: n.
-      num_strata: M, best the number of episodes that are collected together.
+      num_strata: M; choose the number of episodes that are collected together.
+
+    Raises:
+      UserError: `num_strata` is less than 1.
     """
 
     name = "latin_hypercube"
 
     def __init__(self, dimensions: int, num_strata: int = 64) -> None:
-        # scipy.stats takes longer to import than all else here, and not every worker needs it.
+        # scipy.stats is slow to import, and not every worker needs it.
         from scipy.stats import qmc
 
         _check_positive("num_strata", num_strata)
@@ -82,9 +85,9 @@ class LatinHypercube:
         self._generator: np.random.Generator | None = None
 
     def __call__(self, generator: np.random.Generator, count: int | None = None) -> np.ndarray:
-        """Points float64 [count, n], or [n]."""
+        """Draw points float64 [count, n], or one point [n] if no count is given."""
         if generator is not self._generator:
-            # Given to the engine when it is made, it would draw from a child of the generator.
+            # An engine that gets the generator when it is made draws from a child of it.
             self._generator = self._engine.rng = generator
             self._ahead = self._ahead[:0]
         wanted = 1 if count is None else count
@@ -98,17 +101,20 @@ class LatinHypercube:
 
 
 class Uncertainty:
-    """Where the policy is least sure (thesis, eq. 5.3).
+    """Draws points where the policy is least sure (thesis, eq. 5.3).
 
-    Each point is the one of `num_candidates` uniform ones at which the policy's distribution has
-    the highest entropy, and the first of them where several have it. So with a policy whose spread
-    does not depend on the observation, as PPO's commonly does not, this is `Random`.
+    Each point is the best of `num_candidates` uniform points: the one at which the policy's
+    distribution has the highest entropy, and the first if several do. If the spread of a policy
+    does not depend on the observation, which is common with PPO, this equals `Random`.
 
     Args:
       dimensions: n.
-      entropy_fn: observations float32 [N, n] to entropies [N]; asked anew for each draw, so it
-        should answer for the policy as it is then.
-      num_candidates: how many points compete for each start point.
+      entropy_fn: maps observations float32 [N, n] to entropies [N]. It is called for each draw, so
+        it should use the policy as it is at that time.
+      num_candidates: the number of points that compete for each start point.
+
+    Raises:
+      UserError: `num_candidates` is less than 1.
     """
 
     name = "uncertainty"
@@ -120,7 +126,7 @@ class Uncertainty:
         self._num_candidates = num_candidates
 
     def __call__(self, generator: np.random.Generator, count: int | None = None) -> np.ndarray:
-        """Points float64 [count, n], or [n].
+        """Draw points float64 [count, n], or one point [n] if no count is given.
 
         Raises:
           ValueError: the entropies are not one finite number for each candidate.
@@ -149,17 +155,21 @@ def make_samplers(
     num_candidates: int = 64,
     entropy_fn: EntropyFn | None = None,
 ) -> list[Sampler]:
-    """The samplers of a run by their name: one for each driver, to be taken in turn.
+    """Make the samplers of a run by their name; drivers take them in turn.
 
     Args:
-      name: one of `NAMES`; "heterogeneous" is one of each of the others.
+      name: one of `NAMES`; "heterogeneous" stands for one of each of the others.
       dimensions: n.
       num_strata: intervals of the Latin hypercube.
       num_candidates: candidates for each point of uncertainty sampling.
-      entropy_fn: of the policy; needed by "uncertainty" and "heterogeneous".
+      entropy_fn: the policy's entropy; needed by "uncertainty" and "heterogeneous".
+
+    Returns:
+      One sampler, or three for "heterogeneous".
 
     Raises:
-      UserError: there is none of that name, or it lacks the entropy function.
+      UserError: no sampler has that name, a number is less than 1, or the entropy function is
+        missing.
     """
     if name not in NAMES:
         raise UserError(

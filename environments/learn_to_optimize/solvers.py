@@ -1,18 +1,15 @@
-"""Global minima of a function for many free parameters at once, within the box [-1, 1]^m.
+"""Global minima of a function for many vectors of free parameters, within the box [-1, 1]^m.
 
-Everything is done for all free parameters together, in calls of the function with many rows.
+All free parameters are solved together, in few calls of the function with many rows.
 
 One tuned coordinate: a grid of 2,049 points, then a golden-section search in each of the 8 lowest
-of its valleys. It finds every minimum whose valley is 1/1,000 of the box wide.
+valleys of the grid.
 
-More of them: descent (BFGS) from many starts of a Latin hypercube for each c, and differential
-evolution, which finds its way through ripples in which descent is caught. What is best for one c
-then is a start for all others, since neighbours often share what only few starts lead to; and last
-comes a pattern search along the axes, which needs no smoothness. Evolution is
-current-to-pbest/1/bin (JADE; Zhang and Sanderson, 2009): scipy's best1bin and rand1bin were tried
-on rotated Rosenbrock and Ackley of 3 to 10 dimensions, and stayed in worse minima. No method is
-sure to find the least of many minima in many dimensions: of 10-dimensional Ackley, whose ripples
-outnumber all starts, this one finds the floor to within 0.1.
+Two or more: descent (BFGS) from many starts of a Latin hypercube for each c, and differential
+evolution, which gets through ripples that trap descent. The best point for each c then becomes a
+start for all others: neighbouring c often share a minimum that few starts lead to. A pattern search
+along the axes comes last; it needs no smoothness. The evolution is current-to-pbest/1/bin (JADE;
+Zhang and Sanderson, 2009). In many dimensions no method is sure to find the least of many minima.
 """
 
 from __future__ import annotations
@@ -32,35 +29,36 @@ _GOLDEN = (np.sqrt(5) - 1) / 2
 _GOLDEN_STEPS = 40
 
 _HYPERCUBE_PER_DIMENSION, _MAX_HYPERCUBE = 512, 8192
-# Descents for each c: so many in all, for one coordinate, and as they cost for more; within limits.
+# Descents for each c: the first number is shared by all c and divided by m squared, as a descent
+# costs more in more dimensions; the others are limits.
 _DESCENTS, _MIN_DESCENTS, _MAX_DESCENTS = 1_000_000, 4, 256
 _SHARING_ROUNDS = 2
-# Of what is best for others, how many are tried for each c; and of how many others, at most.
+# For each c, this many of the best points of other c are tried, chosen from at most so many c.
 _SHARED, _MAX_OTHERS = 6, 1000
 _POPULATION = 60
-# Of the best of how many a move goes towards one.
+# Each move goes towards one of this many best points.
 _NUM_LEADERS = 6
 _CROSSOVERS = (0.5, 0.9)
 _GENERATIONS = 600
-# A population is done when its values, of size v, differ by less than this times 1 + v.
+# A population is done when its values differ by less than this times 1 + their largest size.
 _SPREAD = 1e-10
 
 _PATTERN_FROM, _PATTERN_TO = 1e-3, 1e-10
 _PATTERN_STEPS = 400
 
-# Rows of one call of the function.
+# The most rows in one call of the function.
 _MAX_ROWS = 1 << 17
 
 
 def minimise(
     function: RowFunction, num_tuned: int, free: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The x in [-1, 1]^m of the least f(x, c) for each c.
+    """Find the x in [-1, 1]^m with the least f(x, c) for each c.
 
     The same arguments give the same answer.
 
     Args:
-      function: rows float64 [N, m + k], x first, to finite values [N].
+      function: maps rows float64 [N, m + k], x first, to finite values [N].
       num_tuned: m, 1 or more.
       free: c, float64 [M, k].
 
@@ -84,7 +82,7 @@ def minimise(
 
 
 class _Problem:
-    """f(x, c) for the rows of c, evaluated in calls of a bounded size."""
+    """f(x, c) for all rows of c, evaluated in calls of a bounded size."""
 
     def __init__(self, function: RowFunction, num_tuned: int, free: np.ndarray) -> None:
         self._function = function
@@ -92,11 +90,11 @@ class _Problem:
         self.free = free
 
     def of(self, rows: np.ndarray) -> _Problem:
-        """The same for some of the rows of c."""
+        """Return the same problem for some of the rows of c."""
         return _Problem(self._function, self.num_tuned, self.free[rows])
 
     def __call__(self, points: np.ndarray) -> np.ndarray:
-        """Values [M, P] of points x [M, P, m] (or [1, P, m] for all), for the c of their row."""
+        """Return values [M, P] of points x [M, P, m] for each c, or of [1, P, m] for every c."""
         num_rows, num_points = len(self.free), points.shape[1]
         values = np.empty((num_rows, num_points))
         for some in _slices(num_rows, max(1, _MAX_ROWS // num_points)):
@@ -113,7 +111,7 @@ def _slices(count: int, size: int) -> Iterator[slice]:
 
 
 def _search_line(problem: _Problem) -> tuple[np.ndarray, np.ndarray]:
-    """The minimum for one tuned coordinate."""
+    """Find x [M, 1] and f(x, c) [M] for one tuned coordinate."""
     grid = np.linspace(-1, 1, _GRID_POINTS)
     values = problem(grid[np.newaxis, :, np.newaxis])
     padded = np.pad(values, ((0, 0), (1, 1)), constant_values=np.inf)
@@ -127,20 +125,20 @@ def _search_line(problem: _Problem) -> tuple[np.ndarray, np.ndarray]:
         inner, outer = right - width, left + width
         goes_left = problem(inner[..., np.newaxis]) < problem(outer[..., np.newaxis])
         left, right = np.where(goes_left, left, inner), np.where(goes_left, outer, right)
-    # The grid's own points too: a valley's bottom may be no deeper, but a step's or spike's is.
+    # The grid's points compete too: at a step or a spike they can lie lower than what was found.
     candidates = np.concatenate([(left + right) / 2, grid[valleys]], axis=1)
     return _best(problem, candidates[..., np.newaxis])
 
 
 def _best(problem: _Problem, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of points [M, P, m] the best for each c: [M, m], and its value [M]."""
+    """Return the best of points [M, P, m] for each c, [M, m], and its value [M]."""
     values = problem(points)
     rows, best = np.arange(len(values)), values.argmin(axis=1)
     return points[rows, best], values[rows, best]
 
 
 def _first_points(problem: _Problem, count: int, generator: np.random.Generator) -> np.ndarray:
-    """Starts [M, P, m]: in turn one of the best of a Latin hypercube for each c, and any of it."""
+    """Return starts [M, P, m]: the best points of a Latin hypercube, in turn with any others."""
     from scipy.stats import qmc
 
     size = min(_HYPERCUBE_PER_DIMENSION * problem.num_tuned, _MAX_HYPERCUBE)
@@ -153,7 +151,7 @@ def _first_points(problem: _Problem, count: int, generator: np.random.Generator)
 
 
 def _descend_all(problem: _Problem, starts: np.ndarray) -> np.ndarray:
-    """Descends from starts [M, P, m] to as many local minima."""
+    """Descend from starts [M, P, m] to as many local minima, [M, P, m]."""
     num_rows, num_starts, num_tuned = starts.shape
     owners = np.repeat(np.arange(num_rows), num_starts)
     found = descend(
@@ -163,7 +161,7 @@ def _descend_all(problem: _Problem, starts: np.ndarray) -> np.ndarray:
 
 
 def _from_others(problem: _Problem, x: np.ndarray) -> np.ndarray:
-    """For each c the best of what was found for all, [M, P, m]."""
+    """Return, for each c, the best of the points found for all c, [M, P, m]."""
     others = x[:_MAX_OTHERS]
     values = problem(others[np.newaxis])
     return others[np.argsort(values, axis=1, kind="stable")[:, :_SHARED]]
@@ -172,7 +170,7 @@ def _from_others(problem: _Problem, x: np.ndarray) -> np.ndarray:
 def _evolve(
     problem: _Problem, population: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """Differential evolution of a population [M, P, m] for each c; the best of each [M, m]."""
+    """Evolve a population [M, P, m] for each c; return the best point of each, [M, m]."""
     population = population.copy()
     values = problem(population)
     going = np.arange(len(population))
@@ -190,7 +188,7 @@ def _evolve(
 
 
 def _vary(population: np.ndarray, values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """A trial for each point of populations [M, P, m] with values [M, P]."""
+    """Return a trial for each point of populations [M, P, m] with values [M, P]."""
     num_rows, size, num_tuned = population.shape
     rows, shape = np.arange(num_rows)[:, np.newaxis], (num_rows, size)
     leaders = np.argpartition(values, _NUM_LEADERS, axis=1)[:, :_NUM_LEADERS]
@@ -213,7 +211,7 @@ def _vary(population: np.ndarray, values: np.ndarray, generator: np.random.Gener
 def _search_pattern(
     problem: _Problem, x: np.ndarray, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Moves each x [M, m] along the axes to a better neighbour, with ever smaller steps."""
+    """Move each x [M, m] along the axes to better neighbours, in ever smaller steps."""
     axes = np.vstack([np.eye(problem.num_tuned), -np.eye(problem.num_tuned)])
     steps = np.full(len(x), _PATTERN_FROM)
     for _ in range(_PATTERN_STEPS):

@@ -14,21 +14,22 @@ from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
 from environments.contexts import ContextSampler
-from environments.errors import UserError
-from environments.tensor_graphs import models, objectives, onnx_io, rewards
-from environments.tensor_graphs import rules as rule_files
-from environments.tensor_graphs.backends import backend
-from environments.tensor_graphs.engine import Engine, State
-from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.matching import Match
-from environments.tensor_graphs.nodes import Change
-from environments.tensor_graphs.observation import Observer, Sizes
+from environments.tensor_graphs import models, onnx_io, rewards
+from environments.tensor_graphs.costs import objectives
+from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.observation.observation import Observer
+from environments.tensor_graphs.observation.tracking import BYTES, FLOPS, KERNELS, Tracker
+from environments.tensor_graphs.observation.view import View
 from environments.tensor_graphs.rewards import Figures, MeasureFn
-from environments.tensor_graphs.substitutions import Substitution
-from environments.tensor_graphs.tracking import BYTES, FLOPS, KERNELS, Tracker
-from environments.tensor_graphs.view import View
+from environments.tensor_graphs.rewriting.engine import Engine, State
+from environments.tensor_graphs.rewriting.matching import Match
+from environments.tensor_graphs.rules import files as rule_files
+from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.settings import Settings
 
-_MOST_STARTS = 64
+_MAX_STARTS = 64
+"""Starts of episodes whose matches and features are remembered."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -38,13 +39,10 @@ class Model:
     Attributes:
       name: as people call it.
       graph: as it is before anything was done to it.
-      state: of that graph, if an episode of the environment that it is for has been there: saves
-        looking for all that matches.
     """
 
     name: str
     graph: Graph
-    state: State | None = None
 
     @classmethod
     def load(cls, name: str, seed: int = 0) -> Model:
@@ -62,25 +60,10 @@ class Model:
         return cls(name, onnx_io.read(pathlib.Path(name)))
 
 
-@dataclasses.dataclass(frozen=True)
-class Substituted:
-    """A step of an episode.
-
-    Attributes:
-      xfer: name of the rule.
-      location: of the match.
-      cost_ms: of the graph after it.
-    """
-
-    xfer: str
-    location: tuple[int, ...]
-    cost_ms: float
-
-
 class TensorGraphEnvironment(py_environment.PyEnvironment):
     """One episode rewrites one model, one step applies one rule at one place.
 
-    Context: a `Model`.
+    Context: a `Model`. With `reset_to`, an episode begins at any state of another one instead.
 
     Observation: a dict of arrays: the padded graph with its features, `xfer_mask`,
       `location_masks`, and all allowed actions with the nodes that they touch; see `observation`,
@@ -90,13 +73,14 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
     Action: int32 [2], (xfer_id, location): the match number `location` of rule number `xfer_id`
       (thesis, 3.2.3). NO-OP is (number of rules, 0).
 
-    Reward: how much better the graph became, in percent of what the model's first graph costs, as
-      `reward` says: see `rewards`. An action that the masks do not allow changes nothing and has
-      the reward `rewards.INVALID`, -100; the masks are exact, so nobody who heeds them meets it.
+    Reward: how much better the graph became, in percent of what the model's first graph costs; the
+      setting `reward` chooses how: see `rewards`. An action that the masks do not allow changes
+      nothing and has the reward `rewards.INVALID`, -100; the masks are exact, so a policy that
+      heeds them never gets it.
 
-    End: with NO-OP, which `may_stop` may forbid, when no rule matches any more, or after
-      `max_steps` steps, invalid ones included. The discount is 1 until then and 0 at the end. Of a
-      model on which no rule matches the first step, whatever it is, ends the episode.
+    End: with NO-OP, which the setting `may_stop` may forbid, when no rule matches any more, or
+      after `max_steps` steps, invalid ones included. The discount is 1 until then and 0 at the end.
+      Of a model on which no rule matches the first step, whatever it is, ends the episode.
 
     Costs are those of the objective, sums over operators (`objectives`). With `measure_every` n,
     the whole model is measured against the model's first graph after every n-th step, and at the
@@ -109,71 +93,51 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
 
     Args:
       sampler: draws the model of each episode.
-      rules: that can be applied; by default those that come with the package.
+      settings: see `Settings`.
+      rules: the rules that can be applied; by default those that come with the package.
       objective: gives costs; by default what is measured with onnxruntime on this machine.
       seed: of the sampler's random generator.
-      reward: one of `rewards.REWARDS` or `rewards.SYMBOLS`.
-      alpha: weight of the runtime in "runtime_and_memory".
-      beta: weight of the memory that is accessed, likewise.
-      max_steps: an episode has at most.
-      sizes: what an observation has room for; more is an error, or left out.
-      masked: whether masks are shown. Without, all of `xfer_mask` and `location_masks` is True, and
-        a policy has to learn from -100 what it cannot do.
-      may_stop: whether NO-OP is allowed while a rule matches. Where the best graph of an episode is
-        what counts, stopping gains nothing, and it is the first thing that is learned where most
-        steps make graphs dearer.
-      constants: whether weights and other constants are nodes of the observation. Without them
-        graphs have about half as many nodes; which inputs are constant is still said of each node.
-      measure_every: steps between measurements of the whole model; 0 for none.
-      measure_fn: measures; by default end to end with onnxruntime, for about a second.
+      measure_fn: measures whole models; by default end to end with onnxruntime, for about a second.
+
+    Raises:
+      UserError: a setting, a rule or the objective cannot be used.
     """
 
     def __init__(
         self,
         sampler: ContextSampler[Model],
-        rules: Sequence[Substitution] | None = None,
+        settings: Settings | None = None,
+        rules: Sequence[Rule] | None = None,
         objective: objectives.Objective | None = None,
         seed: int = 0,
-        reward: str = "runtime",
-        alpha: float = 0.8,
-        beta: float = 0.2,
-        max_steps: int = 200,
-        sizes: Sizes | None = None,
-        masked: bool = True,
-        may_stop: bool = True,
-        constants: bool = True,
-        measure_every: int = 0,
         measure_fn: MeasureFn | None = None,
     ) -> None:
         super().__init__(handle_auto_reset=True)
-        if max_steps < 1:
-            raise UserError(f"max_steps: expected 1 or more, found {max_steps}; correct it")
-        if measure_every < 0:
-            raise UserError(f"measure_every: expected 0 or more, found {measure_every}; correct it")
+        self._settings = settings = settings or Settings()
         self._sampler = sampler
         self._generator = np.random.default_rng(seed)
-        self._costs = _Costs(objectives.make_objective() if objective is None else objective)
-        self._engine = Engine(rule_files.load() if rules is None else rules, self._costs)
-        self._observer = Observer(self._engine.rules, sizes or Sizes())
-        self._reward_fn = rewards.make_reward(reward, alpha, beta)
-        self._max_steps, self._masked, self._constants = max_steps, masked, constants
-        self._may_stop = may_stop
-        self._measure_every = measure_every
-        if measure_every and measure_fn is None:
+        self._engine = Engine(
+            rule_files.load() if rules is None else rules,
+            objectives.make_objective() if objective is None else objective,
+        )
+        self._observer = Observer(self._engine.rules, settings)
+        self._reward_fn = rewards.make_reward(settings.reward, settings.alpha, settings.beta)
+        if settings.measure_every and measure_fn is None:
             measure_fn = rewards.end_to_end(backend())
         self._measure_fn = measure_fn
-        self._starts: collections.OrderedDict[Model, View] = collections.OrderedDict()
+        # Views of what episodes began at, the latest at the end.
+        self._starts: collections.OrderedDict[Model | State, View] = collections.OrderedDict()
         self._view: View | None = None
         self._best: State | None = None
         self._measured: tuple[Graph | None, float] = None, 1.0
         self._allowed = np.zeros((0, 0), np.bool_)
         self._figures, self._estimated = Figures(1.0, 1.0, 1.0), 1.0
         self._num_steps = self._num_invalid = 0
-        self._trail: list[Substituted] = []
+        self._trail: list[Match] = []
         self._info: dict[str, Any] = {}
 
     @property
-    def rules(self) -> tuple[Substitution, ...]:
+    def rules(self) -> tuple[Rule, ...]:
         """The rules, as actions number them."""
         return self._engine.rules
 
@@ -193,8 +157,8 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         return self._best
 
     @property
-    def trail(self) -> tuple[Substituted, ...]:
-        """What was applied in this episode."""
+    def trail(self) -> tuple[Match, ...]:
+        """The matches that were applied in this episode."""
         return tuple(self._trail)
 
     def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
@@ -203,7 +167,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
 
     def action_spec(self) -> array_spec.BoundedArraySpec:
         """(xfer_id, location)."""
-        most = len(self.rules), self._observer.sizes.max_locations - 1
+        most = len(self.rules), self._settings.max_locations - 1
         return array_spec.BoundedArraySpec((2,), np.int32, (0, 0), most, "xfer_id_and_location")
 
     def get_info(self) -> dict[str, Any]:
@@ -223,34 +187,54 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         """Starts the sampler's random generator anew; holds from the next episode on."""
         self._generator = np.random.default_rng(seed)
 
+    def reset_to(self, state: State, name: str = "") -> ts.TimeStep:
+        """Starts an episode at a graph that was made from a model.
+
+        Args:
+          state: of this environment or of another engine with the same rules and objective; if the
+            latter, all matches are searched anew.
+          name: what `get_info` gives as the context.
+
+        Returns:
+          The first time step. Rewards and observations compare with this graph, as if it were a
+          model's.
+        """
+        self._current_time_step = None
+        self._current_time_step = self._begin(self._first_view(state, name))
+        return self._current_time_step
+
     def _reset(self) -> ts.TimeStep:
         self._current_time_step = None
-        self._view = self._start(self._sampler(self._generator))
-        self._best = self._view.state
+        model = self._sampler(self._generator)
+        return self._begin(self._first_view(model, model.name))
+
+    def _begin(self, view: View) -> ts.TimeStep:
+        self._view = view
+        self._best = view.state
         self._figures, self._estimated = Figures(1.0, 1.0, 1.0), 1.0
-        self._measured = self._view.state.graph, 1.0
+        self._measured = view.state.graph, 1.0
         self._num_steps = self._num_invalid = 0
         self._trail = []
-        return ts.TimeStep(_FIRST, _NO_REWARD, _ONE, self._observe(self._view))
+        return ts.TimeStep(_FIRST, _NO_REWARD, _ONE, self._observe(view))
 
     def _step(self, action: np.ndarray) -> ts.TimeStep:
         assert self._view is not None
         xfer, location = self._checked(action)
         try:
-            return self._take(self._view, xfer, location)
+            return self._act(self._view, xfer, location)
         except BaseException:
             # The episode cannot go on; the next call of `step` starts another.
             self._current_time_step = None
             raise
 
-    def _take(self, view: View, xfer: int, location: int) -> ts.TimeStep:
+    def _act(self, view: View, xfer: int, location: int) -> ts.TimeStep:
         self._num_steps += 1
         is_no_op = xfer == len(self.rules)
         is_valid = bool(self._allowed[xfer, location])
         is_last = is_valid and is_no_op
         if is_valid and not is_no_op:
             self._apply(view, view.state.matches_by_rule[xfer][location])
-        is_last |= self._num_steps >= self._max_steps or not view.state.num_matches.any()
+        is_last |= self._num_steps >= self._settings.max_steps or not view.state.num_matches.any()
         before, self._figures = self._figures, self._figures_of(view, is_last)
         if is_valid:
             reward = self._reward_fn(before, self._figures, is_last)
@@ -260,12 +244,12 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         step_type, discount = (_LAST, _ZERO) if is_last else (_MID, _ONE)
         observation = self._observe(view)
         if is_last:
-            self._info = self._told(view)
+            self._info = self._info_of(view)
         return ts.TimeStep(step_type, np.asarray(reward, np.float32), discount, observation)
 
     def _checked(self, action: np.ndarray) -> tuple[int, int]:
         chosen = np.asarray(action)
-        most = len(self.rules), self._observer.sizes.max_locations - 1
+        most = len(self.rules), self._settings.max_locations - 1
         if chosen.shape != (2,) or not np.all((chosen >= 0) & (chosen <= most)):
             raise ValueError(
                 f"action: expected (xfer_id, location) from (0, 0) to {most}, found "
@@ -274,10 +258,9 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         return int(chosen[0]), int(chosen[1])
 
     def _apply(self, view: View, match: Match) -> None:
-        self._costs.asked.clear()
         state = view.state.apply(match)
-        view.advance(state, self._costs.asked)
-        self._trail.append(Substituted(match.xfer, match.location, state.cost_ms))
+        view.advance(state)
+        self._trail.append(match)
         if self._best is None or state.cost_ms < self._best.cost_ms:
             self._best = state
 
@@ -285,7 +268,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         """RT and M as they are known now."""
         runtime = self._figures.runtime + view.cost - self._estimated
         self._estimated = view.cost
-        n = self._measure_every
+        n = self._settings.measure_every
         if n and self._measure_fn and (is_last or self._num_steps % n == 0):
             first, graph = view.first.graph, view.state.graph
             if graph is not self._measured[0]:
@@ -293,33 +276,36 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
             runtime = self._measured[1]
         return Figures(runtime, view.memory, min(self._figures.least, runtime))
 
-    def _start(self, model: Model) -> View:
-        """The first view of a model, known from earlier episodes or not."""
-        known = self._starts.get(model)
+    def _first_view(self, start: Model | State, name: str) -> View:
+        """The view that an episode begins with, known from earlier episodes or not."""
+        known = self._starts.get(start)
         if known is None:
-            state = model.state
-            if state is None or state.engine is not self._engine:
-                state = self._engine.start(model.graph)
-            tracker = Tracker(state.graph, state.node_costs_ms, self._constants)
-            known = self._starts[model] = View(model.name, state, tracker)
-            if len(self._starts) > _MOST_STARTS:
+            if isinstance(start, State) and start.engine is self._engine:
+                state = start
+            else:
+                state = self._engine.start(start.graph)
+            tracker = Tracker(state.graph, state.node_costs_ms, self._settings.constants)
+            known = self._starts[start] = View(name, state, tracker)
+            if len(self._starts) > _MAX_STARTS:
                 self._starts.popitem(last=False)
-        self._starts.move_to_end(model)
-        return known.copy()
+        self._starts.move_to_end(start)
+        view = known.copy()
+        view.name = name
+        return view
 
     def _observe(self, view: View) -> dict[str, np.ndarray]:
-        observation = self._observer.observe(view, self._num_steps / self._max_steps)
-        if not self._may_stop and observation["xfer_mask"][:-1].any():
+        observation = self._observer.observe(view, self._num_steps / self._settings.max_steps)
+        if not self._settings.may_stop and observation["xfer_mask"][:-1].any():
             observation["xfer_mask"][-1] = False
             observation["location_masks"][-1] = False
             observation["action_mask"][0] = False
         self._allowed = observation["location_masks"]
-        if not self._masked:
+        if not self._settings.masked:
             for name in ("xfer_mask", "location_masks"):
                 observation[name] = np.ones_like(observation[name])
         return observation
 
-    def _told(self, view: View) -> dict[str, Any]:
+    def _info_of(self, view: View) -> dict[str, Any]:
         info: dict[str, Any] = {
             "context": view.name,
             "steps": self._num_steps,
@@ -332,28 +318,9 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
             info[f"{prefix}flops"] = float(work[FLOPS])
             info[f"{prefix}bytes_moved"] = float(work[BYTES])
             info[f"{prefix}num_kernels"] = float(work[KERNELS])
-        if self._measure_every:
+        if self._settings.measure_every:
             info["measured_ratio"] = self._figures.runtime
         return info
-
-
-class _Costs:
-    """An objective that remembers what it was asked: the engine asks where something changed.
-
-    Attributes:
-      asked: costs by number of the node.
-    """
-
-    def __init__(self, objective: objectives.Objective) -> None:
-        self.asked: dict[int, float] = {}
-        self._objective = objective
-
-    def node_cost_ms(self, graph: Graph, number: int) -> float:
-        cost_ms = self.asked[number] = self._objective.node_cost_ms(graph, number)
-        return cost_ms
-
-    def affected(self, before: Graph, after: Graph, change: Change) -> set[int]:
-        return objectives.affected(self._objective, before, after, change)
 
 
 def _constant(value: Any, dtype: type) -> np.ndarray:

@@ -11,8 +11,8 @@ graph: so one setting serves a model of 0.1 ms and one of 100 ms. With the step 
   least_runtime        L(t) = min RT(0 … t-1) - min RT(0 … t)
   least_and_runtime    alpha L(t) + beta (RT(t-1) - RT(t)), the latter from -0.1 to 0.1
 
-The last two are ours. The sum of L over an episode is what the cheapest graph on the way saves, and
-that is the graph that one takes; a way there that leads over dearer graphs costs nothing. With R5,
+The last two are ours. The sum of L over an episode is what the cheapest graph on its trail saves,
+and that is the graph that one takes; dearer graphs on the path to it cost nothing. With R5,
 chance makes graphs dearer at first, and what is learned from that may be to stop at once. With L
 alone, where chance never makes them cheaper nothing is learned. Their sum has neither fault. Its
 second part is bounded, because a step can cost a hundred times what the best one saves: a policy
@@ -29,10 +29,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from environments.errors import UserError
-from environments.tensor_graphs.backends import Backend
-from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.inputs import random_inputs
-from environments.tensor_graphs.measuring import compare
+from environments.tensor_graphs.execution.backends import Backend
+from environments.tensor_graphs.execution.inputs import random_inputs
+from environments.tensor_graphs.execution.measuring import compare
+from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import write
 
 REWARDS = ("runtime", "runtime_and_memory", "new_runtime", "terminal", "least_runtime",

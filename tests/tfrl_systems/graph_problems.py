@@ -21,16 +21,17 @@ import numpy as np
 from environments import contexts
 from environments.graph_observation import GraphSpace
 from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
-from environments.tensor_graphs.features import MATCH_FEATURES
-from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.nodes import INPUT, TensorType
-from environments.tensor_graphs.notation import op, rule
-from environments.tensor_graphs.observation import Observer, Sizes
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import INPUT, TensorType
+from environments.tensor_graphs.observation.features import MATCH_FEATURES
+from environments.tensor_graphs.observation.observation import Observer
 from environments.tensor_graphs.operators.building import add
-from tfrl_systems.drivers.episode_driver import EpisodeRunner
+from environments.tensor_graphs.rules.language.notation import op, rule
+from environments.tensor_graphs.settings import Settings
+from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.policies.numpy_actor import NumpyActor
 
-SIZES = Sizes(max_nodes=12, max_edges=14, max_locations=6, max_actions=16)
+SIZES = Settings(max_steps=4, max_nodes=12, max_edges=14, max_locations=6, max_actions=16)
 GREEDY_RETURN, BEST_RETURN = 10.0, 50.0
 """0.4 and 2 of 4 ms, in percent."""
 
@@ -75,7 +76,7 @@ def relus(count: int = 2) -> Model:
 def make_environment(seed: int = 0) -> TensorGraphEnvironment:
     """Episodes of at most four steps on the model."""
     sampler = contexts.uniform([relus()])
-    return TensorGraphEnvironment(sampler, RULES, Hill(), seed, max_steps=4, sizes=SIZES)
+    return TensorGraphEnvironment(sampler, SIZES, RULES, Hill(), seed)
 
 
 def make_agent(module: ModuleType, **settings: Any) -> Any:
@@ -97,13 +98,13 @@ class MakeRunner:
         return EpisodeRunner([make_environment()], self.actor, self.num_episodes)
 
 
-def specs(sizes: Sizes = SIZES, rules: Any = RULES) -> dict[str, Any]:
+def specs(sizes: Settings = SIZES, rules: Any = RULES) -> dict[str, Any]:
     """Of observations."""
     return Observer(rules, sizes).specs()
 
 
 def random_observation(
-    generator: np.random.Generator, num_nodes: int, sizes: Sizes = SIZES, rules: Any = RULES
+    generator: np.random.Generator, num_nodes: int, sizes: Settings = SIZES, rules: Any = RULES
 ) -> dict[str, np.ndarray]:
     """Of a graph that means nothing, with a random number of actions on random nodes."""
     observer = Observer(rules, sizes)

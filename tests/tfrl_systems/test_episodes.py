@@ -1,4 +1,4 @@
-"""Padding, experience however it was cut, the best of each context, and labelled rows."""
+"""Padding, experience however it was cut, and labelled rows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tfrl_systems import episodes
 FIRST, MID, LAST = (int(kind) for kind in (0, 1, 2))
 
 
-def episode(num_steps: int, context: str = "m", **info: float) -> episodes.Episode:
-    """Steps whose observation is 10, 11, …; the reward comes with the last one."""
+def steps_of(num_steps: int) -> trajectory.Trajectory:
+    """An episode [T] whose observation is 10, 11, …; the reward comes with the last step."""
     kinds = np.array([FIRST] + [MID] * (num_steps - 1) + [LAST], np.int32)[: num_steps + 1]
-    steps = trajectory.Trajectory(
+    return trajectory.Trajectory(
         step_type=kinds[:num_steps],
         observation={"x": np.arange(10, 10 + num_steps)},
         action=np.arange(num_steps) % 2,
@@ -30,11 +30,23 @@ def episode(num_steps: int, context: str = "m", **info: float) -> episodes.Episo
         reward=np.eye(1, num_steps, num_steps - 1, dtype=np.float32)[0],
         discount=np.zeros(num_steps, np.float32),
     )
-    return episodes.Episode(context, steps, info)
+
+
+def side_by_side(*lengths: int) -> trajectory.Trajectory:
+    """Episodes of these lengths, [B, T]."""
+    together = tree.map_structure(lambda *arrays: np.concatenate(arrays), *map(steps_of, lengths))
+    return episodes.split_episodes(together, lengths)
+
+
+def experience(*contexts: str) -> episodes.Experience:
+    """An episode of as many steps as each name has letters; each step costs 0.5."""
+    lengths = [len(context) for context in contexts]
+    costs = [{"cost": length / 2} for length in lengths]
+    return episodes.Experience.of(side_by_side(*lengths), contexts, costs)
 
 
 def test_shorter_episodes_are_padded_with_boundary_steps():
-    stacked = episodes.stack_episodes([episode(2), episode(4)])
+    stacked = side_by_side(2, 4)
     np.testing.assert_array_equal(stacked.step_type, [[0, 1, LAST, LAST], [0, 1, 1, 1]])
     np.testing.assert_array_equal(stacked.next_step_type, [[1, LAST, 0, 0], [1, 1, 1, LAST]])
     np.testing.assert_array_equal(stacked.observation["x"], [[10, 11, 11, 11], [10, 11, 12, 13]])
@@ -44,9 +56,6 @@ def test_shorter_episodes_are_padded_with_boundary_steps():
     assert np.all(stacked.policy_info["log_probability"] == -0.5)
     np.testing.assert_array_equal(stacked.is_boundary(), [[0, 0, 1, 1], [0, 0, 0, 0]])
     np.testing.assert_array_equal(episodes.step_weights(stacked), [[1, 1, 0, 0], [1, 1, 1, 1]])
-    np.testing.assert_array_equal(
-        episodes.step_weights(stacked, np.array([2.0, 3.0])), [[2, 2, 0, 0], [3, 3, 3, 3]]
-    )
     assert stacked.step_type.dtype == np.int32 and stacked.reward.dtype == np.float32
 
 
@@ -54,64 +63,39 @@ def test_step_types_are_those_of_tf_agents():
     assert (FIRST, MID, LAST) == (ts.StepType.FIRST, ts.StepType.MID, ts.StepType.LAST)
 
 
-def test_empty_episodes_are_named():
-    with pytest.raises(ValueError, match="found empty ones of a/b, c"):
-        episodes.stack_episodes([episode(0, "a/b"), episode(2), episode(0, "c")])
-    with pytest.raises(ValueError, match="found none"):
-        episodes.stack_episodes([])
-
-
-def test_best_per_context_takes_the_first_of_the_cheapest():
-    tried = [
-        episode(1, "a", size_bytes=90),
-        episode(1, "b", size_bytes=50),
-        episode(2, "a", size_bytes=80),
-        episode(3, "b", size_bytes=50),
-        episode(4, "a", size_bytes=80),
-    ]
-    best = episodes.best_per_context(tried, "size_bytes")
-    assert [(each.context, each.num_steps) for each in best] == [("a", 2), ("b", 1)]
-
-
 def test_labelled_rows_become_one_long_middle():
     rows = np.array([[1, 2], [3, 4], [5, 6]])
-    experience, weights = episodes.labelled_experience(("f", "g"), rows, np.array([1, 0, 1]))
-    np.testing.assert_array_equal(experience.observation["g"], [[2, 4, 6]])
-    np.testing.assert_array_equal(experience.action, [[1, 0, 1]])
-    assert not np.any(experience.is_boundary())
+    cloned, weights = episodes.labelled_experience(("f", "g"), rows, np.array([1, 0, 1]))
+    np.testing.assert_array_equal(cloned.observation["g"], [[2, 4, 6]])
+    np.testing.assert_array_equal(cloned.action, [[1, 0, 1]])
+    assert not np.any(cloned.is_boundary())
     np.testing.assert_array_equal(weights, [[1, 1, 1]])
     _, weights = episodes.labelled_experience(("f", "g"), rows, np.ones(3), np.array([0, 2, 7]))
     np.testing.assert_array_equal(weights, [[0, 2, 7]])
 
 
-def total(*episodes_: episodes.Episode) -> episodes.Experience:
-    return episodes.Experience.stack(episodes_)
-
-
 def test_experience_counts_what_was_collected_and_not_the_padding():
-    three = total(episode(2, "a", cost=1.0), episode(4, "bcd", cost=2.0), episode(1, "e", cost=5.0))
+    three = experience("aa", "bcde", "f")
     assert (three.num_episodes, three.num_steps, three.mean_return) == (3, 7, 1.0)
-    assert list(three.contexts) == ["a", "bcd", "e"]
-    np.testing.assert_array_equal(three.info["cost"], [1, 2, 5])
-    with pytest.raises(ValueError, match="found none"):
-        episodes.Experience.stack([])
+    assert list(three.contexts) == ["aa", "bcde", "f"]
+    np.testing.assert_array_equal(three.info["cost"], [1, 2, 0.5])
 
 
 @pytest.mark.parametrize(("length", "usual"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (9, 16)])
 def test_usual_lengths_are_powers_of_two(length, usual):
-    longer = total(episode(length), episode(1)).with_usual_length()
+    longer = experience("a" * length, "b").with_usual_length()
     assert longer.trajectory.step_type.shape == (2, usual)
     assert (longer.num_steps, longer.mean_return) == (length + 1, 1.0)
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=7), st.data())
 def test_experience_is_the_same_however_it_was_cut(lengths, data):
-    every = [episode(length, "c" * length, cost=length / 2) for length in lengths]
+    every = ["c" * length for length in lengths]
     cuts = data.draw(st.sets(st.integers(1, len(every))))
     bounds = [0, *sorted(cuts | {len(every)})]
-    parts = [total(*every[low:high]) for low, high in itertools.pairwise(bounds)]
+    parts = [experience(*every[low:high]) for low, high in itertools.pairwise(bounds)]
     together = episodes.Experience.concatenate(parts)
-    assert together.sha256() == total(*every).sha256()
+    assert together.sha256() == experience(*every).sha256()
     assert together.num_steps == sum(lengths)
 
 
@@ -124,7 +108,7 @@ def test_the_hash_sees_every_bit_dtype_shape_and_name():
     def changed(**fields):
         return dataclasses.replace(one, trajectory=one.trajectory._replace(**fields))
 
-    one = total(episode(2, "a", cost=1.0), episode(3, "b", cost=2.0))
+    one = experience("aa", "bbb")
     reward = one.trajectory.reward.copy()
     reward[0, 0] = np.nextafter(reward[0, 0], np.float32(1))
     others = [
@@ -132,13 +116,13 @@ def test_the_hash_sees_every_bit_dtype_shape_and_name():
         changed(reward=one.trajectory.reward.astype(np.float64)),
         changed(reward=one.trajectory.reward.reshape(3, 2)),
         changed(observation={"y": one.trajectory.observation["x"]}),
-        dataclasses.replace(one, contexts=np.array(["a", "c"])),
+        dataclasses.replace(one, contexts=np.array(["aa", "bbc"])),
         dataclasses.replace(one, info={"price": one.info["cost"]}),
         dataclasses.replace(one, info={"cost": one.info["cost"][::-1]}),
     ]
     hashes = {one.sha256(), *(other.sha256() for other in others)}
     assert len(hashes) == 1 + len(others)
-    assert one.sha256() == total(episode(2, "a", cost=1.0), episode(3, "b", cost=2.0)).sha256()
+    assert one.sha256() == experience("aa", "bbb").sha256()
     # Not how the bits lie in memory.
     fortran = np.asfortranarray(one.trajectory.reward)
     assert changed(reward=fortran).sha256() == one.sha256()
@@ -146,14 +130,14 @@ def test_the_hash_sees_every_bit_dtype_shape_and_name():
 
 def test_what_follows_an_episodes_end_becomes_padding():
     """The same as if the episodes had been collected one by one."""
-    steps = episodes.stack_episodes([episode(4), episode(4), episode(4)])
+    steps = side_by_side(4, 4, 4)
     going_on = steps._replace(
         step_type=np.array([[0, 1, 0, 1], [0, 0, 0, 0], [0, 1, 1, 0]], np.int32),
         next_step_type=np.array([[1, 2, 1, 2], [2, 2, 2, 2], [1, 1, 2, 2]], np.int32),
         reward=np.array([[0, 1, 9, 9], [1, 9, 9, 9], [0, 0, 1, 9]], np.float32),
     )
     ended = episodes.end_episodes(going_on, np.array([2, 1, 3]))
-    expected = episodes.stack_episodes([episode(2), episode(1), episode(3)])
+    expected = side_by_side(2, 1, 3)
     for found, wanted in zip(tree.flatten(ended), tree.flatten(expected), strict=True):
         np.testing.assert_array_equal(found, wanted)
         assert found.dtype == wanted.dtype

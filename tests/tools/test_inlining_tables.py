@@ -7,9 +7,9 @@ import json
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.corpus import DESCRIPTION_FILE, Corpus, Module
+from environments.inlining.corpus.modules import DESCRIPTION_FILE, Corpus, Module
+from tests.environments.inlining.exploration.test_explore import SAVING, pairs
 from tests.environments.inlining.small_modules import many_calls, write_module
-from tests.environments.inlining.test_exploration import SAVING, pairs
 from tools.benchmarks import inlining_report, inlining_tables
 
 ABOUT = {"command": "python -m it", "commit": "abc", "left_out": {"z/large.c": 700_000}}

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from environments.errors import UserError
-from environments.tensor_graphs import onnx_io, rules
-from environments.tensor_graphs.analytic import AnalyticObjective
-from environments.tensor_graphs.backends import backend
-from environments.tensor_graphs.engine import Engine
-from environments.tensor_graphs.inputs import random_inputs
+from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.execution.inputs import random_inputs
+from environments.tensor_graphs.rewriting.engine import Engine
+from environments.tensor_graphs.rules import files as rule_files
 from tests.environments.tensor_graphs.small_models import adapter, convolutions, write
-from tfrl_systems.cli.console import Progress
+from tfrl_systems.experiments import Reporter
 from tools.benchmarks import shared, tensor_graph_tables
 from tools.benchmarks.tensor_graphs import (
     cases,
@@ -47,7 +48,7 @@ def test_some_seeds_have_no_comparisons(monkeypatch, tmp_path):
     trained_runs = []
     monkeypatch.setattr(experiments, "train", lambda _, run: trained_runs.append(run.name) or {})
     monkeypatch.setattr(experiments, "play", lambda *_, **__: {})
-    one = Experiments(Benchmark(tmp_path), "abcd", ("ppo",), Progress())
+    one = Experiments(Benchmark(tmp_path), "abcd", ("ppo",), Reporter())
     one.usual = "R5"
     for seed, has_others in ((0, True), (1, False)):
         one.learn(seed, lambda tasks: (task() for task in tasks), has_others)
@@ -67,7 +68,7 @@ def test_a_disguised_model_is_the_same_model(make):
     assert [other.nodes[number].attribute("name") for number in other.inputs] != names
     order = [node.op for _, node in sorted(graph.nodes.items())]
     assert [node.op for _, node in sorted(other.nodes.items())] != order
-    engine = Engine(rules.load(), AnalyticObjective())
+    engine = Engine(rule_files.load(), AnalyticObjective())
     before, after = engine.start(graph), engine.start(other)
     assert after.cost_ms == before.cost_ms
     np.testing.assert_array_equal(after.num_matches, before.num_matches)
@@ -84,6 +85,8 @@ def test_the_memory_of_a_process_is_its_own(tmp_path):
     ours = np.ones(50_000_000)  # 400 MB, which a child would inherit the peak of
     peak = memory.peak_bytes("run", str(model), str(tmp_path / "inputs.npz"))
     assert 20_000_000 < peak < 350_000_000 < ours.nbytes
+    searched = ("evaluate", "greedy", "--model", str(model), "--objective", "analytic")
+    assert 20_000_000 < memory.peak_bytes(*searched) < 350_000_000
     with pytest.raises(UserError, match=r"run nothing.onnx.*: .*nothing.onnx"):
         memory.peak_bytes("run", "nothing.onnx", str(tmp_path / "inputs.npz"))
 
@@ -155,8 +158,8 @@ def test_a_tiny_run(small, tmp_path):
     assert table["generalisation"]["rows"][0]["disguised"] is not None
     assert table["correlations"][0]["graphs"] > 1 and table["correlations"][0]["measured"] == 2
     # Five methods run and optimise two models each.
-    assert [one[0] for one in small] == ["run"] * 10 + ["tfrl"] * 10
-    assert small[10][-2:] == ("--expansions", "0")
+    assert [one[0] for one in small] == ["run"] * 10 + ["evaluate"] * 10
+    assert small[10][1] == "greedy" and "--expansions 0" in " ".join(small[10])
     # Finished: nothing is done again.
     assert run(tmp_path / "out", models) == table and len(small) == 20
     # Other settings are another benchmark.

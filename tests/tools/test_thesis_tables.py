@@ -216,9 +216,9 @@ def test_a_tiny_run(small, tmp_path):
 def test_samplers_that_ask_the_policy_have_it_learn_where_it_is_unsure(tmp_path):
     benchmark = Benchmark(tmp_path)
     asked = {
-        sampler: benchmark.training(
-            Run("samplers", "ppo", Case("ackley"), sampler, 0)
-        ).agent_config.state_dependent_std
+        sampler: benchmark.plan(Run("samplers", "ppo", Case("ackley"), sampler, 0))
+        .settings["agent"]
+        .state_dependent_std
         for sampler in SAMPLERS
     }
     assert asked == {

@@ -10,7 +10,8 @@ cross-entropy over state-action pairs,
 
 printed there with a factor a_{j,h} before the logarithm, which would drop every action 0: equation
 (2) has no such factor, and neither has this. The pairs come from the best trajectory of each module
-(`episodes.best_per_context`), or from any labels that are better (`episodes.labelled_experience`).
+(`training.decisions.best_per_context`), or from any labels that are better; either way as
+`episodes.labelled_experience` has them.
 `train` fits the model to all the pairs that it is given, from scratch: the result depends on them,
 the configuration and the seed, not on what was trained before.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,62 @@ from tfrl_systems.networks import actors, graph_actors
 _SEARCH_BEGINS, _SEARCH_ENDS, _LAST_STD_BEGINS = 0.1, 0.7, 0.9
 
 
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Settings that policy gradient agents share.
+
+    The defaults suit no system in particular; what suits one stands in its record
+    (`experiments/systems/`).
+
+    Attributes:
+      hidden_sizes: units of the hidden layers, of the actor as of the value network.
+      activation: of the hidden layers: "tanh" or "relu".
+      graph_width: where observations are graphs: numbers in the vector of a node.
+      graph_rounds: where observations are graphs: rounds of message passing, how far a node sees.
+      head: where observations are graphs: "local" scores each match of a rule by the rule and by
+        what is near the nodes that it touches, so that what was learned holds for other models;
+        "pointer" does so by the whole graph too; "hierarchical" chooses the rule first, then the
+        location, by their numbers.
+      max_logit: where observations are graphs and the head is not "hierarchical": logits of matches
+        are between it and its negative, so that what was learned on some models is not taken for
+        certain on others; 0 for no bound.
+      learning_rate: Adam's at the start.
+      final_learning_rate: Adam's at the end; it falls by equal factors.
+      gamma: discount of later rewards. At 0 an action answers for its own reward alone, at 1 for
+        all that follows, as where the reward comes at the end.
+      entropy_regularization: weight of the policy's entropy in the objective.
+      value_weight: weight of the value network's loss.
+      gradient_clipping: greatest norm of a gradient; 0 for no limit.
+      action_std: standard deviation of float actions at the start, as a share of half their range.
+      search_action_std: the same from a tenth to seven tenths of the training. Valleys narrower
+        than it are averaged out, so it decides which minimum is found; learned freely, it would
+        shrink in the first one.
+      final_action_std: the same for the last tenth. In between it falls by equal factors.
+      state_dependent_std: whether the policy learns where to keep a greater one, of up to e times
+        as much. Without it the entropy is the same everywhere, and samplers that ask where the
+        policy is unsure have nothing to go by.
+      seed: decides the initial weights.
+    """
+
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    graph_width: int = 32
+    graph_rounds: int = 5
+    head: str = "local"
+    max_logit: float = 0.0
+    learning_rate: float = 1e-3
+    final_learning_rate: float = 1e-4
+    gamma: float = 0.99
+    entropy_regularization: float = 0.0
+    value_weight: float = 0.5
+    gradient_clipping: float = 0.5
+    action_std: float = 0.5
+    search_action_std: float = 0.3
+    final_action_std: float = 0.1
+    state_dependent_std: bool = False
+    seed: int = 0
+
+
 class Parts(NamedTuple):
     """What an agent is made of.
 
@@ -35,11 +92,11 @@ class Parts(NamedTuple):
     optimizer: adam.Adam
 
 
-def make_parts(config: Any, time_step_spec: ts.TimeStep, action_spec: Any) -> Parts:
+def make_parts(config: Config, time_step_spec: ts.TimeStep, action_spec: Any) -> Parts:
     """Networks and optimizer; the configuration's seed alone decides the initial weights.
 
     Args:
-      config: one of the agents' configurations.
+      config: of the agent.
       time_step_spec: of tensors or arrays.
       action_spec: of a tensor or an array.
     """
@@ -57,7 +114,7 @@ def make_parts(config: Any, time_step_spec: ts.TimeStep, action_spec: Any) -> Pa
 
 
 def _networks(
-    config: Any, specs: tuple[Any, Any], generators: list[np.random.Generator], has_spread: bool
+    config: Config, specs: tuple[Any, Any], generators: list[np.random.Generator], has_spread: bool
 ) -> tuple[actors.ActorNetwork, actors.ValueNetwork]:
     settings = actors.ActorSettings(
         tuple(config.hidden_sizes),
@@ -73,7 +130,7 @@ def _networks(
 
 
 def _graph_networks(
-    config: Any, specs: tuple[Any, Any], generators: list[np.random.Generator], has_spread: bool
+    config: Config, specs: tuple[Any, Any], generators: list[np.random.Generator], has_spread: bool
 ) -> tuple[graph_actors.GraphActorNetwork, graph_actors.GraphValueNetwork]:
     settings = graph_actors.GraphSettings(
         config.graph_width, config.graph_rounds, config.head, config.max_logit
@@ -85,7 +142,7 @@ def _graph_networks(
     return actor, value
 
 
-def set_progress(config: Any, optimizer: adam.Adam, actor: Any, progress: float) -> None:
+def set_progress(config: Config, optimizer: adam.Adam, actor: Any, progress: float) -> None:
     """Sets learning rate and standard deviation; `progress` goes from 0 to 1 during training.
 
     The standard deviation falls to `search_action_std` in the first tenth, keeps it until 0.7,
@@ -145,7 +202,7 @@ def taken_steps(experience: trajectory.Trajectory, *columns: Any) -> Any:
     return (packed, *map(take, columns)) if columns else packed
 
 
-def check(name: str, config: Any, ranges: dict[str, bool]) -> None:
+def check(name: str, config: Config, ranges: dict[str, bool]) -> None:
     """Raises a UserError that names the first setting that is out of its range.
 
     Args:
@@ -168,6 +225,7 @@ def check(name: str, config: Any, ranges: dict[str, bool]) -> None:
         "action_std": config.action_std > 0,
         "search_action_std": config.search_action_std > 0,
         "final_action_std": config.final_action_std > 0,
+        "value_weight": config.value_weight >= 0,
         "seed": config.seed >= 0,
     }
     for setting, holds in (shared | ranges).items():

@@ -33,75 +33,30 @@ _LEAST_ERROR = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    """Settings of a PPO agent.
+class Config(policy_gradients.Config):
+    """Settings of a PPO agent, beside those that policy gradient agents share.
 
     Attributes:
-      hidden_sizes: units of the hidden layers, of the actor as of the value network.
-      activation: of the hidden layers: "tanh" or "relu".
-      graph_width: where observations are graphs: numbers in the vector of a node.
-      graph_rounds: where observations are graphs: rounds of message passing, how far a node sees.
-      head: where observations are graphs: "local" scores each match of a rule by the rule and by
-        what is near the nodes that it touches, so that what was learned holds for other models;
-        "pointer" does so by the whole graph too; "hierarchical" chooses the rule first, then the
-        location, by their numbers.
-      max_logit: where observations are graphs and the head is not "hierarchical": logits of matches
-        are between it and its negative, so that what was learned on some models is not taken for
-        certain on others; 0 for no bound.
-      learning_rate: Adam's at the start.
-      final_learning_rate: Adam's at the end; it falls by equal factors.
       num_epochs: how often the experience of an iteration is learned from.
       minibatch_size: steps of experience that one step of Adam sees, drawn without replacement; 0
         for all. With graphs it bounds the memory: one of a thousand nodes takes about 10 MB.
       clip: how far the ratio of new to old probability may leave 1 before its gradient is cut off.
-      gamma: discount of later rewards. At 0 an action answers for its own reward alone, which is
-        right where rewards are the improvements that learn_to_optimize pays; at 1 for all that
-        follows, as where the reward comes at the end.
       gae_lambda: between 0 (advantages trust the value network) and 1 (they trust the returns).
-      entropy_regularization: weight of the policy's entropy in the objective.
-      value_weight: weight of the value network's loss.
       relative_advantages: whether advantages are divided by their usual size at the observation,
         which the value network learns beside the value. What an action changes can be orders of
         magnitude less for some c than for others, and noise more; then all c are learned alike.
-      gradient_clipping: greatest norm of a gradient; 0 for no limit.
       normalize_observations: whether float observations are brought to mean 0 and variance 1 by
         running statistics, which are part of the policy. Integers never are, nor are graphs.
       normalize_rewards: whether rewards are divided by their running standard deviation.
-      action_std: standard deviation of float actions at the start, as a share of half their range.
-      search_action_std: the same from a tenth to seven tenths of the training. Valleys narrower
-        than it are averaged out, so it decides which minimum is found; learned freely, it would
-        shrink in the first one.
-      final_action_std: the same for the last tenth. In between it falls by equal factors.
-      state_dependent_std: whether the policy learns where to keep a greater one, of up to e times
-        as much. Without it the entropy is the same everywhere, and uncertainty sampling has nothing
-        to go by (`tfrl train --sampler uncertainty` sets it).
-      seed: decides the initial weights.
     """
 
-    hidden_sizes: tuple[int, ...] = (32, 32)
-    activation: str = "tanh"
-    graph_width: int = 32
-    graph_rounds: int = 5
-    head: str = "local"
-    max_logit: float = 0.0
-    learning_rate: float = 3e-3
-    final_learning_rate: float = 3e-5
-    num_epochs: int = 2
+    num_epochs: int = 10
     minibatch_size: int = 0
     clip: float = 0.2
-    gamma: float = 0.0
     gae_lambda: float = 0.95
-    entropy_regularization: float = 0.0
-    value_weight: float = 0.5
-    relative_advantages: bool = True
-    gradient_clipping: float = 0.0
+    relative_advantages: bool = False
     normalize_observations: bool = False
-    normalize_rewards: bool = False
-    action_std: float = 0.5
-    search_action_std: float = 0.1
-    final_action_std: float = 0.002
-    state_dependent_std: bool = False
-    seed: int = 0
+    normalize_rewards: bool = True
 
 
 def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec) -> PPOAgent:
@@ -124,7 +79,6 @@ def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.Type
             "minibatch_size": config.minibatch_size >= 0,
             "clip": config.clip > 0,
             "gae_lambda": 0 <= config.gae_lambda <= 1,
-            "value_weight": config.value_weight >= 0,
         },
     )
     return PPOAgent(

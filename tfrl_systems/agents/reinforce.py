@@ -29,63 +29,18 @@ from tfrl_systems.agents import policy_gradients
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    """Settings of a REINFORCE agent.
+class Config(policy_gradients.Config):
+    """Settings of a REINFORCE agent, beside those that policy gradient agents share.
 
     Attributes:
-      hidden_sizes: units of the hidden layers, of the actor as of the value network.
-      activation: of the hidden layers: "tanh" or "relu".
-      graph_width: where observations are graphs: numbers in the vector of a node.
-      graph_rounds: where observations are graphs: rounds of message passing, how far a node sees.
-      head: where observations are graphs: "local" scores each match of a rule by the rule and by
-        what is near the nodes that it touches, so that what was learned holds for other models;
-        "pointer" does so by the whole graph too; "hierarchical" chooses the rule first, then the
-        location, by their numbers.
-      max_logit: where observations are graphs and the head is not "hierarchical": logits of matches
-        are between it and its negative, so that what was learned on some models is not taken for
-        certain on others; 0 for no bound.
-      learning_rate: Adam's at the start.
-      final_learning_rate: Adam's at the end; it falls by equal factors.
-      gamma: discount of later rewards. At 0 an action answers for its own reward alone, which is
-        right where rewards are the improvements that learn_to_optimize pays; at 1 for all that
-        follows, as where the reward comes at the end.
-      entropy_regularization: weight of the policy's entropy in the objective.
-      value_weight: weight of the value network's loss.
-      episodes_per_update: that one step of Adam sees; 0 for all of an iteration. With graphs it
-        bounds the memory: a step at a graph of a thousand nodes takes about 10 MB. From the second
-        update of an iteration on, the policy is no longer quite the one that collected.
-      gradient_clipping: greatest norm of a gradient; 0 for no limit.
+      episodes_per_update: episodes that one step of Adam sees; 0 for all of an iteration. With
+        graphs it bounds the memory: a step at a graph of a thousand nodes takes about 10 MB. From
+        the second update of an iteration on, the policy is no longer quite the one that collected.
       normalize_advantages: whether those of an iteration are brought to mean 0 and variance 1.
-      action_std: standard deviation of float actions at the start, as a share of half their range.
-      search_action_std: the same from a tenth to seven tenths of the training. Valleys narrower
-        than it are averaged out, so it decides which minimum is found; learned freely, it would
-        shrink in the first one.
-      final_action_std: the same for the last tenth. In between it falls by equal factors.
-      state_dependent_std: whether the policy learns where to keep a greater one, of up to e times
-        as much. Without it the entropy is the same everywhere, and uncertainty sampling has nothing
-        to go by (`tfrl train --sampler uncertainty` sets it).
-      seed: decides the initial weights.
     """
 
-    hidden_sizes: tuple[int, ...] = (32, 32)
-    activation: str = "tanh"
-    graph_width: int = 32
-    graph_rounds: int = 5
-    head: str = "local"
-    max_logit: float = 0.0
-    learning_rate: float = 3e-3
-    final_learning_rate: float = 3e-5
-    gamma: float = 0.0
-    entropy_regularization: float = 0.0
-    value_weight: float = 0.5
     episodes_per_update: int = 0
-    gradient_clipping: float = 0.0
     normalize_advantages: bool = True
-    action_std: float = 0.5
-    search_action_std: float = 0.1
-    final_action_std: float = 0.002
-    state_dependent_std: bool = False
-    seed: int = 0
 
 
 def make_agent(
@@ -106,7 +61,6 @@ def make_agent(
         "reinforce",
         config,
         {
-            "value_weight": config.value_weight >= 0,
             "episodes_per_update": config.episodes_per_update >= 0,
         },
     )

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrl_systems.cli import options as shared
-from tfrl_systems.cli.console import Progress, format_table, say, show, show_json
+from tfrl_systems.cli.console import say, show, show_json
+from tfrl_systems.experiments.arguments import whole_number
+from tfrl_systems.experiments.reporting import Terminal, format_table
 
 _BUILD = """\
 Compiles sources to LLVM bitcode as clang hands it to -Oz, one module for each source.
@@ -19,8 +21,11 @@ Compiles sources to LLVM bitcode as clang hands it to -Oz, one module for each s
 
 SOURCE is a compile_commands.json, a directory (with one, or a tree of C and C++ sources, or of
 bitcode), a C or C++ file, or a bitcode file. CMake writes a compile_commands.json with
--DCMAKE_EXPORT_COMPILE_COMMANDS=ON. Building again compiles only what changed. What does not compile
-is named, and listed in DIR/not_compiled.json with the compiler's first error.
+-DCMAKE_EXPORT_COMPILE_COMMANDS=ON. A module's name begins with its project: the name of the top
+directory of its sources, where the outermost build file is, or NAME with --project NAME. (Folders
+of one project, given side by side, count as projects of their own.) Building again compiles only
+what changed. What does not compile is named, and listed in DIR/not_compiled.json with the
+compiler's first error.
 """
 _INFO = """\
 Describes a corpus: projects, languages, modules, bytes of bitcode. Corpora that ml-compiler-opt's
@@ -51,9 +56,12 @@ def add_parser(subparsers: Any) -> None:
     )
     build.add_argument(
         "--jobs",
-        type=shared.whole_number(1),
+        type=whole_number(1),
         metavar="N",
         help="compilers that run at the same time (default: one for each processor)",
+    )
+    build.add_argument(
+        "--project", default="", metavar="NAME", help="the project of all SOURCEs (see above)"
     )
     shared.add_json(build)
     build.set_defaults(run=run_build)
@@ -65,9 +73,9 @@ def add_parser(subparsers: Any) -> None:
 
 def run_build(options: argparse.Namespace) -> int:
     """Builds."""
-    from environments.inlining.corpus_build import BuildReport, build_corpus
+    from environments.inlining.corpus.building import BuildReport, build_corpus
 
-    with Progress() as progress:
+    with Terminal() as progress:
         advance = None
 
         def on_source(done: int, total: int, name: str) -> None:
@@ -76,7 +84,12 @@ def run_build(options: argparse.Namespace) -> int:
             advance(1)
 
         report: BuildReport = build_corpus(
-            options.sources, options.output, options.compiler, options.jobs, on_source
+            options.sources,
+            options.output,
+            options.compiler,
+            options.jobs,
+            on_source,
+            project=options.project,
         )
     for one in report.not_compiled[:_NAMED_ON_STDERR]:
         say(f"not compiled: {one.name}: {one.error}")
@@ -97,7 +110,7 @@ def run_build(options: argparse.Namespace) -> int:
 
 def run_info(options: argparse.Namespace) -> int:
     """Describes."""
-    from environments.inlining.corpus import Corpus, describe
+    from environments.inlining.corpus.modules import Corpus, describe
 
     described = describe(Corpus.load(options.corpus))
     if options.json:

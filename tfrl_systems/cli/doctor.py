@@ -9,6 +9,7 @@ from typing import Any
 
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show, show_json
+from tfrl_systems.experiments.caches import default_compiles
 
 _DESCRIPTION = """\
 Tries what the other verbs need: versions, the embedded compiler, each clang on PATH, ONNX, the
@@ -26,7 +27,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--cache",
         type=pathlib.Path,
-        default=shared.default_cache(),
+        default=default_compiles(),
         metavar="FILE",
         help="the cache to look at (default: %(default)s)",
     )

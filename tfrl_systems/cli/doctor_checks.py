@@ -12,11 +12,12 @@ import shutil
 import tempfile
 
 from environments.errors import UserError
-from environments.inlining.clang_probe import MINIMUM_VERSION, PROBE_IR, probe_clang
-from environments.inlining.compilers import EmbeddedLlvm, run_policy
-from environments.inlining.corpus import Module
-from environments.inlining.toolchain import find_compiler
-from environments.inlining.trajectories import TrajectoryStore
+from environments.inlining.collection.store import TrajectoryStore
+from environments.inlining.compilers.clang_probe import MINIMUM_VERSION, PROBE_IR, probe_clang
+from environments.inlining.compilers.compiler import run_policy
+from environments.inlining.compilers.embedded import EmbeddedLlvm
+from environments.inlining.corpus.bitcode_compilers import find_compiler
+from environments.inlining.corpus.modules import Module
 
 _PACKAGES = (
     "tfrl-systems",

@@ -12,9 +12,10 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from environments.errors import UserError
+from environments.errors import UsageError, UserError
 from tfrl_systems.cli import bench, corpus, doctor, evaluate, optimize, rules, train
-from tfrl_systems.cli.console import UsageError, say
+from tfrl_systems.cli.console import say
+from tfrl_systems.cli.options import LazyParser
 
 _DESCRIPTION = """\
 Learns decisions in computer systems, and applies what was learned.
@@ -39,7 +40,9 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"tfrl {_version()}")
-    subparsers = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    subparsers = parser.add_subparsers(
+        title="verbs", metavar="VERB", required=True, parser_class=LazyParser
+    )
     for verb in _VERBS:
         verb.add_parser(subparsers)
     return parser

@@ -3,13 +3,48 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
-import pathlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tfrl_systems.experiments.arguments import whole_number
+from tfrl_systems.experiments.system import summary_of, system_names
+
+if TYPE_CHECKING:
+    from tfrl_systems.drivers.collect import Collect
 
 
-def add_verb(subparsers: Any, name: str, summary: str, description: str) -> argparse.ArgumentParser:
+class LazyParser(argparse.ArgumentParser):
+    """A parser that gets its options when it is used: a system is imported by its own verbs alone.
+
+    Attributes:
+      fill_fn: adds description and options; called once.
+      epilog_fn: makes the end of the help text, which may take longer.
+    """
+
+    fill_fn: Callable[[LazyParser], None] | None = None
+    epilog_fn: Callable[[], str] | None = None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parses, after `fill_fn`."""
+        self._fill()
+        return super().parse_known_args(args, namespace)
+
+    def format_help(self) -> str:
+        """The help text, after `fill_fn` and `epilog_fn`."""
+        self._fill()
+        if self.epilog_fn is not None:
+            self.epilog, self.epilog_fn = self.epilog_fn(), None
+        return super().format_help()
+
+    def _fill(self) -> None:
+        if self.fill_fn is not None:
+            fill_fn, self.fill_fn = self.fill_fn, None
+            fill_fn(self)
+
+
+def add_verb(subparsers: Any, name: str, summary: str, description: str = "") -> Any:
     """A subcommand whose description and examples are shown as they are written."""
     return subparsers.add_parser(
         name,
@@ -20,125 +55,37 @@ def add_verb(subparsers: Any, name: str, summary: str, description: str) -> argp
     )
 
 
-def add_compiler(parser: argparse.ArgumentParser) -> None:
-    """--compiler."""
-    parser.add_argument(
-        "--compiler",
-        default="embedded",
-        metavar="embedded|CLANG",
-        help="the LLVM that came with the installation, or a clang of version 17 or newer: "
-        "a path or a name on PATH (default: embedded)",
+def add_system_verb(
+    subparsers: Any,
+    verb: str,
+    summary: str,
+    fill_fn: Callable[[str, LazyParser], None],
+    run_fn: Callable[[str, argparse.Namespace], int],
+) -> None:
+    """Adds a verb with a subcommand for each system.
+
+    Args:
+      subparsers: of the program.
+      verb: its name.
+      summary: what it does.
+      fill_fn: (system, its parser) -> None: adds description and options.
+      run_fn: (system, what was parsed) -> exit status.
+    """
+    parser = add_verb(subparsers, verb, summary, f"{summary[0].upper()}{summary[1:]}.")
+    systems = parser.add_subparsers(
+        title="environments", metavar="ENV", required=True, parser_class=LazyParser
     )
+    for name in system_names():
+        of_system = add_verb(systems, name, summary_of(name))
+        of_system.fill_fn = functools.partial(fill_fn, name)
+        of_system.set_defaults(run=functools.partial(run_fn, name))
 
 
-def add_collection(parser: argparse.ArgumentParser) -> None:
-    """--workers and --cache."""
+def add_seed(parser: argparse.ArgumentParser, of: str) -> None:
+    """--seed."""
     parser.add_argument(
-        "--workers",
-        type=whole_number(1),
-        default=default_workers(),
-        metavar="N",
-        help="compilers that run at the same time; the result does not depend on it "
-        "(default: one for each processor)",
+        "--seed", type=whole_number(0), default=0, metavar="S", help=f"of {of} (default: 0)"
     )
-    parser.add_argument(
-        "--cache",
-        type=pathlib.Path,
-        default=default_cache(),
-        metavar="FILE",
-        help="where compiles are kept, so that none is made twice (default: %(default)s)",
-    )
-
-
-def add_training(parser: argparse.ArgumentParser, iterations_help: str) -> None:
-    """--workdir, --iterations, --seed, --resume and --set."""
-    parser.add_argument(
-        "--workdir",
-        type=pathlib.Path,
-        required=True,
-        metavar="DIR",
-        help="where the run is kept",
-    )
-    parser.add_argument(
-        "--iterations",
-        type=whole_number(1),
-        metavar="N",
-        help=f"{iterations_help}; the same as --set iterations=N",
-    )
-    parser.add_argument("--seed", type=whole_number(0), default=0, metavar="S", help="default: 0")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --workdir")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="assignments",
-        metavar="FIELD=VALUE",
-        help="change a field; see below; may be repeated",
-    )
-
-
-def add_where_to_collect(parser: argparse.ArgumentParser) -> None:
-    """--collect and --workers."""
-    parser.add_argument(
-        "--collect",
-        choices=("inprocess", "pipes"),
-        help="collect in this process, or in --workers others (default: inprocess, and pipes where "
-        "--workers is given)",
-    )
-    parser.add_argument(
-        "--workers",
-        type=whole_number(1),
-        metavar="N",
-        help="processes that collect, with --collect pipes (default: one for each processor)",
-    )
-
-
-def num_collecting(options: argparse.Namespace) -> int:
-    """Processes that --collect and --workers ask for; 0 to collect in this one."""
-    collect = options.collect or ("pipes" if options.workers else "inprocess")
-    return (options.workers or default_workers()) if collect == "pipes" else 0
-
-
-def add_function(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    """--function, --dimensions, --free and --bounds."""
-    parser.add_argument(
-        "--function",
-        required=required,
-        metavar="NAME|MODULE:CALLABLE",
-        help="what to minimise: ackley, rosenbrock, sphere, one of these with shifted_ or rotated_ "
-        "before it, or your own, called with points [N, n] and returning values [N]",
-    )
-    parser.add_argument(
-        "--dimensions",
-        type=whole_number(1),
-        default=2,
-        metavar="N",
-        help="coordinates of the function (default: 2)",
-    )
-    parser.add_argument(
-        "--free",
-        type=whole_number(0),
-        default=1,
-        metavar="K",
-        help="how many of them, the last ones, are given and not chosen (default: 1)",
-    )
-    parser.add_argument(
-        "--bounds",
-        type=_bounds,
-        metavar="LOW,HIGH",
-        help="domain of your own function in every coordinate (default: its attribute bounds, "
-        "or -1,1)",
-    )
-
-
-def _bounds(text: str) -> tuple[float, float]:
-    try:
-        low, high = map(float, text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"expected two numbers, as in -5,5, found {text!r}"
-        ) from None
-    return low, high
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -148,29 +95,30 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def whole_number(minimum: int) -> Callable[[str], int]:
-    """A parser of integers from `minimum` on."""
+def add_collect(parser: argparse.ArgumentParser) -> None:
+    """--collect and --workers, of which `collect_of` makes a value."""
+    from tfrl_systems.drivers.collect import POOLS
 
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = minimum - 1
-        if value < minimum:
-            raise argparse.ArgumentTypeError(
-                f"expected a whole number from {minimum} on, found {text!r}"
-            )
-        return value
-
-    return parse
-
-
-def default_workers() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0))
+    parser.add_argument(
+        "--collect",
+        choices=tuple(POOLS),
+        help="where experience is collected: in this process, or by --workers others; the outcome "
+        "does not depend on it",
+    )
+    parser.add_argument(
+        "--workers",
+        type=whole_number(1),
+        metavar="N",
+        help="processes that collect (default: one for each processor)",
+    )
 
 
-def default_cache() -> pathlib.Path:
-    """$XDG_CACHE_HOME/tfrl/compiles.db; ~/.cache where that is not set."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return pathlib.Path(base).expanduser() / "tfrl" / "compiles.db"
+def collect_of(options: argparse.Namespace) -> Collect | None:
+    """Where to collect, as --collect and --workers say; None where they say nothing."""
+    from tfrl_systems.drivers.collect import Collect
+
+    if options.collect is None:
+        return None if options.workers is None else Collect.with_workers(options.workers)
+    if options.collect == "inprocess":
+        return Collect()
+    return Collect(options.collect, options.workers or len(os.sched_getaffinity(0)))

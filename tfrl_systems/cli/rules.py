@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import pathlib
 import shlex
 import time
@@ -10,12 +11,14 @@ from typing import Any
 
 from environments.errors import UserError
 from tfrl_systems.cli import options as shared
-from tfrl_systems.cli.console import Progress, say, show, show_json
+from tfrl_systems.cli.console import say, show, show_json
+from tfrl_systems.experiments.arguments import whole_number
+from tfrl_systems.experiments.reporting import Terminal
 
 _GENERATE = """\
 Makes a file of rules: enumerates small expressions, finds equal ones by evaluating them, learns the
 conditions under which they are, drops what says nothing new, verifies the rest; and verifies the
-rules that were written by hand. The file that comes with the package was made so; it takes long.
+written rules. The file that comes with the package was made so; it takes long.
 
   tfrl rules generate -o rules.json
   tfrl rules generate -o few.json --vocabulary order --vocabulary reshapes --max-size 2
@@ -23,14 +26,16 @@ rules that were written by hand. The file that comes with the package was made s
 """
 _VERIFY = """\
 Verifies each rule of a file anew, over random shapes and attributes: by identity testing modulo
-2^31-1, and in floating point. Exit status 1 if one is wrong.
+2^31-1, and in floating point. Exit status 1 if one is wrong, or changes NaN or infinity although
+the file says that it does not.
 
   tfrl rules verify
   tfrl rules verify mine.json --instances 5000 --seed 7
   tfrl rules verify --seed 1 --seed 2 --seed 3 --jobs 2 --json
 """
 _LIST = """\
-Lists rules: what is replaced by what, under which conditions, and how that was verified.
+Lists rules: what is replaced by what, under which conditions, where the rule comes from, how it was
+verified, and whether it may change NaN or infinity (tfrl optimize --strict leaves such rules out).
 
   tfrl rules list
   tfrl rules list mine.json --json
@@ -55,7 +60,7 @@ def add_parser(subparsers: Any) -> None:
     _add_instances(verify, 1000)
     verify.add_argument(
         "--seed",
-        type=shared.whole_number(0),
+        type=whole_number(0),
         action="append",
         metavar="K",
         help="of what is random; given several times, each rule is verified with each (default: 0)",
@@ -83,11 +88,11 @@ def _add_generate(verbs: Any) -> None:
         "-o", "--output", type=pathlib.Path, required=True, metavar="FILE", help="the file"
     )
     generate.add_argument(
-        "--seed", type=shared.whole_number(0), default=0, metavar="S", help="(default: 0)"
+        "--seed", type=whole_number(0), default=0, metavar="S", help="(default: 0)"
     )
     generate.add_argument(
         "--max-size",
-        type=shared.whole_number(1),
+        type=whole_number(1),
         metavar="N",
         help="the most operators in an expression (default: 2 or 3, by vocabulary)",
     )
@@ -98,19 +103,19 @@ def _add_generate(verbs: Any) -> None:
         help="generate rules about this only; can be given several times (default: all)",
     )
     generate.add_argument(
-        "--without-written", action="store_true", help="leave out the rules written by hand"
+        "--without-written", action="store_true", help="leave out the written rules"
     )
     generate.add_argument(
         "--reuse",
         type=pathlib.Path,
         metavar="FILE",
         help="take the generated rules of a file that was made before, and verify only those "
-        "written by hand that it does not have",
+        "written that it does not have",
     )
     _add_instances(generate, 1000)
     generate.add_argument(
         "--seeds",
-        type=shared.whole_number(1),
+        type=whole_number(1),
         default=3,
         metavar="N",
         help="how many times each rule is verified, with new instances (default: %(default)s)",
@@ -132,7 +137,7 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 def _add_jobs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs",
-        type=shared.whole_number(1),
+        type=whole_number(1),
         default=1,
         metavar="N",
         help="processes that verify (default: 1)",
@@ -142,7 +147,7 @@ def _add_jobs(parser: argparse.ArgumentParser) -> None:
 def _add_instances(parser: argparse.ArgumentParser, usual: int) -> None:
     parser.add_argument(
         "--instances",
-        type=shared.whole_number(1),
+        type=whole_number(1),
         default=usual,
         metavar="N",
         help="random shapes and attributes to verify each rule with (default: %(default)s)",
@@ -151,9 +156,10 @@ def _add_instances(parser: argparse.ArgumentParser, usual: int) -> None:
 
 def run_generate(options: argparse.Namespace) -> int:
     """Generates."""
-    from environments.tensor_graphs import families, rules
-    from environments.tensor_graphs.synthesis.collect import Thoroughness, make_rules
-    from environments.tensor_graphs.synthesis.vocabularies import VOCABULARIES
+    from environments.tensor_graphs.rules import files as rule_files
+    from environments.tensor_graphs.rules import library
+    from environments.tensor_graphs.rules.generation.collect import Thoroughness, make_rules
+    from environments.tensor_graphs.rules.generation.vocabularies import VOCABULARIES
 
     wanted = options.vocabulary or [one.name for one in VOCABULARIES]
     known = {one.name: one for one in VOCABULARIES}
@@ -162,36 +168,46 @@ def run_generate(options: argparse.Namespace) -> int:
             raise UserError(f"no vocabulary {name!r}; choose among: {', '.join(known)}")
     began_s = time.monotonic()
     file = make_rules(
-        () if options.without_written else families.all_rules(),
+        () if options.without_written else library.all_rules(),
         options.seed,
         options.max_size,
         Thoroughness(options.instances, tuple(range(1, options.seeds + 1)), options.jobs),
         [known[name] for name in wanted],
-        rules.read(options.reuse) if options.reuse else None,
+        rule_files.read(options.reuse) if options.reuse else None,
         _command(options),
         lambda text: say(f"{time.monotonic() - began_s:5.0f} s  {text}"),
     )
-    rules.write(file, options.output)
+    rule_files.write(file, options.output)
     show(f"{options.output}: {len(file.rules)} rules")
     return 0
 
 
 def run_verify(options: argparse.Namespace) -> int:
     """Verifies."""
-    from environments.tensor_graphs import rules
-    from environments.tensor_graphs.synthesis.verifying import verify_all
+    from environments.tensor_graphs.rules import files as rule_files
+    from environments.tensor_graphs.rules.verification.verify import verify_all
 
-    file = rules.read(options.file)
+    file = rule_files.read(options.file)
     seeds = tuple(dict.fromkeys(options.seed or [0]))
-    with Progress() as progress:
+    with Terminal() as progress:
         advance = progress.task("verifying", len(file.rules))
         verdicts = verify_all(
             file.rules, options.instances, seeds, options.jobs, lambda: advance(1)
         )
     wrong = {name: one.how for name, one in verdicts.items() if not one.is_right}
+    for rule in file.rules:
+        change = verdicts[rule.name].nonfinite_change
+        if change and not rule.may_change_nonfinite:
+            wrong[rule.name] = f"changes NaN or infinity, which its file denies: {change}"
     if options.json:
         entries = [
-            {"name": name, "right": one.is_right, "how": one.how, "instances": one.num_instances}
+            {
+                "name": name,
+                "right": name not in wrong,
+                "how": one.how,
+                "instances": one.num_instances,
+                "may_change_nonfinite": bool(one.nonfinite_change),
+            }
             for name, one in verdicts.items()
         ]
         show_json({"rules": entries, "instances": options.instances, "seeds": list(seeds)})
@@ -206,9 +222,9 @@ def run_verify(options: argparse.Namespace) -> int:
 
 def run_list(options: argparse.Namespace) -> int:
     """Lists."""
-    from environments.tensor_graphs import rules
+    from environments.tensor_graphs.rules import files as rule_files
 
-    file = rules.read(options.file)
+    file = rule_files.read(options.file)
     if options.json:
         entries = [
             one.as_dict()
@@ -218,17 +234,22 @@ def run_list(options: argparse.Namespace) -> int:
         show_json({"rules": entries, "made": file.made})
         return 0
     for rule in file.rules:
-        show(f"{rule}\n    {file.origins[rule.name]}; {rule.verified_by}")
-    show(f"{len(file.rules)} rules")
+        show(f"{rule}\n    {file.origins[rule.name]}; {rule.verified_by or 'not verified'}")
+        if rule.may_change_nonfinite:
+            show("    may change NaN or infinity")
+    counts = collections.Counter(file.origins[one.name] for one in file.rules)
+    origins = ", ".join(f"{count} {origin}" for origin, count in sorted(counts.items()))
+    marked = sum(one.may_change_nonfinite for one in file.rules)
+    show(f"{len(file.rules)} rules: {origins}; {marked} may change NaN or infinity")
     return 0
 
 
 def run_import(options: argparse.Namespace) -> int:
     """Takes over."""
-    from environments.tensor_graphs import rules
-    from environments.tensor_graphs.taso_import import import_taso
+    from environments.tensor_graphs.rules import files as rule_files
+    from environments.tensor_graphs.rules.taso.importing import import_taso
 
-    with Progress() as progress:
+    with Terminal() as progress:
         advance: Any = None
 
         def on_rule(total: int) -> None:
@@ -240,9 +261,9 @@ def run_import(options: argparse.Namespace) -> int:
 
         found = import_taso(options.file, options.instances, progress_fn=on_rule)
     if options.output is not None:
-        origins = {one.name: rules.IMPORTED for one in found.accepted}
+        origins = {one.name: rule_files.IMPORTED for one in found.accepted}
         made = {"command": _command(options), "rejected": found.rejected}
-        rules.write(rules.RuleFile(found.accepted, origins, made), options.output)
+        rule_files.write(rule_files.RuleFile(found.accepted, origins, made), options.output)
     if options.json:
         rejected = [{"rule": name, "reason": why} for name, why in found.rejected.items()]
         show_json({"accepted": len(found.accepted), "rejected": rejected})

@@ -1,4 +1,4 @@
-"""A pool without processes: the same results as `pool.DriverPool`, one job after another."""
+"""A pool without processes: the same results as from workers, one job after another."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ import contextlib
 import time
 import traceback
 from collections.abc import Iterable, Iterator
-from typing import Generic
+from typing import Any, Generic
 
 import threadpoolctl
 
-from environments.errors import UserError
+from environments.errors import Failure, UserError
+from tfrl_systems.drivers.collect import Collect, Supervision
 from tfrl_systems.drivers.jobs import (
     Job,
-    JobFailure,
     MakeRunner,
     OnResult,
     PoolError,
     Result,
     Timings,
     WorkerTimings,
+)
+from tfrl_systems.drivers.pool_parts import (
+    JobQueue,
+    RestartingRunner,
     check_loaded,
     check_open,
     one_line,
 )
-from tfrl_systems.drivers.runner_host import RunnerHost
-from tfrl_systems.drivers.work import Work
 
 
 class InProcessPool(Generic[Job, Result]):
@@ -38,13 +40,12 @@ class InProcessPool(Generic[Job, Result]):
 
     Args:
       make_runner: makes the runner; it is made anew after a job that failed.
-      max_attempts: how often a job is tried.
-      stop_on_failure: raises `PoolError` at the first job that failed every time, instead of
-        returning a `JobFailure` in its place and going on.
+      collect: one worker, without an address.
+      supervision: says how often a job is tried; the rest is for pools with processes.
 
     Raises:
       PoolError: the runner cannot be made.
-      UserError: the same, and the user can mend it.
+      UserError: the same, and the user can mend it; or `collect` asks for more than this process.
     """
 
     num_workers = 1
@@ -52,14 +53,17 @@ class InProcessPool(Generic[Job, Result]):
     def __init__(
         self,
         make_runner: MakeRunner[Job, Result],
-        *,
-        max_attempts: int = 3,
-        stop_on_failure: bool = False,
+        collect: Collect,
+        supervision: Supervision,
     ) -> None:
+        if collect.workers > 1 or collect.address:
+            raise UserError(
+                "collect: expected one worker and no address in this process, found "
+                f"{collect.workers} and {collect.address!r}; collect with pipes"
+            )
         with _as_pool_error("workers"):
-            self._host = RunnerHost(make_runner)
-        self._max_attempts = max_attempts
-        self._stop_on_failure = stop_on_failure
+            self._runner = RestartingRunner(make_runner)
+        self._max_attempts = supervision.max_attempts
         self._version = 0
         self._load_error = ""
         self._is_open = True
@@ -73,7 +77,7 @@ class InProcessPool(Generic[Job, Result]):
         """Where the time went so far."""
         return Timings(self._broadcasting_s, self._waiting_s, (self._worker,))
 
-    def broadcast(self, data: bytes) -> None:
+    def broadcast(self, data: Any) -> None:
         """Has the runner load `data` (`jobs.Pool`)."""
         check_open(self._is_open)
         began_s = time.perf_counter()
@@ -81,7 +85,7 @@ class InProcessPool(Generic[Job, Result]):
         self._load_error = "interrupted"
         try:
             with _as_pool_error("broadcast"):
-                self._host.load(bytes(data), self._version)
+                self._runner.load(data, self._version)
         except Exception as error:
             self._load_error = str(error)
             raise
@@ -90,30 +94,30 @@ class InProcessPool(Generic[Job, Result]):
         self._load_error = ""
 
     def map(
-        self, jobs: Iterable[Job], on_result: OnResult[Result, Job] | None = None
-    ) -> list[Result | JobFailure[Job]]:
+        self, jobs: Iterable[Job], on_result: OnResult[Result] | None = None
+    ) -> list[Result | Failure]:
         """Runs every job (`jobs.Pool`)."""
         check_open(self._is_open)
         check_loaded(self._load_error)
         began_s = time.perf_counter()
-        work = Work[Job, Result](jobs, self._max_attempts, self._stop_on_failure, on_result)
+        queue = JobQueue[Job, Result](jobs, self._max_attempts, on_result)
         try:
             with self._one_blas_thread():
-                while work.queue:
-                    self._run(work, work.queue.popleft())
+                while queue.waiting:
+                    self._run(queue, queue.waiting.popleft())
         finally:
             self._waiting_s += time.perf_counter() - began_s
-        return work.results
+        return queue.results
 
-    def _run(self, work: Work[Job, Result], number: int) -> None:
+    def _run(self, queue: JobQueue[Job, Result], number: int) -> None:
         began_s = time.perf_counter()
         try:
-            result = self._host.run(work.jobs[number], self._version)
+            result = self._runner.run(queue.jobs[number], self._version)
         except Exception as error:
-            work.failed(number, one_line(error), traceback.format_exc())
+            queue.fail(number, one_line(error), traceback.format_exc())
         else:
             self._worker += WorkerTimings(1, time.perf_counter() - began_s)
-            work.succeeded(number, result)
+            queue.finish(number, result)
 
     @contextlib.contextmanager
     def _one_blas_thread(self) -> Iterator[None]:
@@ -130,7 +134,7 @@ class InProcessPool(Generic[Job, Result]):
     def close(self) -> None:
         """Ends the runner. May be called again."""
         self._is_open = False
-        self._host.close()
+        self._runner.close()
 
     def __enter__(self) -> InProcessPool[Job, Result]:
         return self

@@ -1,4 +1,4 @@
-"""What every way of collecting shares: jobs, what runs them, what runs the runners.
+"""What callers, pools and runners agree on.
 
 A `Pool` runs jobs on `Runner`s. A result depends on its job and on the data that were broadcast
 last, never on which runner had it or what that one did before: so results are the same for one
@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from environments.errors import UserError
+from environments.errors import Failure, UserError
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -24,7 +24,7 @@ ResultOut = TypeVar("ResultOut", covariant=True)
 
 
 class PoolError(UserError):
-    """A pool that cannot go on: no runner starts, data do not load, or a job failed for good."""
+    """A pool that cannot go on: no runner starts, or data do not load."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Chunk:
 class Runner(Protocol[JobIn, ResultOut]):
     """Runs jobs; each worker has one of its own."""
 
-    def load(self, data: bytes) -> object:
+    def load(self, data: Any) -> object:
         """Takes what was broadcast, such as a policy's variables; on an error, nothing of it."""
 
     def run(self, job: JobIn) -> ResultOut:
@@ -65,20 +65,7 @@ class Runner(Protocol[JobIn, ResultOut]):
 MakeRunner = Callable[[], Runner[Job, Result]]
 
 
-@dataclasses.dataclass(frozen=True)
-class JobFailure(Generic[Job]):
-    """Stands where the result of a job would be that failed every time.
-
-    Attributes:
-      job: the job.
-      message: one line: the job's name and why it failed the last time.
-    """
-
-    job: Job
-    message: str
-
-
-OnResult = Callable[[int, Result | JobFailure[Job]], None]
+OnResult = Callable[[int, Result | Failure], None]
 """(number of the job, its result) -> None; what it raises ends the call of `map`."""
 
 
@@ -145,27 +132,32 @@ class Pool(Protocol[Job, Result]):
     def timings(self) -> Timings:
         """Where the time went so far."""
 
-    def broadcast(self, data: bytes) -> None:
+    def broadcast(self, data: Any) -> None:
         """Has every runner load `data`; returns when they have.
+
+        Args:
+          data: anything that can be pickled, such as a policy's variables in bytes. It must not be
+            changed afterwards: a runner that is made later loads it too.
 
         Raises:
           PoolError: they do not load; no job runs until other data do.
         """
 
     def map(
-        self, jobs: Iterable[Job], on_result: OnResult[Result, Job] | None = None
-    ) -> list[Result | JobFailure[Job]]:
+        self, jobs: Iterable[Job], on_result: OnResult[Result] | None = None
+    ) -> list[Result | Failure]:
         """Runs every job.
 
         Args:
-          jobs: what to do.
+          jobs: what to do; `str` of a job is its name in messages.
           on_result: told of each result as soon as it is there, in any order.
 
         Returns:
-          One result or `JobFailure` for each job, in the order of `jobs`.
+          One result for each job, in the order of `jobs`; for a job that failed every time, a
+          `Failure`.
 
         Raises:
-          PoolError: a job failed every time and the pool is to stop at that, or nothing can run.
+          PoolError: nothing can run: runners do not start, or the last broadcast failed.
         """
 
     def close(self) -> None:
@@ -176,34 +168,3 @@ class Pool(Protocol[Job, Result]):
 
     def __exit__(self, *_: object) -> None:
         """Closes it."""
-
-
-def one_line(error: BaseException) -> str:
-    """What an exception says, in one line, with its type where it is not meant for users."""
-    words = " ".join(str(error).split())
-    if isinstance(error, UserError) and words:
-        return words
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
-
-
-def check_open(is_open: bool) -> None:
-    """Refuses to use a pool that was closed.
-
-    Raises:
-      PoolError: it was.
-    """
-    if not is_open:
-        raise PoolError("pool: expected an open one, found it closed; make another")
-
-
-def check_loaded(load_error: str) -> None:
-    """Refuses to run jobs where the last broadcast failed with `load_error`.
-
-    Raises:
-      PoolError: it did fail: runners hold data older than what the caller believes.
-    """
-    if load_error:
-        raise PoolError(
-            f"map: expected runners with the data of the last broadcast, found that it failed "
-            f"({load_error}); broadcast data that they can load"
-        )

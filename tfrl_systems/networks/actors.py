@@ -1,18 +1,18 @@
 """Actor and value networks of policy gradient agents, made from specs.
 
-Observations: a nest of arrays. Numbers with a fraction enter as they are; integers (counts, costs,
-flags) by their signed logarithm, sign(x) log(1 + |x|). All leaves are flattened and joined in the
-order of `tf.nest.flatten`, which is that of the sorted names of a dict.
+Observations: a nest of arrays. Floats enter unchanged. Integers (counts, costs, flags) enter as
+their signed logarithm, sign(x) log(1 + |x|). All leaves are flattened and joined in the order of
+`tf.nest.flatten`, which sorts the names of a dict.
 
-Actions: a bounded float32 vector has a normal distribution whose mean lies within the bounds, by
-tanh; an integer scalar 0 … n-1 has a categorical one.
+Actions: a bounded float32 vector has a normal distribution, whose mean tanh keeps within the
+bounds. An integer scalar 0 … n-1 has a categorical distribution.
 
     observation [B, ...] ─▶ inputs [B, F] ─▶ hidden layers ─▶ outputs ─▶ distribution, or value [B]
 
-The initial weights are drawn from a generator that is handed in, so that two networks made from the
-same seed are equal whatever TensorFlow drew before. The variables have fixed names: nothing depends
-on how many networks a process made earlier. `policies/numpy_actor.py` has the same arithmetic in
-NumPy.
+The caller passes in the generator that draws the initial weights. So two networks made from the
+same seed are equal, whatever TensorFlow drew before. The variables have fixed names, so nothing
+depends on how many networks a process made earlier. `policies/numpy_actor.py` does the same
+arithmetic in NumPy.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ from environments.errors import UserError
 ACTIVATIONS = {"tanh": tf.tanh, "relu": tf.nn.relu}
 
 LOG_STD_LIMITS = (-9.0, 1.0)
-"""Standard deviations lie within [0.0001, 2.7] of half the range of their action."""
+"""Limits of log standard deviations: 0.0001 to 2.7 times half the range of the action."""
 
-# Small first outputs: the first policy is nearly the same everywhere, the first values are near 0.
+# The first outputs are small, so the first policy is nearly constant and the first values near 0.
 _OUTPUT_GAIN = 0.01
 
-# Where inputs are floats, in boxes or normalised, the bends of the first layer's units are spread
-# over [-1, 1]: with biases of 0 all pass through the origin, and what lies far from it comes late.
+# If inputs are floats, in boxes or normalised, random biases spread the bends of the first layer's
+# units over [-1, 1]. With biases of 0 all bends pass through the origin, and the network is slow to
+# learn anything far from it.
 _FLOAT_GAIN = 2.0
 
 
@@ -50,9 +51,9 @@ class Inputs:
     """One leaf of the observation.
 
     Attributes:
-      path: keys that lead to it, () where the observation is one array.
-      size: numbers in it.
-      is_integer: whether it enters by its signed logarithm.
+      path: the keys that lead to it; () if the observation is one array.
+      size: how many numbers it has.
+      is_integer: whether it enters as its signed logarithm.
     """
 
     path: tuple[str, ...]
@@ -62,13 +63,13 @@ class Inputs:
 
 @dataclasses.dataclass(frozen=True)
 class Actions:
-    """What the action is.
+    """The kind, size and bounds of the action.
 
     Attributes:
       kind: "normal" for a bounded float32 vector, "categorical" for an integer scalar.
-      size: numbers in a float action; how many integer actions there are.
-      low: least values of a float action.
-      high: greatest values of a float action.
+      size: how many numbers a float action has, or how many integer actions there are.
+      low: least values of a float action; empty for integers.
+      high: greatest values of a float action; empty for integers.
       dtype: name of the action's dtype.
     """
 
@@ -81,14 +82,14 @@ class Actions:
 
 @dataclasses.dataclass(frozen=True)
 class ActorSettings:
-    """What an actor is, beside the specs.
+    """Settings of an actor that its specs do not decide.
 
     Attributes:
       hidden_sizes: units of the hidden layers.
-      activation: of the hidden layers: "tanh" or "relu".
+      activation: activation of the hidden layers, "tanh" or "relu".
       action_std: standard deviation of a float action at the start, as a share of half its range.
-      state_dependent_std: whether the standard deviation depends on the observation: from the one
-        that is set to e times as much.
+      state_dependent_std: whether the standard deviation depends on the observation. It then lies
+        between the one that is set and e times that.
     """
 
     hidden_sizes: tuple[int, ...]
@@ -98,10 +99,16 @@ class ActorSettings:
 
 
 def read_observation_spec(observation_spec: Any) -> tuple[Inputs, ...]:
-    """The leaves of an observation spec, in the order in which they are joined.
+    """Return the leaves of an observation spec, in the order in which they are joined.
+
+    Args:
+      observation_spec: a nest of tensor specs.
+
+    Returns:
+      The leaves.
 
     Raises:
-      UserError: one of them holds something else than numbers.
+      UserError: a leaf does not hold numbers.
     """
     found = []
     for path, spec in nest_utils.flatten_with_tuple_paths(observation_spec):
@@ -115,7 +122,13 @@ def read_observation_spec(observation_spec: Any) -> tuple[Inputs, ...]:
 
 
 def read_action_spec(action_spec: Any) -> Actions:
-    """What an action spec allows.
+    """Return the kind, size and bounds of an action spec.
+
+    Args:
+      action_spec: a bounded float32 vector, or an integer scalar from 0 on.
+
+    Returns:
+      The action's properties.
 
     Raises:
       UserError: it is neither a bounded float32 vector nor an integer scalar from 0 on.
@@ -142,7 +155,7 @@ def read_action_spec(action_spec: Any) -> Actions:
 
 
 class _Perceptron(network.Network):
-    """Hidden layers and a linear one over the joined inputs."""
+    """A perceptron over the joined inputs: hidden layers, then a linear layer."""
 
     def __init__(
         self,
@@ -157,7 +170,7 @@ class _Perceptron(network.Network):
         self.inputs = read_observation_spec(observation_spec)
         self._activation = ACTIVATIONS[activation]
         sizes = [sum(one.size for one in self.inputs), *hidden_sizes, num_outputs]
-        # One list of kernel, bias, kernel, …: Keras keeps its order in `variables`.
+        # One list of kernel, bias, kernel, …, because Keras keeps its order in `variables`.
         self._layers = []
         for number, pair in enumerate(zip(sizes, sizes[1:], strict=False)):
             is_last = number == len(hidden_sizes)
@@ -174,7 +187,7 @@ class _Perceptron(network.Network):
             ]
 
     def _outputs(self, observation: Any) -> tf.Tensor:
-        """The last layer's sums, float32 [..., num_outputs]."""
+        """Return the last layer's sums, float32 [..., num_outputs]."""
         outer_rank = nest_utils.get_outer_rank(observation, self.input_tensor_spec)
         leaves = tf.nest.flatten(observation)
         outer_shape = tf.shape(leaves[0])[:outer_rank]
@@ -193,12 +206,12 @@ class _Perceptron(network.Network):
 
 
 class ActorNetwork(_Perceptron):
-    """From observations to a distribution over actions.
+    """A network from observations to a distribution over actions.
 
     Args:
       observation_spec: a nest of specs of numbers.
       action_spec: a bounded float32 vector, or an integer scalar from 0 on.
-      settings: of the network.
+      settings: settings of the network.
       generator: draws the initial weights.
 
     Raises:
@@ -238,7 +251,7 @@ class ActorNetwork(_Perceptron):
         network_state: Any = (),
         training: bool = False,
     ) -> tuple[tfp.distributions.Distribution, Any]:
-        """The distribution of the action, and no state; observations [B, ...] or [B, T, ...]."""
+        """Return the action's distribution and no state; observations [B, ...] or [B, T, ...]."""
         outputs = self._outputs(observation)
         if self._log_std is None:
             distribution = tfp.distributions.Categorical(
@@ -257,21 +270,21 @@ class ActorNetwork(_Perceptron):
         return distribution, network_state
 
     def set_std(self, share: float) -> None:
-        """Sets the standard deviation of float actions, as a share of half their range."""
+        """Set the standard deviation of float actions, as a share of half their range."""
         if self._log_std is not None:
             self._log_std.assign(tf.fill(self._log_std.shape, math.log(share)))
 
     def once(self) -> contextlib.AbstractContextManager[None]:
-        """Within it, what actor and value network share is computed once: they share nothing."""
+        """Return a context that does nothing: actor and value network share no computation here."""
         return contextlib.nullcontext()
 
     @property
     def can_be_normalized(self) -> bool:
-        """Whether no observation is an integer."""
+        """Return whether no observation is an integer."""
         return are_floats(self.inputs)
 
     def describe(self) -> dict[str, Any]:
-        """All that a NumPy twin must know beside the variables, as JSON values."""
+        """Return what `policies.numpy_actor` needs beside the variables, as JSON values."""
         return {
             "kind": "actor",
             "inputs": [dataclasses.asdict(one) for one in self.inputs],
@@ -283,7 +296,7 @@ class ActorNetwork(_Perceptron):
         }
 
     def named_variables(self) -> Mapping[str, tf.Variable]:
-        """kernel_0, bias_0, … up to the last layer's, and log_std where actions are floats."""
+        """Return kernel_0, bias_0, … of all layers, and log_std if actions are floats."""
         named = {
             f"{('kernel', 'bias')[number % 2]}_{number // 2}": variable
             for number, variable in enumerate(self._layers)
@@ -292,14 +305,16 @@ class ActorNetwork(_Perceptron):
 
 
 class ValueNetwork(_Perceptron):
-    """From observations to the value of their states, and to how far returns are from it.
+    """A network from observations to the value of their states.
+
+    It can also estimate the spread, the usual |return - value|.
 
     Args:
       observation_spec: a nest of specs of numbers.
       hidden_sizes: units of the hidden layers.
-      activation: of the hidden layers.
+      activation: activation of the hidden layers, "tanh" or "relu".
       generator: draws the initial weights.
-      has_spread: whether it has an output for that distance.
+      has_spread: whether the network has an output for the spread.
     """
 
     def __init__(
@@ -320,23 +335,23 @@ class ValueNetwork(_Perceptron):
         network_state: Any = (),
         training: bool = False,
     ) -> tuple[tf.Tensor, Any]:
-        """Values [B] or [B, T], and no state."""
+        """Return values [B] or [B, T], and no state."""
         return self._outputs(observation)[..., 0], network_state
 
     def value_and_log_spread(
         self, observation: Any, step_type: Any = (), training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Values, and the logarithms of the usual |return - value|: each [B] or [B, T]."""
+        """Return values, and logarithms of the usual |return - value|, each [B] or [B, T]."""
         outputs = self._outputs(observation)
         return outputs[..., 0], outputs[..., 1]
 
 
 def are_floats(inputs: Sequence[Inputs]) -> bool:
-    """Whether none of them is an integer."""
+    """Return whether none of the inputs is an integer."""
     return not any(one.is_integer for one in inputs)
 
 
 def signed_log(values: tf.Tensor) -> tf.Tensor:
-    """sign(x) log(1 + |x|), float32."""
+    """Return sign(x) log(1 + |x|) of each value x, float32."""
     values = tf.cast(values, tf.float32)
     return tf.sign(values) * tf.math.log1p(tf.abs(values))

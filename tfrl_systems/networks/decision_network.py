@@ -1,9 +1,9 @@
 """An ensemble of small multilayer perceptrons on quantile-normalised features.
 
-Training is ordinary float32. What decides is a copy of the weights rounded to a grid: activations
-and weights are integers held in float64, small enough that every product and every partial sum is
-below 2^53. Matrix products are then exact, so neither the batch, the library nor the number of
-threads changes a bit. Steps and limits:
+Training uses ordinary float32. Decisions use a copy of the weights, rounded to a grid: activations
+and weights are integers held in float64, so small that every product and partial sum stays below
+2^53. Matrix products are then exact: neither the batch, the library nor the number of threads
+changes a bit. Grid and limits:
 
     activation  multiple of 2^-16, 0 .. 2^8     weight  multiple of 2^-16, |w| <= 2^4
     sum of at most 2^8 products: below 2^(8+4+8) = 2^20, multiple of 2^-32: 52 bits
@@ -33,16 +33,16 @@ Parameters = list[tf.Tensor]
 
 @dataclasses.dataclass(frozen=True)
 class NetworkSettings:
-    """What the networks are and how they are fitted.
+    """Sizes of the networks and settings of their training.
 
     Attributes:
-      num_models: networks.
+      num_models: number of networks.
       hidden_sizes: units of the hidden layers, at most 256 each.
       num_knots: quantiles of the normalisation.
       epochs: passes over the rows.
       batch_size: rows of a minibatch.
-      learning_rate: of Adam at the start; it falls to 0 linearly.
-      weight_decay: decoupled, per step, times the learning rate.
+      learning_rate: Adam's learning rate at the start; it falls linearly to 0.
+      weight_decay: decoupled weight decay; each step multiplies it by the learning rate.
     """
 
     num_models: int
@@ -55,11 +55,11 @@ class NetworkSettings:
 
 
 class DecisionNetworks(tf.Module):
-    """Networks whose logits are averaged.
+    """An ensemble of networks, whose logits are averaged.
 
     Args:
       num_features: F.
-      settings: what they are and how they are fitted.
+      settings: sizes of the networks and settings of their training.
     """
 
     kind = "networks"
@@ -79,7 +79,7 @@ class DecisionNetworks(tf.Module):
     def fit(
         self, features: np.ndarray, actions: np.ndarray, weights: np.ndarray, seed: int
     ) -> None:
-        """Trains all networks anew by minibatch Adam (`votes.DecisionModel.fit`)."""
+        """Train all networks anew by minibatch Adam; see `votes.DecisionModel.fit`."""
         self.normalise.learn(features)
         settings = self._settings
         rng = np.random.default_rng(seed)
@@ -124,7 +124,7 @@ class DecisionNetworks(tf.Module):
         return tf.cast(tf.reduce_sum(logits, axis=[0, 2]), tf.int64)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """See `votes.DecisionModel.arrays`: knots, and weights_i and biases_i of layer i."""
+        """Return the knots, and weights_i and biases_i of each layer i, as on the grid."""
         layers = {
             f"{name}_{number // 2}": variable.numpy()
             for number, variable in enumerate(self.grid)
@@ -133,7 +133,7 @@ class DecisionNetworks(tf.Module):
         return self.normalise.arrays() | layers
 
     def _initial(self, rng: np.random.Generator) -> Parameters:
-        """He's initial weights and zero biases."""
+        """Draw He's initial weights; biases are 0."""
         parameters = []
         for inputs, outputs in zip(self._sizes, self._sizes[1:], strict=False):
             (_, weights), (_, biases) = _shapes(self.num_models, inputs, outputs)
@@ -150,12 +150,12 @@ class DecisionNetworks(tf.Module):
 def _shapes(
     num_models: int, inputs: int, outputs: int
 ) -> tuple[tuple[str, Sequence[int]], tuple[str, Sequence[int]]]:
-    """Names and shapes of a layer's weights and biases."""
+    """Return the names and shapes of a layer's weights and biases."""
     return ("weights", (num_models, inputs, outputs)), ("biases", (num_models, 1, outputs))
 
 
 def _logits(parameters: Parameters, inputs: tf.Tensor) -> tf.Tensor:
-    """Logits [num_models, B] of inputs [num_models, B, F], in float32."""
+    """Return logits float32 [num_models, B] of inputs [num_models, B, F]."""
     hidden = inputs
     for layer in range(0, len(parameters), 2):
         sums = tf.matmul(hidden, parameters[layer]) + parameters[layer + 1]
@@ -172,15 +172,15 @@ def _run_epoch(
     first_step: tf.Tensor,
     weight_decay: tf.Tensor,
 ) -> list[Parameters]:
-    """One pass of Adam with decoupled weight decay (Loshchilov and Hutter, 2019, Algorithm 2).
+    """Run one epoch of Adam with decoupled weight decay (Loshchilov and Hutter, 2019, Algorithm 2).
 
     Args:
-      state: parameters, and Adam's first and second moments.
-      rows: inputs float32 [N, F], labels [N], weights [num_models, N].
-      batches: rows of each step and member, int32 [steps, num_models, batch].
-      rates: learning rate of each step, float32 [steps].
-      first_step: steps taken before, a float32 scalar.
-      weight_decay: a float32 scalar.
+      state: the parameters, and Adam's first and second moments.
+      rows: inputs float32 [N, F], labels [N] and weights [num_models, N].
+      batches: int32 [steps, num_models, batch], the rows of each step and member.
+      rates: float32 [steps], the learning rate of each step.
+      first_step: float32 scalar, the number of steps taken before.
+      weight_decay: float32 scalar.
 
     Returns:
       The new state.
@@ -194,7 +194,7 @@ def _run_epoch(
             losses = tf.nn.sigmoid_cross_entropy_with_logits(
                 tf.gather(labels, chosen), _logits(parameters, tf.gather(inputs, chosen))
             )
-            # The sum over members: each has gradients of its own only.
+            # The loss is a sum over members, and each member's gradients come from its own term.
             loss = tf.reduce_sum(
                 tf.reduce_mean(losses * tf.gather(weights, chosen, batch_dims=1), axis=1)
             )

@@ -1,8 +1,8 @@
-"""A distribution over listed actions, of which some are masked.
+"""A distribution over listed actions, some of which may be masked.
 
-A categorical one, whose outcomes are the rows of a list instead of numbers: which rows there are is
-part of the observation. Its parameters are tensors of a fixed size, so TF-Agents keeps them with
-the experience and makes the same distribution of them again.
+It is categorical, but its outcomes are the rows of a list instead of numbers; the list is part of
+the observation. Its parameters are tensors of a fixed size, so TF-Agents can store them with the
+experience and make the same distribution again.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 MASKED = -1e9
-"""The logit of what is not allowed: its probability is exactly 0, and so is the gradient."""
+"""The logit of a masked action: its probability is exactly 0, and so is its gradient."""
 
 
 class ListedActions(tfp.distributions.Distribution):
-    """One of the listed actions.
+    """A categorical distribution over the rows of a list of actions.
 
-    An action that is listed twice is the first one of its kind: give the others MASKED. Where
-    nothing is allowed, all is equally likely.
+    If an action is listed twice, only its first row counts: mask the others. If all rows are
+    masked, all are equally likely.
 
     Args:
-      logits: float32 [..., A], MASKED where there is no action.
-      actions: int32 [..., A, n].
-      validate_args: TFP's; nothing is validated.
-      allow_nan_stats: TFP's; there are no NaNs.
-      name: of the distribution.
+      logits: float32 [..., A], MASKED for rows that are not allowed.
+      actions: int32 [..., A, n], the listed actions.
+      validate_args: required by TFP; nothing is validated.
+      allow_nan_stats: required by TFP; there are no NaNs.
+      name: name of the distribution.
     """
 
     def __init__(

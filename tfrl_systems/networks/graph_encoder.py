@@ -1,25 +1,25 @@
-"""What graph networks make of observed graphs: a vector for each node, and one for each graph.
+"""The graph encoder: it computes a vector for each node, and one for each graph.
 
-Encode and process (P. Battaglia et al.: Relational inductive biases, deep learning, and graph
+It encodes and processes (P. Battaglia et al.: Relational inductive biases, deep learning, and graph
 networks, 2018) by message passing, as in the thesis, 3.1.1:
 
     kind ─▶ embedding ┐
     features ─▶ linear ┴▶ norm ─▶ nodes ──▶ round 1 ─▶ … ─▶ round K ─▶ nodes   [N, H]
     globals  ─▶ linear ─▶ norm ─▶ global ─▶    "               "    ─▶ globals [B, H]
 
-One round, for a node v, the nodes u whose tensors it uses (edges u → v), those w that use its own
-(edges v → w), and the global vector g of its graph:
+One round updates each node v. The nodes u are those whose tensors v uses (edges u → v). The nodes w
+are those that use the tensors of v (edges v → w). g is the global vector of the graph:
 
-    a_v  = Σ_{u→v} relu(A h_u + E e_uv)          what comes from its inputs,
-    b_v  = Σ_{v→w} relu(B h_w + F e_vw)          what comes back from its users,
-    c_v  = relu(C h_v + D g)                     and what it is itself;
+    a_v  = Σ_{u→v} relu(A h_u + E e_uv)          messages from its inputs
+    b_v  = Σ_{v→w} relu(B h_w + F e_vw)          messages from its users
+    c_v  = relu(C h_v + D g)                     the node itself
     h'_v = norm(h_v + W [a_v, b_v, c_v])
     g'   = norm(g + V relu(U [g, mean_v h'_v]))
 
-Only what is there gets in: observations have padding so that arrays have one size, and
-`graphs_of` takes it off. Sums are of edges that are sorted by where they end.
+`graphs_of` removes the padding of observations first. Edges are sorted by the node that they end
+at, as `sorted_sum` needs it.
 
-`policies/numpy_graph.py` has the same arithmetic in NumPy.
+`policies/numpy_graph.py` does the same arithmetic in NumPy.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ import tensorflow as tf
 from graph_nets import blocks, graphs
 
 NORM_EPSILON = 1e-5
-"""Added to variances before they are divided by."""
+"""Added to variances, so that none is 0 when a vector is divided by their root."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """What is said of graphs.
+    """The numbers of features of graphs.
 
     Attributes:
-      num_kinds: of nodes; a node's first feature is its kind, a whole number below.
-      nodes: features of a node, its kind among them.
-      edges: features of an edge.
-      globals: features of a graph.
+      num_kinds: number of kinds of nodes. A node's first feature is its kind, a whole number below.
+      nodes: number of features of a node, including its kind.
+      edges: number of features of an edge.
+      globals: number of features of a graph.
     """
 
     num_kinds: int
@@ -55,14 +55,13 @@ class Features:
 
 
 def graphs_of(observation: Mapping[str, tf.Tensor]) -> graphs.GraphsTuple:
-    """The graphs of a batch of observations, without their padding.
+    """Return the graphs of a batch of observations, without padding.
 
     Args:
       observation: the fields of `environments.graph_observation`, with a leading axis [B].
 
     Returns:
-      B graphs; of nodes and edges there are as many as all of them have together, rows are counted
-      through.
+      B graphs in one GraphsTuple, the nodes of all of them numbered consecutively.
     """
     n_node = observation["n_node"][:, 0]
     is_node = tf.sequence_mask(n_node, tf.shape(observation["nodes"])[1])
@@ -81,22 +80,22 @@ def graphs_of(observation: Mapping[str, tf.Tensor]) -> graphs.GraphsTuple:
 
 
 def first_nodes(n_node: tf.Tensor) -> tf.Tensor:
-    """The row of each graph's first node, int32 [B], where rows are counted through."""
+    """Return the row of each graph's first node, int32 [B], among the nodes of all graphs."""
     return tf.cumsum(n_node, exclusive=True)
 
 
 def sorted_sum(data: tf.Tensor, segments: tf.Tensor, num_segments: tf.Tensor) -> tf.Tensor:
-    """Sums [num_segments, H] of rows [N, H] whose segments [N] are in ascending order."""
+    """Sum rows [N, H] by segments [N], which ascend; return [num_segments, H]."""
     sums = tf.math.segment_sum(data, segments)
     return tf.pad(sums, [[0, num_segments - tf.shape(sums)[0]], [0, 0]])
 
 
 class Drawn(snt.initializers.Initializer):
-    """Normally distributed weights, drawn from a generator that is handed in.
+    """An initializer that draws normally distributed weights from a given generator.
 
     Args:
-      generator: of NumPy.
-      gain: the standard deviation is this over the root of the number of inputs.
+      generator: draws the weights.
+      gain: the standard deviation is `gain` divided by the root of the number of inputs.
     """
 
     def __init__(self, generator: np.random.Generator, gain: float = 1.0) -> None:
@@ -104,7 +103,7 @@ class Drawn(snt.initializers.Initializer):
         self._gain = gain
 
     def __call__(self, shape: tf.TensorShape, dtype: tf.DType) -> tf.Tensor:
-        """Weights [inputs, outputs]."""
+        """Return weights [inputs, outputs]."""
         scale = self._gain / math.sqrt(shape[0])
         return tf.constant(self._generator.normal(scale=scale, size=tuple(shape)), dtype)
 
@@ -116,14 +115,17 @@ def linear(
     gain: float = 1.0,
     has_bias: bool = True,
 ) -> snt.Linear:
-    """A linear layer whose variables are there.
+    """Make a linear layer and its variables.
 
     Args:
-      generator: draws its weights.
-      sizes: inputs and outputs.
-      name: of the layer.
-      gain: of the weights.
-      has_bias: whether it has a bias.
+      generator: draws the weights.
+      sizes: numbers of inputs and outputs.
+      name: name of the layer.
+      gain: scale of the weights; see `Drawn`.
+      has_bias: whether the layer has a bias.
+
+    Returns:
+      The layer.
     """
     made = snt.Linear(sizes[1], with_bias=has_bias, w_init=Drawn(generator, gain), name=name)
     made(tf.zeros([1, sizes[0]]))
@@ -131,11 +133,11 @@ def linear(
 
 
 class Norm(snt.Module):
-    """A layer norm over the last axis; Sonnet's takes twice as long to learn.
+    """A layer norm over the last axis, with a faster gradient than Sonnet's.
 
     Args:
       width: H.
-      name: of the module.
+      name: name of the module.
     """
 
     def __init__(self, width: int, name: str) -> None:
@@ -144,13 +146,13 @@ class Norm(snt.Module):
         self.offset = tf.Variable(tf.zeros([width]), name="offset")
 
     def __call__(self, values: tf.Tensor) -> tf.Tensor:
-        """Rows [N, H] with mean 0 and variance 1, scaled and shifted."""
+        """Give rows [N, H] mean 0 and variance 1, then scale and shift them."""
         return _standardised(values) * self.scale + self.offset
 
 
 @tf.custom_gradient
 def _standardised(values: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-    """Rows with mean 0 and variance 1; the gradient is in closed form."""
+    """Give rows [N, H] mean 0 and variance 1; the gradient has a closed form."""
     values -= _row_means(values)
     factors = tf.math.rsqrt(_row_means(values**2) + NORM_EPSILON)
     values *= factors
@@ -170,10 +172,10 @@ class Round(snt.Module):
 
     Args:
       width: H.
-      num_edge_features: of an edge.
+      num_edge_features: number of features of an edge.
       generator: draws the initial weights.
-      name: of the module.
-      has_globals: whether nodes hear of the global vector.
+      name: name of the module.
+      has_globals: whether nodes get the global vector, the term D g of the module's docstring.
     """
 
     def __init__(
@@ -185,7 +187,7 @@ class Round(snt.Module):
         has_globals: bool,
     ) -> None:
         super().__init__(name=name)
-        # A, B and C in one, and W in three.
+        # `send` holds A, B and C in one matrix; `combine` is W.
         self.send = linear(generator, (width, 3 * width), "send")
         self.edges_in = linear(generator, (num_edge_features, width), "edges_in", has_bias=False)
         self.edges_out = linear(generator, (num_edge_features, width), "edges_out", has_bias=False)
@@ -203,8 +205,16 @@ class Round(snt.Module):
     def __call__(
         self, forth: graphs.GraphsTuple, back: graphs.GraphsTuple
     ) -> tuple[graphs.GraphsTuple, graphs.GraphsTuple]:
-        """Both with new nodes and globals; `back` has the edges of `forth` turned round."""
-        # Products with parts of the matrices: no array of all nodes is cut or joined.
+        """Run the round.
+
+        Args:
+          forth: the graphs, with vectors of nodes [N, H] and globals [B, H].
+          back: the same graphs with reversed edges.
+
+        Returns:
+          Both, with new nodes and globals.
+        """
+        # The matrices are split, because splitting or joining arrays of all nodes costs more.
         from_inputs, from_users, own = (
             tf.nn.bias_add(tf.matmul(forth.nodes, kernel), bias)
             for kernel, bias in zip(
@@ -232,24 +242,24 @@ class Round(snt.Module):
     def _messages(
         self, graph: graphs.GraphsTuple, sent: tf.Tensor, edges_layer: snt.Linear
     ) -> tf.Tensor:
-        """What nodes [N, H] are sent along the edges, summed where they end."""
+        """Send vectors [N, H] along the edges, and sum the messages at each node, [N, H]."""
         along = blocks.broadcast_sender_nodes_to_edges(graph.replace(nodes=sent))
         messages = tf.nn.relu(along + edges_layer(graph.edges))
         return self._sum_edges(graph.replace(edges=messages))
 
 
 class GraphEncoder(snt.Module):
-    """Makes vectors of graphs.
+    """Encodes graphs as vectors.
 
-    Whatever the order of nodes and edges, and whatever the numbers of the nodes, a node has the
-    same vector, and a graph has (up to rounding): the network is equivariant.
+    The network is equivariant: the vectors do not depend on the order or the numbers of nodes and
+    edges, up to rounding.
 
     Args:
-      features: what is said of graphs.
-      width: H, numbers in the vector of a node, and of a graph.
-      num_rounds: K, how far a node sees.
+      features: the numbers of features of the graphs.
+      width: H, the length of the vectors of nodes and graphs.
+      num_rounds: K; information travels one edge in each round.
       generator: draws the initial weights.
-      has_globals: whether nodes hear of the whole graph, beyond that: the term D g above.
+      has_globals: whether nodes get the global vector, the term D g of the module's docstring.
     """
 
     def __init__(
@@ -277,9 +287,9 @@ class GraphEncoder(snt.Module):
         ]
 
     def __call__(self, graph: graphs.GraphsTuple) -> graphs.GraphsTuple:
-        """The same graphs with nodes [N, H] and globals [B, H]."""
+        """Return the same graphs with vectors of nodes [N, H] and globals [B, H]."""
         kinds = tf.cast(graph.nodes[:, 0], tf.int32)
-        # One that it does not know is 0, which no node has.
+        # An unknown kind becomes kind 0, which no node has.
         is_known = (kinds >= 0) & (kinds < self.features.num_kinds)
         embedded = tf.gather(self.kinds, tf.where(is_known, kinds, 0))
         graph = graph.replace(
@@ -293,7 +303,7 @@ class GraphEncoder(snt.Module):
 
 
 def _sorted(graph: graphs.GraphsTuple) -> graphs.GraphsTuple:
-    """The same, edges in the order of where they end."""
+    """Return the graph with its edges sorted by the node that they end at."""
     order = tf.argsort(graph.receivers, stable=True)
     return graph.map(
         lambda field: tf.gather(field, order), fields=("edges", "senders", "receivers")
@@ -301,5 +311,5 @@ def _sorted(graph: graphs.GraphsTuple) -> graphs.GraphsTuple:
 
 
 def _turned(graph: graphs.GraphsTuple) -> graphs.GraphsTuple:
-    """The same, edges the other way round."""
+    """Return the graph with its edges reversed."""
     return graph.replace(senders=graph.receivers, receivers=graph.senders)

@@ -1,33 +1,33 @@
-"""From vectors of graphs to logits of what may be done with them.
+"""Heads that turn the vectors of graphs into logits of the allowed actions.
 
-An action is one match of one rule: (xfer_id, location), or NO-OP. The observation lists those that
-are allowed; heads give each of them a logit, and nothing else gets one. Three heads:
+An action is one match of one rule, (xfer_id, location), or NO-OP. The observation lists the allowed
+actions, and a head gives each of them a logit. There are three heads.
 
-PointerHead scores each match by what it touches, whatever its number is:
+PointerHead scores each match by the nodes that it touches, not by its number:
 
     score = v · relu(T h_root + P mean_touched h + Q mean_inputs h + F f + r + G g),
     logit = C tanh(score / C)
 
-    f: of the match, what it changes at once; r: of its rule
+    f: features of the match, the work that it adds or saves at once; r: vector of its rule
 
-where the root is the first node that the match replaces. C bounds how sure the head can become
-(I. Bello et al.: Neural combinatorial optimization with reinforcement learning, 2016); without it
-the logit is the score. Of a rule it knows what `rule_ids` and `rule_targets` say, so the same
-weights serve another set of rules. NO-OP touches nothing: its score comes from the global vector g
-and its own r.
+The root is the first node that the match replaces. C bounds the logits, and so how sure the head
+can become (I. Bello et al.: Neural combinatorial optimization with reinforcement learning, 2016);
+without C the logit is the score. The vector of a rule is made from `rule_ids` and `rule_targets`,
+so the same weights work for another set of rules. NO-OP touches no nodes: its score comes from the
+global vector g and its own r.
 
-LocalHead is the same without g, behind an encoder whose nodes hear nothing of g either: a match is
-judged by what is near it, in whatever model it is. What only tells models apart, such as how many
-nodes there are, cannot be learned by heart.
+LocalHead is a PointerHead without g, behind an encoder whose nodes do not get g either. It judges a
+match by its neighbourhood alone. So it cannot memorise what merely identifies a model, such as the
+number of nodes.
 
-HierarchicalHead is the thesis's (3.2.3): from g alone first the rule, then the location given the
-rule, each by its number,
+HierarchicalHead is the thesis's head (3.2.3). From g alone it first chooses the rule, then the
+location given the rule, both by number:
 
-    p(xfer, location) = p(xfer) p(location | xfer),
+    p(xfer, location) = p(xfer) p(location | xfer)
 
-so its logits are already logarithms of probabilities.
+Its logits are therefore logarithms of probabilities.
 
-`policies/numpy_graph.py` has the same arithmetic in NumPy.
+`policies/numpy_graph.py` does the same arithmetic in NumPy.
 """
 
 from __future__ import annotations
@@ -44,21 +44,22 @@ from tfrl_systems.networks.graph_actions import MASKED
 from tfrl_systems.networks.graph_encoder import first_nodes, linear, sorted_sum
 
 HASH_SIZE = 256
-"""A rule's vector is the sum of two, of so many each, by two parts of its number: rules share one
-of them by chance, but hardly both (D. Svenstrup et al.: Hash embeddings, 2017)."""
+"""The number of rows of each of two tables. A rule's vector is the sum of a row of each, chosen by
+two parts of its id. Two rules may share one row by chance, but hardly both (D. Svenstrup et al.:
+Hash embeddings, 2017)."""
 
-# Small first scores: the first policy is nearly uniform.
+# The first scores are small, so the first policy is nearly uniform.
 _OUTPUT_GAIN = 0.01
 
 
 class PointerHead(snt.Module):
-    """Scores matches by the nodes that they touch.
+    """A head that scores matches by the nodes that they touch.
 
     Args:
-      num_kinds: of nodes.
-      num_features: of a match.
+      num_kinds: number of kinds of nodes.
+      num_features: number of features of a match.
       width: H.
-      max_logit: C, the bound of logits; 0 for none.
+      max_logit: C, the bound of the logits; 0 for no bound.
       generator: draws the initial weights.
     """
 
@@ -92,7 +93,7 @@ class PointerHead(snt.Module):
     def __call__(
         self, encoded: graphs.GraphsTuple, observation: Mapping[str, tf.Tensor]
     ) -> tf.Tensor:
-        """Logits [B, A] of the listed actions, MASKED where there is none."""
+        """Return logits [B, A] of the listed actions, MASKED for rows that list none."""
         places = tf.where(observation["action_mask"])
         graph_of = places[:, 0]
         parts = tf.split(self.nodes(encoded.nodes), 3, axis=1)
@@ -115,7 +116,7 @@ class PointerHead(snt.Module):
         return _listed(scores, places, observation)
 
     def _rules(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """The vectors of all rules and of NO-OP, [B, R + 1, H]."""
+        """Return the vectors of all rules and of NO-OP, [B, R + 1, H]."""
         ids, targets = observation["rule_ids"], observation["rule_targets"]
         is_there = tf.cast(targets > 0, tf.float32)[..., tf.newaxis]
         return (
@@ -126,18 +127,18 @@ class PointerHead(snt.Module):
 
 
 class LocalHead(PointerHead):
-    """A pointer that knows nothing of the whole graph."""
+    """A PointerHead without the graph's global vector."""
 
     kind = "local"
     has_globals = False
 
 
 class HierarchicalHead(snt.Module):
-    """First the rule, then the location.
+    """A head that chooses first the rule, then the location.
 
     Args:
-      num_xfers: R + 1.
-      num_locations: S.
+      num_xfers: R + 1, the number of rules and NO-OP.
+      num_locations: S, the number of locations.
       width: H.
       generator: draws the initial weights.
     """
@@ -159,11 +160,11 @@ class HierarchicalHead(snt.Module):
     def __call__(
         self, encoded: graphs.GraphsTuple, observation: Mapping[str, tf.Tensor]
     ) -> tf.Tensor:
-        """Log-probabilities [B, A] of the listed actions, MASKED where there is none."""
+        """Return log-probabilities [B, A] of the listed actions, MASKED for rows that list none."""
         places = tf.where(observation["action_mask"])
         graph_of = tf.cast(places[:, 0], tf.int32)
         xfers, locations = tf.unstack(tf.gather_nd(observation["actions"], places), axis=1)
-        # Numbers of the pairs (graph, xfer).
+        # Each pair (graph, xfer) has a number of its own.
         sizes = tf.shape(encoded.globals)[0], self.xfers.output_size
         pairs = graph_of * sizes[1] + xfers
         num_pairs = sizes[0] * sizes[1]
@@ -186,15 +187,18 @@ def make_head(
     max_logit: float,
     generator: np.random.Generator,
 ) -> PointerHead | HierarchicalHead:
-    """The head of that name.
+    """Make a head by its name.
 
     Args:
       name: "pointer", "local" or "hierarchical".
-      observation_spec: of listed actions.
-      action_spec: (xfer_id, location).
+      observation_spec: spec of graph observations with listed actions.
+      action_spec: spec of (xfer_id, location).
       width: H.
-      max_logit: C, of a PointerHead or LocalHead.
+      max_logit: C, for a PointerHead or LocalHead.
       generator: draws the initial weights.
+
+    Returns:
+      The head.
     """
     if name == HierarchicalHead.kind:
         most = np.broadcast_to(action_spec.maximum, (2,)).tolist()
@@ -205,20 +209,23 @@ def make_head(
 
 
 def num_kinds(observation_spec: Mapping[str, Any]) -> int:
-    """How many kinds of nodes there are."""
+    """Return the number of kinds of nodes."""
     return int(np.max(observation_spec["rule_targets"].maximum)) + 1
 
 
 def _mean_of_nodes(
     nodes: tf.Tensor, rows: tf.Tensor, graph_of: tf.Tensor, n_node: tf.Tensor
 ) -> tf.Tensor:
-    """For each action the mean of some nodes, 0 of none.
+    """Return, for each action, the mean vector of some nodes; 0 if there are none.
 
     Args:
-      nodes: [N, H], rows counted through.
-      rows: int32 [M, K] in each action's own graph; those of padding count for nothing.
+      nodes: [N, H], the nodes of all graphs, numbered consecutively.
+      rows: int32 [M, K], row numbers within each action's own graph; rows of padding do not count.
       graph_of: [M], the number of each action's graph.
-      n_node: of the graphs, [B].
+      n_node: [B], the number of nodes of each graph.
+
+    Returns:
+      [M, H].
     """
     is_node = rows < tf.gather(n_node, graph_of)[:, tf.newaxis]
     there = tf.where(is_node)
@@ -229,7 +236,7 @@ def _mean_of_nodes(
 
 
 def _log_shares(scores: tf.Tensor, segments: tf.Tensor, num_segments: tf.Tensor) -> tf.Tensor:
-    """Logarithms of the softmax within each segment, [M]."""
+    """Return the logarithms of the softmax of scores [M] within each segment, [M]."""
     most = tf.stop_gradient(tf.math.unsorted_segment_max(scores, segments, num_segments))
     scores -= tf.gather(most, segments)
     sums = tf.math.unsorted_segment_sum(tf.exp(scores), segments, num_segments)
@@ -239,6 +246,6 @@ def _log_shares(scores: tf.Tensor, segments: tf.Tensor, num_segments: tf.Tensor)
 def _listed(
     scores: tf.Tensor, places: tf.Tensor, observation: Mapping[str, tf.Tensor]
 ) -> tf.Tensor:
-    """Scores [M] at their places in [B, A], MASKED elsewhere."""
+    """Put scores [M] at their places in [B, A], with MASKED everywhere else."""
     shape = tf.shape(observation["action_mask"])
     return tf.tensor_scatter_nd_update(tf.fill(shape, MASKED), places, scores)

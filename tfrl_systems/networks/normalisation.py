@@ -1,8 +1,8 @@
 """Quantile normalisation: each feature becomes the share of the data that lies below it.
 
 Counts and costs have heavy tails; their ranks do not. The map is piecewise linear between knots
-learned from data, and computed in integers, so that TensorFlow and NumPy agree on every bit. It is
-part of the policy: its knots are saved and travel with the weights.
+learned from data. It is computed in integers, so TensorFlow and NumPy agree on every bit. It is
+part of the policy: its knots are saved and sent with the weights.
 """
 
 from __future__ import annotations
@@ -17,16 +17,22 @@ UNIT = 1 << UNIT_BITS
 """The value 1.0 of a normalised feature."""
 
 MAX_VALUE = 1 << 31
-"""Features are cut off here; then no product below overflows."""
+"""Features are clipped to this magnitude, so that no product in this module overflows."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Knots:
-    """Segments of the map of each feature, int64 [F, K].
+    """The segments of each feature's map.
 
-    A value x from `start[f, k]` to the next start becomes
+    A value x between `start[f, k]` and the next start becomes
     `base[f, k] + (x - start[f, k]) * rise[f, k] // run[f, k]`, in units of 2^-UNIT_BITS. Unused
     segments repeat the last one, which is flat.
+
+    Attributes:
+      start: int64 [F, K], the feature's value at which each segment begins.
+      base: int64 [F, K], the normalised value there.
+      rise: int64 [F, K], the increase of the normalised value over the segment.
+      run: int64 [F, K], the segment's length, at least 1.
     """
 
     start: np.ndarray
@@ -36,20 +42,23 @@ class Knots:
 
     @classmethod
     def constant(cls, num_features: int, num_knots: int) -> Knots:
-        """A map of everything to 0."""
+        """Return knots of a map that maps everything to 0."""
         zeros = np.zeros((num_features, num_knots), np.int64)
         return cls(zeros, zeros, zeros, np.ones_like(zeros))
 
 
 def learn_knots(features: np.ndarray, num_knots: int) -> Knots:
-    """Knots at `num_knots` evenly spaced quantiles of each feature.
+    """Learn knots at `num_knots` evenly spaced quantiles of each feature.
 
-    A value that many rows share is one knot, at the mean of its quantiles. The smallest knot maps
-    to 0 and the largest to 1; a feature that is constant in the data maps to 0.
+    If several quantiles have the same value, they make one knot, at their mean. The smallest knot
+    maps to 0 and the largest to 1. A feature that is constant in the data maps to 0.
 
     Args:
       features: int64 [N, F], N >= 1.
       num_knots: K >= 2.
+
+    Returns:
+      The knots, arrays [F, K].
     """
     clipped = np.clip(features, -MAX_VALUE, MAX_VALUE)
     quantiles = np.linspace(0.0, 1.0, num_knots)
@@ -70,7 +79,7 @@ def learn_knots(features: np.ndarray, num_knots: int) -> Knots:
 
 
 class QuantileNormalisation(tf.Module):
-    """The map, with its knots in variables.
+    """The normalising map, with its knots in TensorFlow variables.
 
     Args:
       num_features: F.
@@ -83,12 +92,12 @@ class QuantileNormalisation(tf.Module):
             setattr(self, name, tf.Variable(value, trainable=False, name=name))
 
     def learn(self, features: np.ndarray) -> None:
-        """Learns the knots from data, int64 [N, F]."""
+        """Learn the knots from data, int64 [N, F]."""
         for name, value in vars(learn_knots(features, self.start.shape[1])).items():
             getattr(self, name).assign(value)
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
-        """Normalised features in units of 2^-UNIT_BITS, int64 [B, F]; features int64 [B, F]."""
+        """Normalise features int64 [B, F]; return int64 [B, F] in units of 2^-UNIT_BITS."""
         start = self.start.read_value()
         columns = tf.transpose(tf.clip_by_value(features, start[:, 0], start[:, -1]))
         place = tf.searchsorted(start, columns, side="right") - 1
@@ -100,7 +109,7 @@ class QuantileNormalisation(tf.Module):
         return tf.transpose(chosen["base"] + climbed)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The knots, named as in `Knots`."""
+        """Return the knots, named as in `Knots`."""
         return {
             field.name: getattr(self, field.name).numpy() for field in dataclasses.fields(Knots)
         }

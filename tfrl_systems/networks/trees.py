@@ -1,11 +1,11 @@
 """Boosted decision trees behind the interface of a decision model.
 
-scikit-learn grows the trees; what remains of them is flat arrays of integers, kept in TensorFlow
-variables of a shape that the settings fix, so that a policy made of trees is saved, sent to workers
-and loaded like one made of networks. Features are integers, so thresholds are too.
+scikit-learn grows the trees. They are stored as flat arrays of integers in TensorFlow variables,
+whose shapes the settings fix. So a policy made of trees is saved, sent to workers and loaded like
+one made of networks. Features are integers, and so are thresholds.
 
-scikit-learn is given bin numbers, not values: its own binning takes a minute where features have
-many distinct values and rows have weights, and would differ from bag to bag.
+scikit-learn gets bin numbers instead of values. Its own binning is slow if features have many
+distinct values and rows have weights, and it would differ from bag to bag.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ import threadpoolctl
 from tfrl_systems.networks import votes
 
 MAX_BINS = 255
-"""As many as scikit-learn has."""
+"""The most bins that scikit-learn can handle."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TreeSettings:
-    """How trees are grown.
+    """Settings for growing trees.
 
     Attributes:
-      num_models: bags; each is a boosted classifier with `num_trees` trees of its own.
+      num_models: number of bags; each is a boosted classifier with its own `num_trees` trees.
       num_trees: boosting rounds of each bag.
-      max_leaf_nodes: leaves of a tree, at most 64.
+      max_leaf_nodes: the most leaves of a tree, at most 64.
       learning_rate: shrinkage of each tree's leaves.
-      min_samples_leaf: rows that a leaf must hold.
+      min_samples_leaf: the fewest rows that a leaf may hold.
       l2: L2 regularisation of the leaves.
       feature_fraction: share of the features that each split may choose from.
     """
@@ -51,17 +51,17 @@ class TreeSettings:
 class FlatTrees:
     """Trees as arrays [num_trees, num_nodes]; node 0 is the root.
 
-    A row goes left at a node where `row[feature] <= threshold`. A leaf's children are the leaf
-    itself; inner nodes and unused ones have value 0.
+    At each node a row goes left if `row[feature] <= threshold`. A leaf's children are the leaf
+    itself. Inner nodes and unused ones have value 0.
 
     Attributes:
-      feature: int32.
-      threshold: int64.
-      left: int32 place of the left child in its tree.
-      right: int32 place of the right child.
+      feature: int32, the column that a node tests.
+      threshold: int64, the greatest value that goes left.
+      left: int32, the left child's position in its tree.
+      right: int32, the right child's position.
       value: int64, a leaf's logit in fixed point.
-      base: int64 scalar, the logit to which the leaves are added.
-      depth: steps from a root to the deepest leaf.
+      base: the logit in fixed point to which the leaves' are added.
+      depth: number of steps from a root to the deepest leaf.
     """
 
     feature: np.ndarray
@@ -74,7 +74,7 @@ class FlatTrees:
 
     @classmethod
     def empty(cls, num_trees: int, max_leaf_nodes: int) -> FlatTrees:
-        """Trees that are a single leaf of value 0, with room for `max_leaf_nodes` leaves."""
+        """Return trees of a single leaf with value 0, with room for `max_leaf_nodes` leaves."""
         shape = (num_trees, 2 * max_leaf_nodes - 1)
         places = np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape)
         return cls(
@@ -89,11 +89,11 @@ class FlatTrees:
 
 
 class BoostedTrees(tf.Module):
-    """Bags of boosted trees whose logits are averaged.
+    """An ensemble of bags of boosted trees, whose logits are averaged.
 
     Args:
       num_features: F.
-      settings: how trees are grown.
+      settings: for growing trees.
     """
 
     kind = "trees"
@@ -110,7 +110,7 @@ class BoostedTrees(tf.Module):
     def fit(
         self, features: np.ndarray, actions: np.ndarray, weights: np.ndarray, seed: int
     ) -> None:
-        """Grows all trees anew (`votes.DecisionModel.fit`); not inside a tf.function."""
+        """Grow all trees anew; see `votes.DecisionModel.fit`. Do not call it in a tf.function."""
         edges = [learn_edges(column) for column in features.T]
         bins = np.stack(
             [np.searchsorted(*pair) for pair in zip(edges, features.T, strict=True)], axis=1
@@ -131,7 +131,7 @@ class BoostedTrees(tf.Module):
             getattr(self, name).assign(value)
 
     def votes(self, features: tf.Tensor) -> tf.Tensor:
-        """See `votes.DecisionModel.votes`; one step down all trees at a time."""
+        """See `votes.DecisionModel.votes`; all trees are descended together, step by step."""
         num_trees, num_nodes = self.feature.shape
         roots = tf.range(num_trees, dtype=tf.int32) * num_nodes
         flat = {
@@ -168,7 +168,7 @@ class BoostedTrees(tf.Module):
         settings = self._settings
         flat = FlatTrees.empty(settings.num_trees, settings.max_leaf_nodes)
         if len(np.unique(actions)) < 2:
-            # Rule of succession: N rows that all say 1 make the odds N + 1 to 1.
+            # If all N rows have the same action, its odds are N + 1 to 1 (rule of succession).
             logit = (2 * int(actions[0]) - 1) * np.log(len(actions) + 1)
             return dataclasses.replace(flat, base=int(votes.to_fixed(logit)))
         classifier = sklearn.ensemble.HistGradientBoostingClassifier(
@@ -182,18 +182,24 @@ class BoostedTrees(tf.Module):
             early_stopping=False,
             random_state=seed,
         )
-        # One thread, so that sums of gradients do not depend on the number of cores.
+        # With one thread, sums of gradients do not depend on the number of cores.
         with threadpoolctl.threadpool_limits(1, user_api="openmp"):
             classifier.fit(bins, actions, sample_weight=weights)
         return flatten(classifier, edges, flat)
 
 
 def learn_edges(column: np.ndarray) -> np.ndarray:
-    """Edges of at most `MAX_BINS` bins of a feature, int64, increasing.
+    """Divide the values of a feature into at most `MAX_BINS` bins.
 
-    Bin c holds the values x with edges[c - 1] < x <= edges[c]. Every distinct value has a bin of
-    its own where there are few enough; else bins hold about the same number of rows. Edges lie
+    Bin c holds the values x with edges[c - 1] < x <= edges[c]. If there are few enough distinct
+    values, each has its own bin. Otherwise bins hold about the same number of rows. Edges lie
     halfway between values that occur.
+
+    Args:
+      column: int64 [N], the feature's values.
+
+    Returns:
+      The edges, int64, increasing.
     """
     values = np.unique(column)
     if len(values) <= MAX_BINS:
@@ -210,12 +216,17 @@ def flatten(
     edges: Sequence[np.ndarray],
     empty: FlatTrees,
 ) -> FlatTrees:
-    """The trees of a fitted binary classifier; the only code that reads scikit-learn's own nodes.
+    """Convert a fitted binary classifier to flat trees.
+
+    Only this function reads scikit-learn's own nodes.
 
     Args:
       classifier: fitted to bin numbers and to classes 0 and 1.
-      edges: of the bins of each feature.
-      empty: trees with enough room; not changed.
+      edges: the bin edges of each feature.
+      empty: trees with enough room; it is not changed.
+
+    Returns:
+      The trees.
     """
     flat = dataclasses.replace(
         empty,
@@ -229,7 +240,7 @@ def flatten(
         (inner,) = np.nonzero(nodes["is_leaf"] == 0)
         (leaves,) = np.nonzero(nodes["is_leaf"])
         tested = nodes["feature_idx"][inner]
-        # A bin number is <= t where it is <= floor(t), so where the value is <= that bin's edge.
+        # A bin number is <= t if it is <= floor(t), so if the value is <= that bin's edge.
         last_bins = np.floor(nodes["num_threshold"][inner]).astype(np.int64)
         flat.feature[number, inner] = tested
         flat.threshold[number, inner] = [
@@ -242,6 +253,6 @@ def flatten(
 
 
 def _arrays(flat: FlatTrees) -> dict[str, np.ndarray]:
-    """The fields of `flat` with the types that its variables have."""
+    """Return the fields of `flat` with the dtypes of their variables."""
     arrays = {field.name: getattr(flat, field.name) for field in dataclasses.fields(flat)}
     return arrays | {"base": np.int64(flat.base), "depth": np.int32(flat.depth)}

@@ -1,4 +1,4 @@
-"""A policy gradient agent's policy, where it decides 0 or 1 from named integers, by NumPy alone."""
+"""A policy gradient agent's policy in NumPy, which decides 0 or 1 from named integers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tfrl_systems.policies.optimizer_policy import load_network
 
 
 class ActorPolicy:
-    """Takes the likelier action, step by step, as `NumpyPolicy` does for decision models.
+    """A policy that takes the likelier action, with the interface of `NumpyPolicy`.
 
-    Rows are taken one at a time, also where many are there: the last bits of a product of matrices
-    depend on how many rows there are, and what a policy decides must not.
+    Rows are processed one at a time, even if there are many. The last bits of a matrix product
+    depend on the number of rows, and a policy's decisions must not.
 
     Args:
-      network: of an actor; its observation is a dict of integers, its action 0 or 1.
+      network: an actor's network; its observation is a dict of integers, its action 0 or 1.
       feature_names: the keys of that dict.
-      fingerprint: hash of all that decides, equal for equal policies.
+      fingerprint: hash of everything that decides, equal for equal policies.
       name: for tables and messages.
 
     Attributes:
@@ -43,11 +43,14 @@ class ActorPolicy:
 
     @classmethod
     def load(cls, directory: pathlib.Path | str, name: str = "") -> ActorPolicy:
-        """Reads a directory that `export.save_policy` wrote; imports no TensorFlow.
+        """Read a directory that `export.save_policy` wrote, without importing TensorFlow.
 
         Args:
-          directory: the policy's.
+          directory: the policy's directory.
           name: for tables and messages; the directory's path if empty.
+
+        Returns:
+          The policy.
 
         Raises:
           UserError: there is no policy, one of something else, or its files are damaged.
@@ -67,10 +70,15 @@ class ActorPolicy:
     def begin(
         self, module_name: str, names: tuple[str, ...]
     ) -> Callable[[np.ndarray, int], np.ndarray]:
-        """A decider for one episode whose feature vectors have these names.
+        """Make a decider for one episode.
+
+        Args:
+          module_name: the episode's module; this policy ignores it.
+          names: names of the features in the episode's vectors.
 
         Returns:
-          (features int64 [N, len(names)], number of the first row's step) -> decisions int8 [N].
+          A function (features int64 [N, len(names)], step number of the first row) -> decisions
+          int8 [N].
 
         Raises:
           UserError: a feature that the policy needs is not among them.
@@ -88,7 +96,7 @@ class ActorPolicy:
 
 
 class _Decider:
-    """A policy's decider; see `ActorPolicy.begin`."""
+    """The decider of a policy; see `ActorPolicy.begin`."""
 
     def __init__(self, network: NumpyNetwork, names: Sequence[str], places: Sequence[int]) -> None:
         self._network = network
@@ -99,7 +107,7 @@ class _Decider:
         return np.array([self.one(row, step) for step, row in rows], np.int8)
 
     def one(self, row: Sequence[int], _: int) -> int:
-        """The decision for a single row."""
+        """Return the decision for a single row."""
         values = np.array([row], np.int64)
         observation = {name: values[:, place] for name, place in self._columns}
         return int(self._network.mode(observation)[0])

@@ -1,4 +1,4 @@
-"""A TF-Agents policy over a decision model, with a baseline that it departs from only when sure."""
+"""A TF-Agents policy over a decision model; it departs from a baseline only if it is sure."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tfrl_systems.networks import votes
 
 
 class DecisionPolicy(tf_policy.TFPolicy):
-    """Draws the action from a Categorical over {0, 1}; wrap it in a GreedyPolicy for the likelier.
+    """A policy that draws 0 or 1 from a Categorical; a GreedyPolicy around it takes the likelier.
 
     Args:
-      time_step_spec: its observation is a dict of integer scalars by name.
+      time_step_spec: spec whose observation is a dict of integer scalars by name.
       action_spec: an integer scalar, 0 or 1.
-      model: the decision model, over the features of `feature_names` in that order.
-      feature_names: observations that the model sees.
-      baseline_feature: the observation that holds the baseline's action, or "" for none.
-      margin: logits that are added in favour of the baseline's action.
-      settings: kept in policy.json: what made the policy, as JSON values.
-      scope_feature: the observation that is 1 where the policy may depart from the baseline, and
-        elsewhere has it take the baseline's action with certainty; "" where it may everywhere.
+      model: the decision model; its columns are `feature_names`, in that order.
+      feature_names: names of the observations that the model gets.
+      baseline_feature: the observation that holds the baseline's action; "" for none.
+      margin: logit added in favour of the baseline's action.
+      settings: the settings that made the policy, as JSON values; stored in policy.json.
+      scope_feature: an observation that is 1 if the policy may depart from the baseline. Otherwise
+        the policy takes the baseline's action with certainty. "" if it may always depart.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class DecisionPolicy(tf_policy.TFPolicy):
         super().__init__(time_step_spec, action_spec, name="DecisionPolicy")
 
     def logits(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Logits of actions 0 and 1, float32 [..., 2]; observations [...], of any outer shape."""
+        """Return logits of actions 0 and 1, float32 [..., 2], for observations of shape [...]."""
         columns = [tf.cast(observation[name], tf.int64) for name in self._feature_names]
         features = tf.stack(columns, axis=-1)
         counted = self.model.votes(tf.reshape(features, [-1, len(columns)]))
@@ -71,7 +71,7 @@ class DecisionPolicy(tf_policy.TFPolicy):
         return tf.stack([tf.zeros_like(logit), logit], axis=-1)
 
     def describe(self) -> dict[str, Any]:
-        """What `NumpyPolicy` needs to know besides the model's arrays, as JSON values."""
+        """Return what `NumpyPolicy` needs beside the model's arrays, as JSON values."""
         return {
             "kind": self.model.kind,
             "num_models": self.model.num_models,
@@ -83,7 +83,7 @@ class DecisionPolicy(tf_policy.TFPolicy):
         }
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The model's arrays."""
+        """Return the model's arrays."""
         return self.model.arrays()
 
     def _variables(self) -> list[tf.Variable]:
@@ -97,7 +97,13 @@ class DecisionPolicy(tf_policy.TFPolicy):
 
 
 def unwrap(policy: tf_policy.TFPolicy) -> DecisionPolicy:
-    """The decision policy inside wrappers such as GreedyPolicy.
+    """Return the decision policy inside wrappers such as GreedyPolicy.
+
+    Args:
+      policy: a decision policy, or a wrapper around one.
+
+    Returns:
+      The decision policy.
 
     Raises:
       UserError: there is none.

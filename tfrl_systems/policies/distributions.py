@@ -1,9 +1,9 @@
 """Distributions over the actions of a batch, in NumPy.
 
-A distribution is the dict of its parameters, as TensorFlow Probability names them and PPO wants
-them in its policy info: {"loc", "scale_diag"}, [B, n] each, of a normal distribution with
-independent components, or {"logits"}, [B, num_actions], of a categorical one. With {"actions"},
-[B, num_actions, n], beside the logits the actions are rows of that list instead of numbers.
+A distribution is the dict of its parameters, named as in TensorFlow Probability and as PPO needs
+them in its policy info. A normal distribution with independent components has "loc" and
+"scale_diag", [B, n] each. A categorical one has "logits", [B, num_actions]. If there is "actions",
+[B, num_actions, n], beside the logits, actions are rows of that list instead of numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,15 @@ _HALF_LOG_2_PI_E = 0.5 * math.log(2 * math.pi * math.e)
 
 
 def draw(parameters: Parameters, generator: np.random.Generator) -> np.ndarray:
-    """One action for each row: float32 [B, n], int64 [B], or of a list."""
+    """Draw one action for each row.
+
+    Args:
+      parameters: of the distributions.
+      generator: decides the draws.
+
+    Returns:
+      float32 [B, n] if normal, int64 [B] if categorical, or rows [B, n] of the list.
+    """
     if "logits" not in parameters:
         loc = parameters["loc"]
         noise: np.ndarray = generator.standard_normal(loc.shape, np.float32)
@@ -29,20 +37,20 @@ def draw(parameters: Parameters, generator: np.random.Generator) -> np.ndarray:
         return noise
     shares = _shares(parameters["logits"])
     np.cumsum(shares, axis=1, out=shares)
-    # An action that has no share is never drawn: it ends where the one before it does.
+    # An action of probability 0 is never drawn: its interval is empty.
     below = shares <= generator.random((len(shares), 1)) * shares[:, -1:]
     return _at(below.sum(axis=1), parameters)
 
 
 def mode(parameters: Parameters) -> np.ndarray:
-    """The likeliest action of each row, as `draw` has it; of equal ones the first."""
+    """Return the likeliest action of each row, the first of equals, shaped as by `draw`."""
     if "logits" not in parameters:
         return parameters["loc"]
     return _at(parameters["logits"].argmax(axis=1), parameters)
 
 
 def entropy(parameters: Parameters) -> np.ndarray:
-    """Entropy of each row in nats, float64 [B]: the more, the less sure the policy is."""
+    """Return the entropy of each row's distribution in nats, float64 [B]."""
     if "logits" not in parameters:
         scale = parameters["scale_diag"].astype(np.float64)
         return np.log(scale).sum(axis=1) + scale.shape[1] * _HALF_LOG_2_PI_E
@@ -54,12 +62,12 @@ def entropy(parameters: Parameters) -> np.ndarray:
 
 
 def _at(places: np.ndarray, parameters: Parameters) -> np.ndarray:
-    """The numbers of actions, or the actions of a list that have these numbers."""
+    """Return numbers of actions, or if there is a list, its rows of these numbers."""
     if "actions" not in parameters:
         return places
     return parameters["actions"][np.arange(len(places)), places]
 
 
 def _shares(logits: Any) -> np.ndarray:
-    """Numbers in proportion to the probabilities, float64 [B, n], the greatest of a row 1."""
+    """Return values proportional to the probabilities, float64 [B, n]; each row's maximum is 1."""
     return np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))

@@ -1,4 +1,4 @@
-"""Saving a policy: one directory that TensorFlow, NumPy and a reader can use."""
+"""Saves a policy as a directory for TensorFlow, for NumPy and for human readers."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _VERSIONED = ("tfrl-systems", "tensorflow", "tf-agents", "tensorflow-probability
 def save_policy(
     directory: pathlib.Path | str, policy: tf_policy.TFPolicy, metadata: Mapping[str, Any]
 ) -> str:
-    """Writes a policy atomically: the directory is there in full, or as it was before.
+    """Write a policy atomically: the directory is complete, or stays as it was.
 
     Args:
-      directory: replaced if it holds a policy; its parents are made.
-      policy: an agent's, made by any of `agents/`; the greedy one is what users expect.
-      metadata: added to policy.json: environment, compiler, corpus, how to use it. JSON values.
+      directory: where to write; replaced if it holds a policy; its parents are made.
+      policy: a policy of an agent of `agents/`; users expect the greedy one.
+      metadata: JSON values to add to policy.json: environment, compiler, corpus, how to use it.
 
     Returns:
       SHA-256 of the model's arrays, equal for equal policies.
@@ -65,7 +65,7 @@ def save_policy(
 
 
 def _replace(target: pathlib.Path, fresh: pathlib.Path, old: pathlib.Path) -> None:
-    """Puts `fresh` in the place of `target`, which goes to `old`, or back if that fails."""
+    """Move `target` to `old` and `fresh` to `target`; undo the first move if the second fails."""
     if target.exists():
         target.rename(old)
     try:
@@ -77,7 +77,7 @@ def _replace(target: pathlib.Path, fresh: pathlib.Path, old: pathlib.Path) -> No
 
 
 def _parts(policy: tf_policy.TFPolicy) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What policy.json says of a policy, and the arrays that its NumPy twin needs."""
+    """Return a policy's description for policy.json, and the arrays that NumPy needs."""
     parts = (policy, *policy.submodules)
     if any(isinstance(one, decision_policy.DecisionPolicy) for one in parts):
         inner = decision_policy.unwrap(policy)
@@ -108,9 +108,9 @@ def _write_own_files(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without TensorFlow's remarks on how it renames the arguments of TF-Agents' signatures.
+    """Silence TensorFlow's remarks on the renamed arguments of TF-Agents' signatures.
 
-    In a notebook TensorFlow's own logger speaks as well, of the files it wrote.
+    In a notebook TensorFlow's own logger also reports the files that it writes.
     """
     verbosity = absl.logging.get_verbosity()
     logger = logging.getLogger("tensorflow")
@@ -135,7 +135,7 @@ def _versions() -> dict[str, str]:
 
 
 def _refuse_foreign(target: pathlib.Path) -> None:
-    """Only a policy of ours or an empty directory is replaced."""
+    """Raise UserError unless the target is missing, empty, or a policy of this project."""
     if not target.exists():
         return
     if target.is_dir() and not any(target.iterdir()):

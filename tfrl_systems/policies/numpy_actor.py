@@ -1,12 +1,12 @@
-"""A policy gradient agent's policy in NumPy: what collection workers act with, and what answers.
+"""A policy gradient agent's policy in NumPy, for collection workers and for saved policies.
 
-The arithmetic is that of `networks/actors.py`, in float32, behind PPO's observation normaliser; the
-two agree up to rounding. A layer's bias is the last row of its matrix, and every input ends with a
-1, so that a layer is one matrix product and one function that maps c to 1:
+The arithmetic is that of `networks/actors.py`, in float32, after PPO's observation normaliser; the
+results agree up to rounding. A layer's bias is the last row of its matrix, and every input ends
+with a 1. So a layer is one matrix product and one activation, which maps c to 1:
 
     [x, 1] @ [[W, 0], [b, c]] = [x W + b, c].
 
-Nothing here imports TensorFlow, but for the class of what `act` returns.
+Only `NumpyActor.from_policy`, `read_policy` and `act` import TensorFlow or TF-Agents.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from tf_agents.trajectories import policy_step
     from tf_agents.trajectories import time_step as ts
 
-# Arrays, because NumPy takes a third less time for them than for numbers.
+# These are arrays because NumPy is faster with them than with numbers.
 _ZERO, _ONE, _TWO = (np.array(value, np.float32) for value in (0, 1, 2))
-# Those of TF-Agents' StreamingTensorNormalizer.
+# The variables and constants of TF-Agents' StreamingTensorNormalizer.
 _NORMALISER = ("count", "mean", "squares")
 _NORMALISER_LIMIT = np.float32(5)
 _NORMALISER_EPSILON = np.float32(1e-3)
 
-# Functions (of sums, and where the result goes) with what they map to exactly 1.
+# Each function takes (sums, array for the result). Beside it: a value that it maps to exactly 1.
 _ACTIVATIONS: Mapping[str, tuple[Callable[..., Any], float]] = {
     "tanh": (np.tanh, 20.0),
     "relu": (lambda sums, out: np.maximum(sums, _ZERO, out), 1.0),
 }
-# More rows are taken in blocks of so many, which fit into the processor's cache.
+# Larger batches are processed in blocks of this many rows, which fit into the processor's cache.
 _BLOCK = 128
-# Batch sizes that buffers are kept for.
+# Buffers are kept for at most this many batch sizes.
 _MAX_BATCH_SIZES = 4
 
 
@@ -49,18 +49,18 @@ class NumpyNetwork:
     """The actor network, and the observation normaliser before it if there is one.
 
     Args:
-      description: as `networks.actors.ActorNetwork.describe` gives it.
-      arrays: kernel_0, bias_0, …; log_std where actions are floats; and, where observations are
-        normalised, count_i, mean_i and squares_i of leaf i: how many were seen, their mean, and the
-        sum of their squared deviations from it.
+      description: as `networks.actors.ActorNetwork.describe` returns it.
+      arrays: kernel_0, bias_0, …; log_std if actions are floats; and if observations are
+        normalised, count_i, mean_i and squares_i of leaf i: the number of observations seen, their
+        mean, and the sum of their squared deviations from the mean.
 
     Attributes:
-      num_inputs: numbers in an observation.
-      num_actions: numbers in a float action; how many integer actions there are.
+      num_inputs: how many numbers an observation has.
+      num_actions: how many numbers a float action has, or how many integer actions there are.
 
     Raises:
       KeyError: an array is missing.
-      ValueError: an array has another shape than the description says.
+      ValueError: the shape of an array does not fit the description.
     """
 
     def __init__(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -92,7 +92,7 @@ class NumpyNetwork:
         self.update(arrays)
 
     def update(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Takes new values; `arrays` as before."""
+        """Replace all variables; `arrays` as in the constructor."""
         for number, layer in enumerate(self._layers):
             inputs, outputs = self._sizes[number], self._sizes[number + 1]
             layer[:inputs, :outputs] = arrays[f"kernel_{number}"]
@@ -108,10 +108,13 @@ class NumpyNetwork:
             self._normalise_first_layer(mean, np.sqrt(squares / count + _NORMALISER_EPSILON))
 
     def parameters(self, observation: Any) -> dict[str, np.ndarray]:
-        """Parameters of the distribution of each row's action; see `distributions`.
+        """Return the parameters of each row's action distribution.
 
         Args:
           observation: arrays [B, ...] in the structure of the observation spec.
+
+        Returns:
+          The parameters, as in `distributions`.
         """
         sums = self._sums(observation)
         if not self._is_normal:
@@ -125,16 +128,16 @@ class NumpyNetwork:
         return {"loc": self._mean(squashed), "scale_diag": scale}
 
     def __getstate__(self) -> dict[str, Any]:
-        # A buffer and a view of it would come back as two arrays that know nothing of each other.
+        # Unpickling would turn a buffer and its view into two unrelated arrays.
         return {**self.__dict__, "_buffers": {}}
 
     def mode(self, observation: Any) -> np.ndarray:
-        """The likeliest action of each row: float32 [B, n], or int64 [B]."""
+        """Return the likeliest action of each row: float32 [B, n], or int64 [B]."""
         sums = self._sums(observation)
         return self._mean(np.tanh(sums)) if self._is_normal else sums.argmax(axis=1)
 
     def _normalise_first_layer(self, mean: np.ndarray, std: np.ndarray) -> None:
-        """Puts (x - mean) / std, cut off at ±5, into the first layer and limits of x."""
+        """Fold the normalisation, (x - mean) / std clipped to ±5, into layer 0 and input limits."""
         first = self._layers[0]
         outputs = self._sizes[1]
         kernel = first[:-1, :outputs] / std[:, np.newaxis]
@@ -157,7 +160,7 @@ class NumpyNetwork:
         return std if self._has_unit_range else std * self._half_range
 
     def _sums(self, observation: Any) -> np.ndarray:
-        """The last layer's sums [B, outputs], in a buffer that the next call overwrites."""
+        """Return the last layer's sums [B, outputs], in a buffer that the next call overwrites."""
         rows = observation if self._is_vector else self._join(observation)
         if len(self._integers):
             rows = self._take_logs(rows)
@@ -170,7 +173,7 @@ class NumpyNetwork:
         return sums
 
     def _join(self, observation: Any) -> np.ndarray:
-        """The leaves side by side, float32 [B, F]."""
+        """Return the leaves of the observation side by side, float32 [B, F]."""
         leaves = [_at(observation, path) for path, _, _ in self._inputs]
         rows = np.empty((len(leaves[0]), self.num_inputs), np.float32)
         end = 0
@@ -180,7 +183,7 @@ class NumpyNetwork:
         return rows
 
     def _take_logs(self, rows: np.ndarray) -> np.ndarray:
-        """sign(x) log(1 + |x|) of those inputs that are integers."""
+        """Replace each integer input x by sign(x) log(1 + |x|)."""
         rows = np.array(rows, np.float32)
         chosen = rows[:, self._integers]
         rows[:, self._integers] = np.copysign(np.log1p(np.abs(chosen)), chosen)
@@ -198,7 +201,7 @@ class NumpyNetwork:
         return np.dot(values, last, sums)
 
     def _prepare(self, rows: np.ndarray) -> tuple[Any, ...]:
-        """Buffers for a batch of this size, with the layers that write to them."""
+        """Make buffers for a batch of this size, beside the layers that write to them."""
         if len(self._buffers) >= _MAX_BATCH_SIZES:
             self._buffers.clear()
         values = np.ones((len(rows), self.num_inputs + 1), np.float32)
@@ -224,20 +227,20 @@ class NumpyNetwork:
 
 
 NETWORKS: Mapping[str, type] = {"actor": NumpyNetwork, "graph_actor": NumpyGraphNetwork}
-"""By kind, as an actor network's `describe` and policy.json call it."""
+"""The network class of each kind; `describe` and policy.json name the kind."""
 
 
 class NumpyActor:
     """Acts as a collect policy does. It can be pickled.
 
-    Actions are not cut off at their bounds: a policy gradient needs the probabilities of what was
-    drawn, so it is for the environment to cut them off.
+    Actions are not clipped to their bounds, because a policy gradient needs the probabilities of
+    the actions that were drawn. The environment clips them.
 
     Args:
-      description: as the actor network's `describe` gives it.
-      has_info: whether `act` returns the distributions' parameters as policy info, as PPO wants.
-      layout: of all variables of the collect policy.
-      positions: for each array of the network, which of the variables it is.
+      description: as the actor network's `describe` returns it.
+      has_info: whether `act` returns the distributions' parameters as policy info, as PPO needs.
+      layout: layout of all variables of the collect policy.
+      positions: for each array of the network, its position among these variables.
     """
 
     def __init__(
@@ -256,10 +259,16 @@ class NumpyActor:
 
     @classmethod
     def from_policy(cls, policy: tf_policy.TFPolicy) -> NumpyActor:
-        """A twin of an agent's collect policy, still without its variables' values.
+        """Make the NumPy version of an agent's collect policy; call `load` to give it values.
+
+        Args:
+          policy: the collect policy.
+
+        Returns:
+          The actor, without values.
 
         Raises:
-          UserError: the policy has no twin in NumPy.
+          UserError: NumPy cannot run the policy.
         """
         network, named = read_policy(policy)
         every = list(policy.variables())
@@ -272,7 +281,7 @@ class NumpyActor:
 
     @property
     def network(self) -> Any:
-        """The network, one of `NETWORKS`, with the values that were loaded last.
+        """Return the network, one of `NETWORKS`, with the values that were loaded last.
 
         Raises:
           RuntimeError: nothing was loaded.
@@ -282,13 +291,13 @@ class NumpyActor:
         return self._network
 
     def load(self, data: bytes) -> int:
-        """Takes new values.
+        """Load new values of the variables.
 
         Args:
-          data: what `policies.variables` makes of all variables of the collect policy.
+          data: all variables of the collect policy, as `policies.variables` packs them.
 
         Returns:
-          The buffer's version.
+          The version that was packed with them.
 
         Raises:
           VariablesError: names the variables that are missing or do not fit.
@@ -302,15 +311,15 @@ class NumpyActor:
         return version
 
     def act(self, time_step: ts.TimeStep, generator: np.random.Generator) -> policy_step.PolicyStep:
-        """Draws one action for each row.
+        """Draw one action for each row.
 
         Args:
           time_step: batched arrays [B, ...].
           generator: decides the draws.
 
         Returns:
-          Actions [B, ...] as the action spec has them, but for its bounds, and as info
-          {"dist_params": …} or ().
+          Actions [B, ...] with the action spec's shape and dtype, not clipped to its bounds. The
+          info is {"dist_params": …} or ().
         """
         from tf_agents.trajectories import policy_step
 
@@ -320,19 +329,25 @@ class NumpyActor:
         return policy_step.PolicyStep(action.astype(self._action_dtype, copy=False), (), info)
 
     def entropy(self, observation: Any) -> np.ndarray:
-        """Entropy of each row's distribution in nats, float64 [B]."""
+        """Return the entropy of each row's distribution in nats, float64 [B]."""
         return distributions.entropy(self.network.parameters(observation))
 
     def mode(self, observation: Any) -> np.ndarray:
-        """The likeliest action of each row, within its bounds: float32 [B, n], or integers [B]."""
+        """Return the likeliest action of each row, within bounds: float32 [B, n], or int [B]."""
         return self.network.mode(observation).astype(self._action_dtype, copy=False)
 
 
 def read_policy(policy: tf_policy.TFPolicy) -> tuple[Any, dict[str, tf.Variable]]:
-    """The actor network of a policy, and the variables that its twin needs, by their names.
+    """Return a policy's actor network, and the variables that NumPy needs to run it.
+
+    Args:
+      policy: a policy of an agent of `agents/`.
+
+    Returns:
+      The network, and the variables by name.
 
     Raises:
-      UserError: there is none, or something is before it that has no twin in NumPy.
+      UserError: the policy has no actor network, or a part that NumPy cannot run.
     """
     import tensorflow as tf
     from tf_agents.utils import tensor_normalizer
@@ -364,7 +379,7 @@ def _at(nest: Any, path: tuple[str, ...]) -> np.ndarray:
 
 
 def _empty_layers(sizes: Sequence[int], one: float) -> list[np.ndarray]:
-    """Each layer's kernel and bias as one matrix, of zeros; all but the last keep the 1."""
+    """Return a matrix of zeros for each layer; all except the last pass on the 1."""
     layers = []
     for number, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
         is_last = number == len(sizes) - 2

@@ -1,6 +1,6 @@
-"""The decision models without TensorFlow: the same bits, one row in microseconds.
+"""The decision models in NumPy, fast for single rows and equal to TensorFlow's bit for bit.
 
-Each class takes the arrays of its model (`votes.DecisionModel.arrays`) and gives the same votes.
+Each class takes the arrays of its model (`votes.DecisionModel.arrays`) and returns the same votes.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import numpy as np
 
 from tfrl_systems.networks import votes
 
-# Values are cut off at 2^40 and features lie 2^42 apart on one line, so that a single search finds
-# the place of every feature of a row. Thresholds and knots are within 2^31.
+# Values are clipped to 2^40, and the features' thresholds are put on one line, 2^42 apart. So one
+# search finds the intervals of all features of a row. Thresholds and knots lie within 2^31.
 _LIMIT = np.int64(1 << 40)
 _SPAN = np.int64(1 << 42)
 
-# Gathered masks of a chunk of rows should stay in the second-level cache.
+# The masks gathered for a chunk of rows should fit into the second-level cache.
 _CHUNK_BYTES = 1 << 19
 
-# De Bruijn sequences: bit 2^i times the factor, shifted right, is a number of its own for each i.
+# De Bruijn sequences: 2^i times the factor, shifted right, differs for each i.
 _DE_BRUIJN: dict[int, tuple[np.dtype, int, int]] = {
     32: (np.dtype(np.uint32), 0x077CB531, 27),
     64: (np.dtype(np.uint64), 0x03F79D71B4CB0A89, 58),
@@ -27,21 +27,21 @@ _DE_BRUIJN: dict[int, tuple[np.dtype, int, int]] = {
 
 
 class NumpyTrees:
-    """Boosted trees as `networks.trees.BoostedTrees`, evaluated by bit masks.
+    """The boosted trees of `networks.trees.BoostedTrees`, evaluated by bit masks.
 
-    QuickScorer (Lucchese et al., SIGIR 2015): each tree keeps a mask of the leaves that can still
-    be reached, numbered from the left. A test that fails (x > threshold) clears the leaves of its
-    left subtree; when all tests are made, the leftmost leaf that is left is the one where the row
-    ends. Here the masks of all tests of a feature are combined beforehand, for each interval
-    between its thresholds: a row costs one search for all features and one gather and AND each, for
-    all trees at once.
+    This is QuickScorer (Lucchese et al., SIGIR 2015). Each tree has a mask of the leaves that can
+    still be reached, numbered from the left. A test that fails (x > threshold) clears the leaves of
+    its left subtree. After all tests the row ends at the leftmost remaining leaf. Here the masks of
+    all tests of a feature are combined beforehand, for each interval between its thresholds. A row
+    then takes one search for all features, and one gather and AND for each feature, for all trees
+    at once.
 
     Args:
-      arrays: fields of `networks.trees.FlatTrees`.
+      arrays: the fields of `networks.trees.FlatTrees`.
       num_features: F.
 
     Attributes:
-      used: features that some tree tests, int64, sorted; the others may have any value.
+      used: int64 [U], sorted, the features that some tree tests; all others may have any value.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray], num_features: int) -> None:
@@ -62,7 +62,7 @@ class NumpyTrees:
         self._chunk = max(1, _CHUNK_BYTES // row_bytes)
 
     def votes(self, features: np.ndarray) -> np.ndarray:
-        """Sums of the members' logits, int64 [N]; features of `used` only, int64 [N, U]."""
+        """Return sums of the members' logits, int64 [N]; features int64 [N, U], those of `used`."""
         if len(features) <= self._chunk:
             return self._votes(features)
         chunks = range(0, len(features), self._chunk)
@@ -79,7 +79,7 @@ class NumpyTrees:
         return self._values.take(leaves).sum(axis=1) + self._base
 
     def _place_values(self, trees: Sequence[_Tree], value: np.ndarray, bits: int) -> np.ndarray:
-        """Leaf values by tree and by the De Bruijn number of the leaf's bit, flat."""
+        """Return the leaf values by tree and by the De Bruijn number of the leaf's bit, flat."""
         one, shift = self._dtype.type(1), self._dtype.type(self._shift)
         with np.errstate(over="ignore"):
             codes = [
@@ -91,7 +91,7 @@ class NumpyTrees:
         return placed.reshape(-1)
 
     def _combine(self, tests: np.ndarray, num_trees: int) -> tuple[np.ndarray, np.ndarray]:
-        """Sorted thresholds of all features on one line, and the masks of each interval."""
+        """Return the thresholds of all features, sorted on one line, and each interval's masks."""
         keys, masks = [np.zeros(0, np.int64)], [np.zeros((0, num_trees), self._dtype)]
         every = self._dtype.type(np.iinfo(self._dtype).max)
         for number, feature in enumerate(self.used):
@@ -109,7 +109,7 @@ class _Tree:
     """One tree as a list of tests.
 
     Attributes:
-      leaves: its leaves' node numbers from left to right.
+      leaves: node numbers of the leaves, from left to right.
       tests: (feature, threshold, tree number, mask of the left subtree's leaves) of each inner
         node.
     """
@@ -136,14 +136,14 @@ class _Tree:
 
 
 class NumpyNetworks:
-    """Networks as `networks.decision_network.DecisionNetworks`.
+    """The networks of `networks.decision_network.DecisionNetworks`.
 
     Args:
-      arrays: knots, `weights_i` and `biases_i`.
+      arrays: the knots, and `weights_i` and `biases_i` of each layer.
       num_features: F.
 
     Attributes:
-      used: all features.
+      used: int64 [F], all features.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray], num_features: int) -> None:
@@ -161,7 +161,7 @@ class NumpyNetworks:
         ]
 
     def votes(self, features: np.ndarray) -> np.ndarray:
-        """Sums of the members' logits, int64 [N]; features int64 [N, F]."""
+        """Return sums of the members' logits, int64 [N]; features int64 [N, F]."""
         hidden = self._normalise(features).astype(np.float64)[np.newaxis]
         for weights, biases in self._layers:
             sums = np.matmul(hidden, weights)
@@ -171,15 +171,15 @@ class NumpyNetworks:
         return logits.sum(axis=(0, 2)).astype(np.int64)
 
     def _normalise(self, features: np.ndarray) -> np.ndarray:
-        """As `networks.normalisation.QuantileNormalisation`, int64 [N, F]."""
+        """Normalise as `networks.normalisation.QuantileNormalisation` does, int64 [N, F]."""
         clipped = np.minimum(np.maximum(features, self._low), self._high)
         place = self._keys.searchsorted(clipped + self._offsets, side="right") - 1
         climbed = (clipped - self._start.take(place)) * self._rise.take(place)
         return self._base.take(place) + climbed // self._run.take(place)
 
 
-# The grid of networks.decision_network, which cannot be imported without TensorFlow; a test holds
-# them equal.
+# The grid of networks.decision_network, whose import needs TensorFlow. A test checks that the two
+# are equal.
 _GRID_BITS = 16
 _UNIT = float(1 << _GRID_BITS)
 _MAX_ACTIVATION = float(1 << (8 + _GRID_BITS))
@@ -190,4 +190,4 @@ MODELS: dict[str, type[NumpyTrees | NumpyNetworks]] = {
     "trees": NumpyTrees,
     "networks": NumpyNetworks,
 }
-"""Model class by kind; each is made from (arrays, num_features)."""
+"""The model class of each kind; each is made from (arrays, num_features)."""

@@ -1,12 +1,12 @@
-"""A learned optimiser: the best x for given parameters c, by NumPy alone.
+"""A learned optimiser in NumPy: it returns a good x for given parameters c.
 
-What learn_to_optimize trains is a policy over points s = (x, c) of the box [-1, 1]^n; its likeliest
-action is the next x. A question gives only c. It starts where every question does, at x = 0:
+learn_to_optimize trains a policy over points s = (x, c) of the box [-1, 1]^n. The likeliest action
+is the next x. A user gives only c, so the first x is always 0:
 
     x_1 = π(0, …, 0, c),    x_{i+1} = π(x_i, c).
 
-One step is the rule: an action was paid for its own value whatever x it started from, so a second
-step only repeats the answer from another start.
+One step is usually enough: in training, the value of an action does not depend on the x before it.
+A second step only repeats the answer from another start.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tfrl_systems.policies.numpy_actor import NETWORKS, NumpyNetwork
 
 
 class OptimizerPolicy:
-    """x = policy(c), in the box.
+    """A function from c to x in the box.
 
     Args:
-      network: of a policy whose observations are points and whose actions are their first part.
-      num_tuned: n - k, how many coordinates are chosen.
-      steps: how often the policy is asked, each time from the x of its last answer.
+      network: network of a policy from points (x, c) to the next x.
+      num_tuned: n - k, the number of coordinates of x.
+      steps: how many times the policy is applied, each time from its last x.
     """
 
     def __init__(self, network: NumpyNetwork, num_tuned: int, steps: int = 1) -> None:
@@ -39,7 +39,14 @@ class OptimizerPolicy:
 
     @classmethod
     def load(cls, directory: pathlib.Path | str, steps: int = 1) -> OptimizerPolicy:
-        """Reads a directory that `tfrl train learn_to_optimize` wrote; imports no TensorFlow.
+        """Read a directory that `tfrl train learn_to_optimize` wrote, without TensorFlow.
+
+        Args:
+          directory: the policy's directory.
+          steps: how many times the policy is applied.
+
+        Returns:
+          The optimiser.
 
         Raises:
           UserError: there is no policy, one of something else, or its files are damaged.
@@ -62,7 +69,7 @@ class OptimizerPolicy:
         return cls(network, num_tuned, steps)
 
     def __call__(self, c: Any) -> np.ndarray:
-        """The x for each c.
+        """Return the x for each c.
 
         Args:
           c: [k] or [N, k], free parameters in [-1, 1].
@@ -93,11 +100,14 @@ class OptimizerPolicy:
 
 
 def load_network(directory: pathlib.Path | str, kind: str = "actor") -> Any:
-    """The actor network of a saved policy; imports no TensorFlow.
+    """Load the actor network of a saved policy, without importing TensorFlow.
 
     Args:
-      directory: the policy's.
+      directory: the policy's directory.
       kind: one of `numpy_actor.NETWORKS`.
+
+    Returns:
+      The network.
 
     Raises:
       UserError: there is no policy, one of another kind, or its files are damaged.

@@ -1,7 +1,7 @@
-"""A saved policy's own files, read without TensorFlow.
+"""Reads the files of a saved policy without TensorFlow.
 
-policy.json        what the policy is and how it came about
-numpy_policy.npz   its model's arrays
+policy.json        description of the policy and how it was made
+numpy_policy.npz   arrays of its model
 saved_model.pb …   the TensorFlow SavedModel and TF-Agents' policy_specs.pbtxt
 """
 
@@ -45,11 +45,17 @@ _FIELDS = {
     "networks": ("num_models", "features", "baseline_feature", "margin"),
     "trees": ("num_models", "features", "baseline_feature", "margin"),
 }
-"""What policy.json must say, by the kind of policy."""
+"""The fields that policy.json must have, by the kind of policy."""
 
 
 def load_policy_json(directory: pathlib.Path | str) -> dict[str, Any]:
-    """What policy.json says.
+    """Read and check policy.json.
+
+    Args:
+      directory: a policy's directory.
+
+    Returns:
+      The fields of policy.json.
 
     Raises:
       UserError: the directory holds no policy, a damaged one, or one of another version.
@@ -93,7 +99,14 @@ def load_policy_json(directory: pathlib.Path | str) -> dict[str, Any]:
 def load_arrays(
     directory: pathlib.Path | str, described: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-    """The model's arrays, checked against the digest in policy.json.
+    """Read the model's arrays, and check them against the digest in policy.json.
+
+    Args:
+      directory: a policy's directory.
+      described: the fields of its policy.json.
+
+    Returns:
+      The arrays by name.
 
     Raises:
       UserError: the file is missing or damaged.
@@ -115,5 +128,5 @@ def load_arrays(
 
 
 def sha256(path: pathlib.Path) -> str:
-    """Hexadecimal digest of a file's bytes."""
+    """Return the hexadecimal SHA-256 of a file's bytes."""
     return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,14 +1,14 @@
-"""All of a policy's variables in one buffer, and back.
+"""Packs all of a policy's variables into one buffer, and unpacks them.
 
-Layout: 8 bytes that say what it is; the header's length and a version, int64 each, little-endian;
-the header, JSON; then the variables' values one after another, little-endian and in C order, with
-no gaps. The header gives each variable's name, shape and dtype.
+A buffer consists of 8 bytes that identify the format; the header's length and a version, int64
+each, little-endian; the header, JSON; and the variables' values, little-endian, in C order and
+without gaps. The header gives each variable's name, shape and dtype.
 
-Every variable travels, not only the trainable ones: normalisers are not trainable, and a worker
-without them acts on other inputs than the learner. Variables are matched by position, because Keras
-numbers its names anew in every process; the names must agree but for those numbers.
+Every variable is packed, not only the trainable ones. Normalisers are not trainable, but a worker
+without them would act on other inputs than the learner. Variables are matched by position. Their
+names must agree, except for the numbers that Keras assigns anew in every process.
 
-The header is the same from one version to the next: a reader compares it once (`Layout.read`).
+The header does not change from version to version, so a reader compares it once (`Layout.read`).
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _NUMBERING = re.compile(r"_\d+(?=/|:|$)")
 
 
 class Variable(Protocol):
-    """What is needed of a tf.Variable."""
+    """The part of tf.Variable that this module uses."""
 
     name: str
     shape: Any
     dtype: Any
 
     def numpy(self) -> np.ndarray:
-        """Its value."""
+        """Return the value."""
 
     def assign(self, value: np.ndarray) -> Any:
-        """Changes its value."""
+        """Set the value."""
 
 
 class VariablesError(ValueError):
-    """A buffer that does not fit the variables, or is no buffer of variables."""
+    """Raised for a buffer that does not fit the variables, or is not a buffer of variables."""
 
 
 class Entry(NamedTuple):
-    """What the header says of a variable."""
+    """The header's entry for one variable."""
 
     name: str
     shape: tuple[int, ...]
@@ -55,13 +55,13 @@ class Entry(NamedTuple):
 
 
 class Layout:
-    """What a sequence of variables is, without their values. It can be pickled.
+    """The names, shapes and dtypes of a sequence of variables. It can be pickled.
 
     Args:
       entries: one for each variable, in order.
 
     Raises:
-      VariablesError: one of them holds something else than numbers or booleans.
+      VariablesError: a variable holds neither numbers nor booleans.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -82,18 +82,21 @@ class Layout:
 
     @classmethod
     def of(cls, variables: Iterable[Variable]) -> Layout:
-        """The layout of these variables."""
+        """Return the layout of these variables."""
         return cls(
             Entry(each.name, tuple(each.shape), _dtype_name(each.dtype)) for each in variables
         )
 
     def write(self, values: Sequence[bytes | memoryview], version: int) -> bytes:
-        """A buffer of values, each in little-endian bytes."""
+        """Pack values, each in little-endian bytes, into a buffer with this version."""
         prefix = _PREFIX.pack(_MAGIC, len(self.header), version)
         return b"".join([prefix, self.header, *values])
 
     def body(self, data: bytes) -> tuple[int, memoryview]:
-        """The version of a buffer, and its values as they lie there.
+        """Return a buffer's version, and the bytes of its values.
+
+        Args:
+          data: the buffer.
 
         Raises:
           VariablesError: names the first variable that does not fit, or those that are missing.
@@ -107,7 +110,10 @@ class Layout:
         return version, values
 
     def read(self, data: bytes) -> tuple[int, list[np.ndarray]]:
-        """The version of a buffer, and its values as read-only arrays that share its memory.
+        """Return a buffer's version, and its values as read-only arrays that share its memory.
+
+        Args:
+          data: the buffer.
 
         Raises:
           VariablesError: names the first variable that does not fit, or those that are missing.
@@ -120,10 +126,10 @@ class Layout:
 
 
 class Packer:
-    """Reads and writes the same variables again and again, in a tenth of a millisecond or two.
+    """Packs and unpacks the same variables many times, fast.
 
     Args:
-      variables: TensorFlow variables, numbers or booleans.
+      variables: TensorFlow variables of numbers or booleans.
     """
 
     def __init__(self, variables: Iterable[Variable]) -> None:
@@ -135,7 +141,7 @@ class Packer:
         self._part: Callable[[Any], Any] | None = None
 
     def to_bytes(self, version: int = 0) -> bytes:
-        """One buffer with all variables; `version` is a number of the caller's."""
+        """Pack all variables into a buffer; `version` is any number that the caller chooses."""
         if not self._dtype:
             return to_bytes(self._variables, version)
         if self._join is None:
@@ -144,7 +150,7 @@ class Packer:
         return self.layout.write([joined.astype(joined.dtype.newbyteorder("<")).data], version)
 
     def from_bytes(self, data: bytes) -> int:
-        """Assigns all variables; on an error none of them. Returns the buffer's version."""
+        """Assign all variables, or none if the buffer does not fit; return its version."""
         if not self._dtype:
             return from_bytes(self._variables, data)
         version, values = self.layout.body(data)
@@ -156,11 +162,14 @@ class Packer:
 
 
 def to_bytes(variables: Iterable[Variable], version: int = 0) -> bytes:
-    """One buffer with all variables.
+    """Pack all variables into a buffer.
 
     Args:
-      variables: those of `policy.variables()`, numbers or booleans.
-      version: a number of the caller's, such as the iteration.
+      variables: `policy.variables()`, numbers or booleans.
+      version: any number that the caller chooses, such as the iteration.
+
+    Returns:
+      The buffer.
     """
     sources = list(variables)
     layout = Layout.of(sources)
@@ -171,14 +180,14 @@ def to_bytes(variables: Iterable[Variable], version: int = 0) -> bytes:
 
 
 def from_bytes(variables: Iterable[Variable], data: bytes) -> int:
-    """Assigns all variables; on an error none of them.
+    """Assign all variables from a buffer, or none if it does not fit.
 
     Args:
-      variables: as many, in the order, and with the shapes and dtypes of those in the buffer.
+      variables: the variables, in the buffer's order and with its shapes and dtypes.
       data: what `to_bytes` returned.
 
     Returns:
-      The version that was given to `to_bytes`.
+      The version that was passed to `to_bytes`.
 
     Raises:
       VariablesError: names the first variable that does not fit, or those that are missing.
@@ -191,7 +200,7 @@ def from_bytes(variables: Iterable[Variable], data: bytes) -> int:
 
 
 def sha256(data: bytes) -> str:
-    """Hexadecimal digest of a buffer's variables; neither version nor Keras's numbers count."""
+    """Return a buffer's hexadecimal digest; the version and Keras's numbers do not count."""
     header, _, values = _split(data)
     digest = hashlib.sha256(json.dumps([_plain(entry) for entry in _parse(header)]).encode())
     digest.update(values)
@@ -199,7 +208,7 @@ def sha256(data: bytes) -> str:
 
 
 def _graph_functions(variables: list[Any]) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """Two graph functions: all variables as one vector, and such a vector into all of them."""
+    """Make two graph functions: one joins all variables into a vector, one assigns them from it."""
     import tensorflow as tf
 
     sizes = [math.prod(each.shape) for each in variables]
@@ -219,7 +228,7 @@ def _graph_functions(variables: list[Any]) -> tuple[Callable[[], Any], Callable[
 
 
 def _split(data: bytes) -> tuple[bytes, int, memoryview]:
-    """Header, version and values of a buffer."""
+    """Split a buffer into header, version and values."""
     view = memoryview(data)
     if len(view) < _PREFIX.size:
         raise _no_buffer(f"{len(view)} bytes")
@@ -264,7 +273,7 @@ def _compare(wanted: Sequence[Entry], found: Sequence[Entry]) -> None:
 
 
 def _missing(wanted: Sequence[Entry], found: Sequence[Entry]) -> list[str]:
-    """Names of the variables whose absence alone explains the difference, or none."""
+    """Return the names of variables if their absence alone explains the difference, else none."""
     rest = [_plain(entry) for entry in found]
     missing = []
     for entry in wanted:
@@ -280,7 +289,7 @@ def _plain(entry: Entry) -> Entry:
 
 
 def _dtype_name(dtype: Any) -> str:
-    """The name of a TensorFlow dtype, or of NumPy's."""
+    """Return the name of a TensorFlow or NumPy dtype."""
     return np.dtype(getattr(dtype, "as_numpy_dtype", dtype)).name
 
 

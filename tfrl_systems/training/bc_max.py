@@ -20,8 +20,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from environments.errors import UserError
 from tfrl_systems.agents import bc_max
 from tfrl_systems.episodes import labelled_experience
@@ -34,6 +32,7 @@ from tfrl_systems.training.decisions import (
     best_per_context,
     decision_specs,
 )
+from tfrl_systems.training.evaluation import Comparison, saving_percent
 from tfrl_systems.training.labels import Labels, advantage_labels, imitation_labels
 from tfrl_systems.training.margin import choose_margin
 from tfrl_systems.training.warm_start import clone_default
@@ -130,11 +129,6 @@ class Iteration:
         return saving_percent(self.default_cost, self.oracle_cost)
 
 
-def saving_percent(default_cost: float, cost: float) -> float:
-    """How much less `cost` is than `default_cost`, in percent; 0 where there is nothing to save."""
-    return 100 * (1 - cost / default_cost) if default_cost else 0.0
-
-
 class BcMaxLoop:
     """The loop, one iteration at a time.
 
@@ -146,7 +140,8 @@ class BcMaxLoop:
 
     Attributes:
       learned: the policy of the last iteration, or None.
-      agent: the agent it came from; None if the policy was handed to `resume`.
+      agent: the agent it came from; None if the policy was handed to `step`.
+      explored: the policy that the last iteration explored around, beside the default.
     """
 
     def __init__(
@@ -167,6 +162,7 @@ class BcMaxLoop:
         self._number = 0
         self.learned: NumpyPolicy | None = None
         self.agent: Any = None
+        self.explored: Comparison | None = None
 
     def step(self, learned_before: NumpyPolicy | None = None) -> Iteration:
         """One iteration.
@@ -192,7 +188,7 @@ class BcMaxLoop:
             names = self._problem.feature_names
             everywhere = dataclasses.replace(self._agent_config, scope_feature="")
             _, cloned = clone_default(self._pool[0], names, everywhere)
-        fit = self._fit(labels) if learned_before is None else self._take(learned_before)
+        fit = self._fit(labels) if learned_before is None else self._adopt(learned_before)
         return Iteration(
             number=self._number,
             policy=policy.name,
@@ -265,8 +261,8 @@ class BcMaxLoop:
         self._pool.append([one.best for one in explorations])
         return [one.base for one in explorations]
 
-    def _take(self, learned_before: NumpyPolicy) -> dict[str, Any]:
-        """Takes a policy that was fitted before, in place of a fit."""
+    def _adopt(self, learned_before: NumpyPolicy) -> dict[str, Any]:
+        """Use a policy that was fitted before in place of fitting one."""
         self.learned, self.agent = learned_before, None
         unknown = float("nan")
         return {
@@ -309,17 +305,15 @@ class BcMaxLoop:
 
     def _costs(self, base: Sequence[Outcome]) -> dict[str, Any]:
         """What an `Iteration` tells of the explored policy's episodes."""
-        played = {outcome.context: outcome for outcome in base}
-        default = {one.context: one.cost for one in self._pool[0] if one.context in played}
         best = best_per_context(self._pool)
-        column = self._problem.feature_names.index(self._problem.baseline_feature)
-        departures = sum(int(np.sum(one.features[:, column] != one.actions)) for one in base)
-        num_decisions = sum(len(one.actions) for one in base)
+        self.explored = found = Comparison.of(self._problem, base, self._pool[0])
+        default_contexts = {one.context for one in self._pool[0]}
+        met = [best[one.context].cost for one in base if one.context in default_contexts]
         return {
-            "contexts": len(default),
-            "default_cost": sum(default.values()),
-            "policy_cost": sum(played[context].cost for context in default),
-            "oracle_cost": sum(best[context].cost for context in default),
-            "changed": departures / max(num_decisions, 1),
-            "worse": sum(int(played[context].cost > cost) for context, cost in default.items()),
+            "contexts": len(found.groups),
+            "default_cost": float(found.default_costs.sum()),
+            "policy_cost": float(found.costs.sum()),
+            "oracle_cost": float(sum(met)),
+            "changed": found.changed,
+            "worse": found.worse,
         }

@@ -49,14 +49,14 @@ class Workdir:
 
     Attributes:
       path: the directory.
-      tensorboard: directory of the curves.
+      tensorboard: directory of the curves, which TensorBoard shows under the run's own name.
       policy: where the last iteration's policy is put.
       settings: what decides the run's result.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
-        self.tensorboard = path / "tensorboard"
+        self.tensorboard = path / "tensorboard" / path.resolve().name
         self.policy = path / "policy"
         self.settings: Settings = {}
         self._checkpoints = path / "checkpoints"

@@ -96,6 +96,12 @@ class DecisionProblem(Protocol):
     def play(self, policy: Policy, label: str) -> list[Outcome]:
         """One episode for each context that can be played; `label` is for progress."""
 
+    def play_default(self, label: str) -> list[Outcome]:
+        """The default in each context, with the costs that policies are measured against.
+
+        They can differ from those of `play`, where the default's actions are played one by one.
+        """
+
     def explore(
         self, policy: Policy, certainty_fn: CertaintyFn | None, label: str, scoped: bool
     ) -> list[Exploration]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,59 +13,124 @@ from tfrl_systems.training.decisions import DecisionProblem, Outcome, Policy
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """A policy against the default; costs are sums over the contexts.
+class Comparison:
+    """A policy's episodes beside the default's, in the N contexts that both could be played in.
 
     Attributes:
-      policy: its name.
-      contexts: how many both could be played in.
-      cost: of the policy.
-      default_cost: of the default.
-      worse: contexts in which the policy costs more.
-      changed: share of the policy's decisions that are not the default's.
+      groups: N names, what each context belongs to.
+      costs: float64 [N], of the policy.
+      default_costs: float64 [N].
+      num_changed: int64 [N], decisions of the policy that are not the default's.
+      num_decisions: int64 [N], all of the policy's.
     """
 
-    policy: str
-    contexts: int
-    cost: float
-    default_cost: float
-    worse: int
-    changed: float
+    groups: tuple[str, ...]
+    costs: np.ndarray
+    default_costs: np.ndarray
+    num_changed: np.ndarray
+    num_decisions: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        problem: DecisionProblem,
+        outcomes: Iterable[Outcome],
+        default_outcomes: Iterable[Outcome],
+    ) -> Comparison:
+        """Compares the outcomes of contexts of `problem` that are in both."""
+        group_of = dict(zip(problem.contexts, problem.groups, strict=True))
+        column = problem.feature_names.index(problem.baseline_feature)
+        default_cost = {one.context: one.cost for one in default_outcomes}
+        played = [one for one in outcomes if one.context in default_cost]
+        changed = [int(np.sum(one.features[:, column] != one.actions)) for one in played]
+        return cls(
+            groups=tuple(group_of[one.context] for one in played),
+            costs=np.array([one.cost for one in played], np.float64),
+            default_costs=np.array([default_cost[one.context] for one in played], np.float64),
+            num_changed=np.array(changed, np.int64),
+            num_decisions=np.array([len(one.actions) for one in played], np.int64),
+        )
+
+    @property
+    def worse(self) -> int:
+        """Contexts in which the policy costs more."""
+        return int(np.sum(self.costs > self.default_costs))
+
+    @property
+    def changed(self) -> float:
+        """Share of the policy's decisions that are not the default's."""
+        return int(self.num_changed.sum()) / max(int(self.num_decisions.sum()), 1)
 
     @property
     def saving_percent(self) -> float:
-        """How much less than the default the policy costs; 0 where there is nothing to save."""
-        return 100 * (1 - self.cost / self.default_cost) if self.default_cost else 0.0
+        """How much less than the default the policy costs in all contexts together."""
+        return saving_percent(float(self.default_costs.sum()), float(self.costs.sum()))
+
+    def saving_percent_by_group(self) -> dict[str, float]:
+        """The same for the contexts of each group, sorted by name."""
+        costs: dict[str, float] = collections.defaultdict(float)
+        default_costs: dict[str, float] = collections.defaultdict(float)
+        for group, cost, default_cost in zip(
+            self.groups, self.costs.tolist(), self.default_costs.tolist(), strict=True
+        ):
+            costs[group] += cost
+            default_costs[group] += default_cost
+        return {
+            group: saving_percent(default_costs[group], costs[group]) for group in sorted(costs)
+        }
+
+    def curves(self) -> dict[str, float | np.ndarray]:
+        """What TensorBoard shows of it: totals, each group, and histograms over the contexts."""
+        by_group = self.saving_percent_by_group()
+        decided = self.num_decisions > 0
+        pairs = zip(self.default_costs.tolist(), self.costs.tolist(), strict=True)
+        return {
+            "saving_percent": self.saving_percent,
+            **{f"saving_percent_by_group/{group}": value for group, value in by_group.items()},
+            "contexts_worse": float(self.worse),
+            "share_of_decisions_changed": self.changed,
+            "histogram/saving_percent": np.array([saving_percent(*pair) for pair in pairs]),
+            "histogram/share_of_decisions_changed": (
+                self.num_changed[decided] / self.num_decisions[decided]
+            ),
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """A policy by name, compared with the default."""
+
+    policy: str
+    comparison: Comparison
 
     def to_json(self) -> dict[str, Any]:
-        """The fields and the saving."""
-        return {**dataclasses.asdict(self), "saving_percent": self.saving_percent}
+        """The totals; costs are sums over the contexts."""
+        found = self.comparison
+        return {
+            "policy": self.policy,
+            "contexts": len(found.groups),
+            "cost": found.costs.sum().item(),
+            "default_cost": found.default_costs.sum().item(),
+            "worse": found.worse,
+            "changed": found.changed,
+            "saving_percent": found.saving_percent,
+            "saving_percent_by_group": found.saving_percent_by_group(),
+        }
 
 
-def evaluate(problem: DecisionProblem, policy: Policy, default: Policy, label: str) -> Evaluation:
-    """Plays `policy` and `default` in all contexts of `problem`.
+def evaluate(problem: DecisionProblem, policy: Policy, label: str) -> Evaluation:
+    """Plays `policy` and the default in all contexts of `problem`.
 
     Args:
       problem: contexts to decide in.
       policy: what to evaluate.
-      default: what to compare it with.
       label: for progress.
     """
-    of_default = {one.context: one for one in problem.play(default, f"{label}, {default.name}")}
-    played = [
-        one for one in problem.play(policy, f"{label}, {policy.name}") if one.context in of_default
-    ]
-    column = problem.feature_names.index(problem.baseline_feature)
-    return Evaluation(
-        policy=policy.name,
-        contexts=len(played),
-        cost=sum(one.cost for one in played),
-        default_cost=sum(of_default[one.context].cost for one in played),
-        worse=sum(one.cost > of_default[one.context].cost for one in played),
-        changed=_changed_share(played, column),
-    )
+    of_default = problem.play_default(f"{label}, default")
+    played = problem.play(policy, f"{label}, {policy.name}")
+    return Evaluation(policy.name, Comparison.of(problem, played, of_default))
 
 
-def _changed_share(outcomes: Sequence[Outcome], column: int) -> float:
-    changed = sum(int(np.sum(one.features[:, column] != one.actions)) for one in outcomes)
-    return changed / max(sum(len(one.actions) for one in outcomes), 1)
+def saving_percent(default_cost: float, cost: float) -> float:
+    """How much less `cost` is than `default_cost`, in percent; 0 where there is nothing to save."""
+    return 100 * (1 - cost / default_cost) if default_cost else 0.0

@@ -21,14 +21,15 @@ from typing import Any
 import tensorflow as tf
 from tf_agents.agents import tf_agent
 
-from environments.errors import UserError
-from tfrl_systems.drivers.jobs import Chunk, JobFailure, Pool, PoolError
+from environments.errors import Failure, UserError
+from tfrl_systems.drivers.jobs import Chunk, Pool, PoolError
 from tfrl_systems.episodes import Experience
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.policy_files import load_policy_json
 from tfrl_systems.training.checkpoints import Checkpoint, Workdir
+from tfrl_systems.training.entropy import mean_entropy
 from tfrl_systems.training.heatmap import Heatmap
-from tfrl_systems.training.summaries import Row, write_curves
+from tfrl_systems.training.summaries import Row, Value, write_curves, write_settings
 
 _STATE_NAME = "state"
 # What an online run's time is spent on.
@@ -48,7 +49,7 @@ OnIteration = Callable[[Mapping[str, Any]], None]
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Settings of the loop.
+    """Settings of the loop. The defaults suit no system in particular.
 
     Attributes:
       iterations: training steps; each collects and then learns.
@@ -62,12 +63,12 @@ class Config:
       seed: of everything.
     """
 
-    iterations: int = 10000
+    iterations: int = 100
     num_chunks: int = 4
-    episodes_per_chunk: int = 256
+    episodes_per_chunk: int = 16
     max_failed_chunks: int = 0
     evaluate_every: int = 10
-    checkpoint_every: int = 250
+    checkpoint_every: int = 10
     seed: int = 0
 
 
@@ -76,7 +77,7 @@ class OnlineLoop:
 
     Args:
       agent: what learns; its collect policy's variables travel to the runners.
-      train_fn: (iteration from 0, experience [B, T]) -> loss of the agent's training on it.
+      train_fn: (iteration from 0, experience [B, T]) -> what the agent's training on it tells.
       pool: collects.
       config: settings.
 
@@ -89,7 +90,7 @@ class OnlineLoop:
     def __init__(
         self,
         agent: tf_agent.TFAgent,
-        train_fn: Callable[[int, Experience], float],
+        train_fn: Callable[[int, Experience], tf_agent.LossInfo],
         pool: Pool[Chunk, Experience],
         config: Config,
     ) -> None:
@@ -118,7 +119,8 @@ class OnlineLoop:
         experience, failures = self._collect()
         spent = self._pool.timings - before
         started_s = time.perf_counter()
-        loss = self._train_fn(self.iteration, experience)
+        loss_info = self._train_fn(self.iteration, experience)
+        loss = float(loss_info.loss)
         training_s = time.perf_counter() - started_s
         if not math.isfinite(loss):
             raise UserError(
@@ -133,6 +135,8 @@ class OnlineLoop:
             "iteration": self.iteration,
             "environment_steps": self.environment_steps,
             "loss": loss,
+            "losses": {name: float(part) for name, part in loss_info.extra._asdict().items()},
+            "entropy": mean_entropy(experience),
             "mean_return": experience.mean_return,
             "steps_per_episode": experience.num_steps / experience.num_episodes,
             "seconds": {
@@ -150,10 +154,10 @@ class OnlineLoop:
         config = self._config
         chunks = [Chunk(self.iteration, index, config.seed) for index in range(config.num_chunks)]
         found = self._pool.map(chunks)
-        failures = [one.message for one in found if isinstance(one, JobFailure)]
+        failures = [one.message for one in found if isinstance(one, Failure)]
         if len(failures) > min(config.max_failed_chunks, len(chunks) - 1):
             raise PoolError(f"{len(failures)} of {len(chunks)} chunks failed: {failures[0]}")
-        collected = [one for one in found if not isinstance(one, JobFailure)]
+        collected = [one for one in found if not isinstance(one, Failure)]
         return Experience.concatenate(collected), failures
 
     def save(self, directory: pathlib.Path) -> None:
@@ -247,8 +251,7 @@ def run_online(
     kept = workdir.load(workdir.last())
     if kept is not None:
         loop.restore(kept)
-        # Runs begun by earlier versions have no "training".
-        curves = _Curves(kept.record["evaluations"], kept.record.get("training", []))
+        curves = _Curves(kept.record["evaluations"], kept.record["training"])
         seconds |= kept.record["seconds"]
 
     def save(directory: pathlib.Path) -> None:
@@ -256,6 +259,7 @@ def run_online(
         if loop.iteration == config.iterations:
             save_policy_fn(directory / "policy")
 
+    write_settings(workdir.tensorboard, workdir.settings)
     while loop.iteration < config.iterations:
         record = loop.step()
         number, is_last = loop.iteration, loop.iteration == config.iterations
@@ -314,12 +318,16 @@ def summarise(curves: Sequence[Mapping[str, float]]) -> dict[str, dict[str, floa
     }
 
 
-def _shown(record: Mapping[str, Any]) -> dict[str, float | Heatmap | None]:
+def _shown(record: Mapping[str, Any]) -> dict[str, Value]:
     """What TensorBoard shows of an iteration."""
     evaluated = {**record["evaluation"], **record["heatmaps"]}
+    # Parts that a setting turned off are 0.
+    losses = {name: value for name, value in record["losses"].items() if value}
     return {
         **{f"evaluation/{name}": value for name, value in evaluated.items()},
         "train/loss": record["loss"],
+        **{f"train/{name}": value for name, value in losses.items()},
+        "train/entropy": record["entropy"],
         "train/mean_return": record["mean_return"],
         "train/steps_per_episode": record["steps_per_episode"],
         **{f"seconds/{name}": value for name, value in record["seconds"].items()},

@@ -16,8 +16,8 @@ from tfrl_systems.policies.policy_files import load_policy_json
 from tfrl_systems.training.bc_max import BcMaxLoop, Config, Iteration
 from tfrl_systems.training.checkpoints import Checkpoint, Workdir
 from tfrl_systems.training.decisions import DecisionProblem, Policy, decision_specs
-from tfrl_systems.training.evaluation import Evaluation, evaluate
-from tfrl_systems.training.summaries import write_curves
+from tfrl_systems.training.evaluation import Comparison, Evaluation, evaluate
+from tfrl_systems.training.summaries import Value, write_curves, write_settings
 
 OnIteration = Callable[[Mapping[str, Any], bool], None]
 """(record of an iteration, whether an earlier run had finished it) -> None."""
@@ -55,6 +55,7 @@ def run_bc_max(
     """
     _check(problem, config, agent_config)
     loop = BcMaxLoop(problem, config, agent_config)
+    write_settings(workdir.tensorboard, workdir.settings)
     records = []
     for number in range(1, config.iterations + 1):
         kept = workdir.load(number)
@@ -64,8 +65,9 @@ def run_bc_max(
         else:
             iteration = loop.step()
             assert loop.learned is not None
-            record = _record(iteration, *_measure(holdout, loop.learned, problem.baseline))
-            write_curves(workdir.tensorboard, number, [(number, _scalars(record))])
+            evaluation, evaluating_s = _measure(holdout, loop.learned)
+            record = _record(iteration, evaluation, evaluating_s)
+            _write_curves(workdir.tensorboard, record, loop.explored, evaluation)
             workdir.save(number, _saver(loop.agent, {**metadata, "iteration": number}), record)
         records.append(record)
         on_iteration(record, kept is not None)
@@ -99,13 +101,11 @@ def _check(problem: DecisionProblem, config: Config, agent_config: bc_max.Config
     bc_max.make_agent(agent_config, *decision_specs(problem.feature_names))
 
 
-def _measure(
-    holdout: DecisionProblem | None, learned: Policy, baseline_fn: Callable[[str], Policy]
-) -> tuple[Evaluation | None, float]:
+def _measure(holdout: DecisionProblem | None, learned: Policy) -> tuple[Evaluation | None, float]:
     started_s = time.monotonic()
     if holdout is None:
         return None, 0.0
-    found = evaluate(holdout, learned, baseline_fn("default"), "held-out")
+    found = evaluate(holdout, learned, "held-out")
     return found, time.monotonic() - started_s
 
 
@@ -126,13 +126,30 @@ def _record(
     }
 
 
-def _scalars(record: Mapping[str, Any]) -> dict[str, float | None]:
-    """What TensorBoard shows of an iteration."""
-    scalars = {
-        "train/saving_percent_of_explored_policy": record["policy_saving_percent"],
-        "train/saving_percent_of_oracle": record["oracle_saving_percent"],
-        "train/share_of_decisions_changed": record["changed"],
-        "train/contexts_worse": record["worse"],
+def _write_curves(
+    directory: pathlib.Path,
+    record: Mapping[str, Any],
+    explored: Comparison | None,
+    evaluation: Evaluation | None,
+) -> None:
+    """Writes what TensorBoard shows of an iteration.
+
+    The curves of a policy are under its number, 0 for the default: an iteration fits policy number
+    i and explores around policy i - 1. `learned from` and `held out` are runs of their own, so that
+    TensorBoard draws both into one chart.
+    """
+    number = record["number"]
+    write_curves(directory, number, [(number, _fit_curves(record))])
+    if explored is not None:
+        values = {"best_known_saving_percent": record["oracle_saving_percent"]}
+        rows = [(number - 1, {**explored.curves(), **values})]
+        write_curves(directory / "learned from", number, rows)
+    if evaluation is not None:
+        write_curves(directory / "held out", number, [(number, evaluation.comparison.curves())])
+
+
+def _fit_curves(record: Mapping[str, Any]) -> dict[str, Value]:
+    return {
         "fit/loss": record["loss"],
         "fit/agreement": record["agreement"],
         "fit/labels": record["rows"],
@@ -142,14 +159,8 @@ def _scalars(record: Mapping[str, Any]) -> dict[str, float | None]:
         "fit/predicted_saving": record["predicted_saving"],
         "seconds/collecting": record["collecting_s"],
         "seconds/training": record["training_s"],
+        "seconds/evaluating": record["evaluating_s"],
     }
-    if record["holdout"] is not None:
-        scalars |= {
-            "holdout/saving_percent": record["holdout"]["saving_percent"],
-            "holdout/contexts_worse": record["holdout"]["worse"],
-            "holdout/agreement_with_default": 1 - record["holdout"]["changed"],
-        }
-    return scalars
 
 
 def _result(

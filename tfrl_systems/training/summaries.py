@@ -9,39 +9,59 @@ from __future__ import annotations
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfrl_systems.training.heatmap import Heatmap
 
-Row = tuple[int, Mapping[str, float | Heatmap | None]]
-"""(step, values by tag); what is None or not a number, and pictures that cannot be drawn (without
-matplotlib, or because there is nothing to count), are left out."""
+Value = float | np.ndarray | Heatmap | None
+"""A point of a curve, numbers [N] for a histogram, or a picture. None, what is not a number, and
+pictures that cannot be drawn (without matplotlib, or with nothing to count) are left out."""
+
+Row = tuple[int, Mapping[str, Value]]
+"""(step, values by tag)."""
 
 
 def write_curves(directory: pathlib.Path, number: int, rows: Sequence[Row]) -> None:
     """Writes the points since the last checkpoint.
 
     Args:
-      directory: what `tensorboard --logdir` is given.
+      directory: of the run, as TensorBoard names it.
       number: of the checkpoint.
       rows: the points.
     """
-    suffix = f".checkpoint-{number:06d}"
-    for stale in directory.glob(f"*{suffix}"):
-        stale.unlink()
-    writer = tf.summary.create_file_writer(str(directory), filename_suffix=suffix)
-    with writer.as_default():
+    with _replace_events(directory, f".checkpoint-{number:06d}").as_default():
         for step, values in rows:
             for tag, value in values.items():
                 _write(tag, value, step)
-    writer.close()
 
 
-def _write(tag: str, value: float | Heatmap | None, step: int) -> None:
+def write_settings(directory: pathlib.Path, settings: Mapping[str, Any]) -> None:
+    """Writes a run's settings as a table, in place of those of an earlier start."""
+    rows = [f"| {name} | {_cell(value)} |" for name, value in sorted(settings.items())]
+    with _replace_events(directory, ".settings").as_default():
+        tf.summary.text("settings", "\n".join(["| setting | value |", "|---|---|", *rows]), 0)
+
+
+def _replace_events(directory: pathlib.Path, suffix: str) -> tf.summary.SummaryWriter:
+    for stale in directory.glob(f"*{suffix}"):
+        stale.unlink()
+    return tf.summary.create_file_writer(str(directory), filename_suffix=suffix)
+
+
+def _write(tag: str, value: Value, step: int) -> None:
     if isinstance(value, Heatmap):
         image = value.to_image()
         if image is not None:
             tf.summary.image(tag, image[None], step)
+    elif isinstance(value, np.ndarray):
+        tf.summary.histogram(tag, value, step)
     elif value is not None and not math.isnan(value):
         tf.summary.scalar(tag, value, step)
+
+
+def _cell(value: Any) -> str:
+    """A setting in a Markdown table."""
+    return str(value).replace("|", "\\|").replace("\n", " ")

@@ -19,35 +19,42 @@ Run again, it goes on where it was stopped; what was compiled before comes from 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import pathlib
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from environments.errors import UserError
-from environments.inlining.collection import Collector, Failure
-from environments.inlining.compilers import make_compiler
-from environments.inlining.corpus import Corpus, Module
-from environments.inlining.exploration import ExplorationConfig, Explore, Explored
+from environments.errors import Failure, UserError
+from environments.inlining.collection.collector import Collector
+from environments.inlining.collection.store import Trajectory, TrajectoryStore
+from environments.inlining.compilers.compiler import make_compiler
+from environments.inlining.corpus.modules import Corpus, Module
+from environments.inlining.exploration.explore import ExplorationConfig, Explore, Explored
 from environments.inlining.heuristics import Policy, make_heuristic
-from environments.inlining.trajectories import Trajectory, TrajectoryStore
+from tfrl_systems import experiments
 from tfrl_systems.agents import bc_max
-from tfrl_systems.cli import options as shared
-from tfrl_systems.cli.console import Progress, UsageError, say
-from tfrl_systems.cli.inlining.corpora import corpus_digest, small_modules
-from tfrl_systems.cli.inlining.problem import InliningProblem
-from tfrl_systems.cli.inlining.workers import make_collector
-from tfrl_systems.cli.settings import parse_settings
-from tfrl_systems.cli.train import settings_of_inlining
+from tfrl_systems.drivers.collect import Collect
+from tfrl_systems.experiments.arguments import (
+    add_assignments,
+    add_fields,
+    read_assignments,
+    whole_number,
+)
+from tfrl_systems.experiments.reporting import Reporter, Terminal
+from tfrl_systems.experiments.settings import Settings
+from tfrl_systems.experiments.systems.inlining.corpora import corpus_digest, small_modules
+from tfrl_systems.experiments.systems.inlining.modules_problem import InliningProblem
+from tfrl_systems.experiments.systems.inlining.problem import Evaluation
+from tfrl_systems.experiments.systems.inlining.workers import make_collector
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 from tfrl_systems.training.bc_max import Config
 from tfrl_systems.training.checkpoints import open_workdir
 from tfrl_systems.training.run import load_policies, run_bc_max
-from tools.benchmarks import inlining_report
+from tools.benchmarks import inlining_report, shared
 
 # Many times what the largest module takes under the default.
 _TIMEOUT_S = 60.0
@@ -122,7 +129,7 @@ def make_folds(modules: Sequence[Module], num_folds: int) -> tuple[tuple[str, ..
 
 
 def learn(
-    benchmark: Benchmark, fold: int, seed: int, name: str, collector: Collector, progress: Progress
+    benchmark: Benchmark, fold: int, seed: int, name: str, collector: Collector, reporter: Reporter
 ) -> list[NumpyPolicy]:
     """The policy of each iteration, learned on the other folds as `tfrl train inlining` does it."""
     modules, _ = benchmark.divide(fold)
@@ -132,7 +139,7 @@ def learn(
         collector,
         modules,
         benchmark.exploration,
-        lambda what, total: progress.task(f"{label}: {what}", total),
+        lambda what, total: reporter.task(f"{label}: {what}", total),
         seed,
     )
     settings = {
@@ -151,7 +158,7 @@ def learn(
     }
 
     def tell(record: Mapping[str, Any], resumed: bool) -> None:
-        progress.say(
+        reporter.say(
             f"{label}: iteration {record['number']}{' (kept)' if resumed else ''}: "
             f"{record['policy']} saves {record['policy_saving_percent']:.2f}% and the best known "
             f"{record['oracle_saving_percent']:.2f}% where it learns; margin {record['margin']:g}, "
@@ -162,7 +169,7 @@ def learn(
     with open_workdir(path, settings, resume=True) as workdir:
         run_bc_max(problem, None, config, benchmark.agent_config, workdir, metadata, tell)
         for message in problem.failures.values():
-            progress.say(f"{label}: left out: {message}")
+            reporter.say(f"{label}: left out: {message}")
         return load_policies(workdir, config.iterations)
 
 
@@ -172,7 +179,7 @@ def measure(
     seed: int,
     learned: Mapping[str, Sequence[NumpyPolicy]],
     collector: Collector,
-    progress: Progress,
+    reporter: Reporter,
 ) -> dict[str, Any]:
     """Sizes of the fold's modules under everything.
 
@@ -183,7 +190,7 @@ def measure(
     failures: dict[str, str] = {}
 
     def sizes(results: Sequence[Trajectory | Failure], needed: bool = True) -> Sizes:
-        failed = {one.module: one.message for one in results if isinstance(one, Failure)}
+        failed = {one.name: one.message for one in results if isinstance(one, Failure)}
         failures.update(failed if needed else {})
         return {
             one.module: [one.size.text_bytes, one.size.exec_bytes]
@@ -192,10 +199,10 @@ def measure(
         }
 
     def play(policy: Policy, needed: bool = True) -> Sizes:
-        task = progress.task(f"fold {fold + 1}, seed {seed}: {policy.name}", len(modules))
+        task = reporter.task(f"fold {fold + 1}, seed {seed}: {policy.name}", len(modules))
         return sizes(collector.play(modules, policy, task), needed)
 
-    task = progress.task(f"fold {fold + 1}, seed {seed}: explored", len(modules))
+    task = reporter.task(f"fold {fold + 1}, seed {seed}: explored", len(modules))
     explored = _explore(benchmark, modules, collector, task)
     found = {
         "fixed": {name: play(make_heuristic(name), name == "default") for name in FIXED_POLICIES},
@@ -226,7 +233,7 @@ def _explore(
 
 
 def run_fold(
-    benchmark: Benchmark, fold: int, seed: int, collector: Collector, progress: Progress
+    benchmark: Benchmark, fold: int, seed: int, collector: Collector, reporter: Reporter
 ) -> dict[str, Any]:
     """The record of one fold and seed: the one that is kept, or a new one.
 
@@ -244,7 +251,7 @@ def run_fold(
         if record["iterations"] == benchmark.config.iterations:
             return record
     started_s = time.monotonic()
-    learned = {name: learn(benchmark, fold, seed, name, collector, progress) for name in LEARNED}
+    learned = {name: learn(benchmark, fold, seed, name, collector, reporter) for name in LEARNED}
     record = {
         "fold": fold,
         "seed": seed,
@@ -255,29 +262,22 @@ def run_fold(
         "policies_sha256": {
             name: [one.fingerprint for one in policies] for name, policies in learned.items()
         },
-        **measure(benchmark, fold, seed, learned, collector, progress),
+        **measure(benchmark, fold, seed, learned, collector, reporter),
         "seconds": 0.0,
     }
     record["seconds"] = time.monotonic() - started_s
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_suffix(".unfinished")
-    scratch.write_text(json.dumps(record, allow_nan=False) + "\n", encoding="utf-8")
-    scratch.replace(path)
-    progress.say(f"fold {fold + 1}, seed {seed}: done in {record['seconds']:.0f} s")
+    shared.keep(path, record)
+    reporter.say(f"fold {fold + 1}, seed {seed}: done in {record['seconds']:.0f} s")
     return record
 
 
 def run(options: argparse.Namespace) -> None:
     """Runs all folds and seeds; the table is written after each seed."""
     corpus = Corpus.load(options.corpus)
-    values = parse_settings(options.assignments, settings_of_inlining("bc_max"))
-    if options.max_bitcode_bytes is not None:
-        values["exploration"]["max_bitcode_bytes"] = options.max_bitcode_bytes
-    if options.iterations is not None:
-        values["loop"]["iterations"] = options.iterations
-    exploration = ExplorationConfig(**values["exploration"])
+    chosen = _chosen(options)
+    config, agent_config = chosen["loop"], chosen["agent"]
+    exploration: ExplorationConfig = chosen["exploration"]
     modules = tuple(small_modules(corpus.modules, exploration.max_bitcode_bytes))
-    config, agent_config = Config(**values["loop"]), bc_max.Config(**values["agent"])
     decisive = {**dataclasses.asdict(config), **dataclasses.asdict(agent_config)}
     settings = {
         "compiler": make_compiler(options.compiler).identity,
@@ -297,44 +297,51 @@ def run(options: argparse.Namespace) -> None:
     )
     about = {
         "command": options.command_line,
-        "commit": _commit(),
+        "commit": shared.commit(),
         "left_out": {
             one.name: one.path.stat().st_size for one in corpus.modules if one not in modules
         },
     }
-    if about["left_out"]:
-        say(f"{len(about['left_out'])} modules are too large and left out")
-    _run_all(benchmark, options, about)
-
-
-def _run_all(benchmark: Benchmark, options: argparse.Namespace, about: Mapping[str, Any]) -> None:
-    store = TrajectoryStore(options.cache)
     with (
-        Progress() as progress,
-        make_collector(options.compiler, store, options.workers, _TIMEOUT_S) as collector,
+        Terminal() as terminal,
+        contextlib.closing(TrajectoryStore(options.cache)) as store,
+        make_collector(
+            options.compiler, store, Collect.with_workers(options.workers), _TIMEOUT_S
+        ) as collector,
     ):
-        records: list[dict[str, Any]] = []
-        for seed in range(options.seeds):
-            for fold in range(options.folds):
-                records.append(run_fold(benchmark, fold, seed, collector, progress))
-            inlining_report.write(records, about, options.output)
-            progress.say(f"{options.output / 'table.md'}: {seed + 1} of {options.seeds} seeds")
-    store.close()
+        if about["left_out"]:
+            terminal.say(f"{len(about['left_out'])} modules are too large and left out")
+        _run_all(benchmark, options, about, collector, terminal)
+
+
+def _chosen(options: argparse.Namespace) -> Settings:
+    """Settings of the loop, the agent and the exploration, as `tfrl train inlining` has them."""
+    settings: dict[str, Any] = read_assignments(options.assignments)
+    for name in ("max_bitcode_bytes", "iterations"):
+        if getattr(options, name) is not None:
+            settings[name] = getattr(options, name)
+    return experiments.plan(
+        "inlining", agent="bc_max", settings=settings, corpus=options.corpus
+    ).settings
+
+
+def _run_all(
+    benchmark: Benchmark,
+    options: argparse.Namespace,
+    about: Mapping[str, Any],
+    collector: Collector,
+    reporter: Reporter,
+) -> None:
+    records: list[dict[str, Any]] = []
+    for seed in range(options.seeds):
+        for fold in range(options.folds):
+            records.append(run_fold(benchmark, fold, seed, collector, reporter))
+        inlining_report.write(records, about, options.output)
+        reporter.say(f"{options.output / 'table.md'}: {seed + 1} of {options.seeds} seeds")
 
 
 def _run_name(fold: int, seed: int) -> str:
     return f"fold-{fold + 1}-seed-{seed}"
-
-
-def _commit() -> str:
-    asked = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-        cwd=pathlib.Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return asked.stdout.strip() or "unknown"
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -342,46 +349,30 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--corpus", type=pathlib.Path, required=True, metavar="DIR")
+    add_fields(parser, Evaluation, ["never_worse"])
     parser.add_argument("--output", type=pathlib.Path, required=True, metavar="DIR")
-    number = shared.whole_number
-    parser.add_argument("--folds", type=number(2), default=4, help="default: 4")
-    parser.add_argument("--seeds", type=number(1), default=3, help="0, 1, …; default: 3 of them")
+    parser.add_argument("--folds", type=whole_number(2), default=4, help="default: 4")
     parser.add_argument(
-        "--iterations", type=number(1), metavar="N", help="default: that of tfrl train"
+        "--seeds", type=whole_number(1), default=3, help="0, 1, …; default: 3 of them"
+    )
+    parser.add_argument(
+        "--iterations", type=whole_number(1), metavar="N", help="default: that of tfrl train"
     )
     parser.add_argument(
         "--max-bitcode-bytes",
-        type=number(0),
+        type=whole_number(0),
         metavar="N",
         help="leave larger modules out of all; 0 for none; default: that of tfrl train",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="assignments",
-        metavar="FIELD=VALUE",
-        help="as for tfrl train inlining",
-    )
-    shared.add_compiler(parser)
-    shared.add_collection(parser)
+    add_assignments(parser, "as for tfrl train inlining")
     options = parser.parse_args(arguments)
     options.command_line = " ".join(["python -m tools.benchmarks.inlining_tables", *arguments])
     return options
 
 
 def main() -> int:
-    """Runs the tool; mistakes of the user end in one line."""
-    try:
-        run(parse_arguments(sys.argv[1:]))
-    except (UserError, UsageError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("error: stopped; run it again to go on", file=sys.stderr)
-        return 130
-    return 0
+    """Runs the tool."""
+    return shared.exit_status(run, parse_arguments(sys.argv[1:]))
 
 
 if __name__ == "__main__":

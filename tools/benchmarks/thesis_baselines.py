@@ -16,7 +16,7 @@ import numpy as np
 
 from environments.learn_to_optimize import baselines, references
 from environments.learn_to_optimize.functions import Objective, make_objective
-from tfrl_systems.cli.learn_to_optimize.evaluate import evaluate, truth_cache
+from tfrl_systems.experiments.systems.learn_to_optimize.evaluating import evaluate, truth_cache
 from tools.benchmarks.shared import kept
 from tools.benchmarks.thesis_cases import Case, Run
 from tools.benchmarks.thesis_measurements import Benchmark
@@ -48,7 +48,7 @@ def measure(benchmark: Benchmark, agent: str, case: Case, name: str, seed: int) 
       seed: of what depends on chance.
     """
     run = Run("quality", agent, case, "random", seed)
-    hidden_sizes = list(benchmark.training(run).agent_config.hidden_sizes)
+    hidden_sizes = list(benchmark.plan(run).settings["agent"].hidden_sizes)
     settings = {"name": name, "seed": seed, "hidden_sizes": hidden_sizes}
     path = benchmark.output / "baselines" / f"{case.slug}-{name}-seed-{seed}.json"
     return kept(path, settings, functools.partial(_measure, case, name, seed, hidden_sizes))

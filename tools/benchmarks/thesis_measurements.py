@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from tfrl_systems.cli import online
-from tfrl_systems.cli.learn_to_optimize import train as learning
-from tfrl_systems.cli.learn_to_optimize.problem import MakeRunner
-from tfrl_systems.cli.settings import parse_settings
-from tfrl_systems.cli.train import settings_of_learning
+from tfrl_systems import experiments
+from tfrl_systems.drivers.collect import Collect, make_pool
+from tfrl_systems.experiments import TrainingRun, find_system
+from tfrl_systems.experiments.online import make_agent
+from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.policies.numpy_actor import NumpyActor
-from tfrl_systems.training.checkpoints import open_workdir
 from tfrl_systems.training.online import OnlineLoop
-from tools.benchmarks.shared import Record, kept
+from tools.benchmarks.shared import Record, identity_of, kept
 from tools.benchmarks.thesis_cases import Case, Run
 
+_SYSTEM = "learn_to_optimize"
+TIMING = "timing"
+"""Experiment whose runs are only timed."""
 # 64 episodes an iteration, as in the thesis, and work for up to 8 processes.
 _TIMED = {"num_chunks": 8, "episodes_per_chunk": 8}
 # Iterations that are not timed: TensorFlow traces in them.
@@ -31,30 +32,32 @@ class Benchmark:
 
     Attributes:
       output: directory.
-      assignments: `field=value`, as for `tfrl train`.
+      settings: of all runs, by name, as for `experiments.train`.
       iterations: of the runs of each experiment; those of `tfrl train` where it is not named.
     """
 
     output: pathlib.Path
-    assignments: Sequence[str] = ()
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     iterations: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
-    def training(self, run: Run, **loop: Any) -> learning.Training:
-        """What `tfrl train` would train; `loop` are settings of the loop."""
-        values = parse_settings(self.assignments, settings_of_learning(run.agent, run.sampler))
+    def arguments(self, run: Run) -> dict[str, Any]:
+        """What `experiments.plan` and `experiments.train` are called with."""
+        settings = dict(self.settings)
         if run.experiment in self.iterations:
-            values["loop"]["iterations"] = self.iterations[run.experiment]
-        options = argparse.Namespace(
-            agent=run.agent,
-            function=run.case.function,
-            dimensions=run.case.dimensions,
-            free=run.case.free,
-            bounds=None,
-            sampler=run.sampler,
-            seed=run.seed,
-        )
-        values["loop"] |= loop
-        return learning.Training.of(options, values)
+            settings["iterations"] = self.iterations[run.experiment]
+        if run.experiment == TIMING:
+            settings |= _TIMED
+        return {
+            "agent": run.agent,
+            "seed": run.seed,
+            "settings": settings,
+            **dataclasses.asdict(run.case),
+            "sampler": run.sampler,
+        }
+
+    def plan(self, run: Run) -> TrainingRun:
+        """What is trained."""
+        return experiments.plan(_SYSTEM, **self.arguments(run))
 
 
 def train(benchmark: Benchmark, run: Run) -> Record:
@@ -63,12 +66,14 @@ def train(benchmark: Benchmark, run: Run) -> Record:
     Raises:
       UserError: the kept one was made with other settings.
     """
-    training = benchmark.training(run)
-    path = benchmark.output / "runs" / run.name
-    with open_workdir(path, training.settings(), resume=True) as workdir:
-        result = workdir.result()
-        if result is None:
-            result = learning.train(training, workdir, run.workers)
+    result = experiments.train(
+        _SYSTEM,
+        workdir=benchmark.output / "runs" / run.name,
+        collect=_collect_of(run.workers),
+        resume=True,
+        reporter=Reporter(),
+        **benchmark.arguments(run),
+    ).result
     described = dataclasses.asdict(run)
     wanted = ("iterations", "environment_steps", "seconds", "experience_sha256", "policy_sha256")
     return {
@@ -77,6 +82,11 @@ def train(benchmark: Benchmark, run: Run) -> Record:
         **{name: result[name] for name in wanted},
         "curve": result["evaluation"]["iterations"],
     }
+
+
+def _collect_of(workers: int) -> Collect:
+    """So many worker processes, or this process for 0."""
+    return Collect("pipes", workers) if workers else Collect()
 
 
 def time_collection(
@@ -91,26 +101,25 @@ def time_collection(
       workers: processes that collect; 0 to collect in the process that learns.
       iterations: how many are timed.
     """
-    run = Run("timing", agent, Case(function), "random", 0, workers)
-    training = benchmark.training(run, **_TIMED)
+    run = Run(TIMING, agent, Case(function), "random", 0, workers)
+    planned = benchmark.plan(run)
     path = benchmark.output / "timings" / f"{run.case.slug}-{workers}-workers.json"
-    settings = {**training.settings(), "timed_iterations": iterations}
-    return kept(path, settings, lambda: _time_collection(training, workers, iterations))
+    settings = {**identity_of(planned), "timed_iterations": iterations}
+    return kept(path, settings, lambda: _time_collection(planned, workers, iterations))
 
 
-def _time_collection(training: learning.Training, workers: int, iterations: int) -> Record:
-    agent = training.make_agent()
-    actor = NumpyActor.from_policy(agent.collect_policy)
-    make_runner = MakeRunner(training.problem, actor, training.config.episodes_per_chunk)
-    with online.make_pool(make_runner, workers) as pool:
-        loop = OnlineLoop(
-            agent, lambda _, one: float(agent.train(one.trajectory).loss), pool, training.config
-        )
-        for _ in range(_WARM_UP):
-            loop.step()
-        records = [loop.step()["seconds"] for _ in range(iterations)]
+def _time_collection(run: TrainingRun, workers: int, iterations: int) -> Record:
+    collect, config = _collect_of(workers), run.settings["loop"]
+    with find_system(_SYSTEM).online_task(run, collect, Reporter()) as task:
+        agent = make_agent(run, task)
+        make_runner = task.make_runner(NumpyActor.from_policy(agent.collect_policy))
+        with make_pool(collect, make_runner) as pool:
+            loop = OnlineLoop(agent, lambda _, one: agent.train(one.trajectory), pool, config)
+            for _ in range(_WARM_UP):
+                loop.step()
+            records = [loop.step()["seconds"] for _ in range(iterations)]
     return {
-        "function": training.problem.function,
+        "function": run.problem.function,
         "workers": workers,
         "timed_iterations": iterations,
         "seconds": {name: sum(one[name] for one in records) for name in records[0]},

@@ -29,9 +29,8 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from environments.errors import UserError
-from tfrl_systems.cli import options as cli_options
-from tfrl_systems.cli.console import Progress, UsageError
+from tfrl_systems.experiments.arguments import add_assignments, read_assignments, whole_number
+from tfrl_systems.experiments.reporting import Terminal
 from tools.benchmarks import shared, thesis_baselines, thesis_report
 from tools.benchmarks.shared import Record
 from tools.benchmarks.thesis_cases import QUALITY, plan
@@ -46,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
     """Measures what is not measured yet; the tables are written after each seed."""
     short = dict.fromkeys(("samplers", "distributed"), options.short_iterations)
     long = {} if options.iterations is None else {"quality": options.iterations}
-    benchmark = Benchmark(options.output, options.assignments, {**short, **long})
+    benchmark = Benchmark(options.output, read_assignments(options.assignments), {**short, **long})
     about = {
         "command": options.command_line,
         "commit": shared.commit(),
@@ -54,28 +53,28 @@ def run(options: argparse.Namespace) -> None:
         "jobs": options.jobs,
     }
     first = options.agents[0]
-    with Progress() as progress, shared.doing(options.jobs) as do:
+    with Terminal() as terminal, shared.doing(options.jobs) as do:
         timings = []
         for function, share in TIMED_FUNCTIONS.items():
             number = max(1, options.timing_iterations // share)
             for workers in (0, *options.workers_list):
                 timings.append(time_collection(benchmark, first, function, workers, number))
-                progress.say(f"{function}, {workers} workers: timed")
+                terminal.say(f"{function}, {workers} workers: timed")
         records: list[Record] = []
         baselines: list[Record] = []
         for seed in range(options.seeds):
             label = f"seed {seed}: "
             tasks = [functools.partial(train, benchmark, one) for one in plan(options.agents, seed)]
-            records += shared.followed(do(tasks), len(tasks), progress, f"{label}training runs")
+            records += shared.followed(do(tasks), len(tasks), terminal, f"{label}training runs")
             tasks = [
                 functools.partial(thesis_baselines.measure, benchmark, first, case, name, seed)
                 for case in QUALITY
                 for name in thesis_baselines.names_of(case)
                 if seed == 0 or thesis_baselines.depends_on_chance(name)
             ]
-            baselines += shared.followed(do(tasks), len(tasks), progress, f"{label}baselines")
+            baselines += shared.followed(do(tasks), len(tasks), terminal, f"{label}baselines")
             thesis_report.write(timings, records, baselines, about, options.output)
-            progress.say(f"{options.output / 'table.md'}: {seed + 1} of {options.seeds} seeds")
+            terminal.say(f"{options.output / 'table.md'}: {seed + 1} of {options.seeds} seeds")
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -83,13 +82,14 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    number = cli_options.whole_number
     parser.add_argument("--output", type=pathlib.Path, required=True, metavar="DIR")
-    parser.add_argument("--seeds", type=number(1), default=5, help="0, 1, …; default: 5 of them")
+    parser.add_argument(
+        "--seeds", type=whole_number(1), default=5, help="0, 1, …; default: 5 of them"
+    )
     _add_iterations(parser)
     parser.add_argument(
         "--agents",
-        type=_agents,
+        type=shared.some_of(AGENTS),
         default=AGENTS,
         metavar="NAMES",
         help="to compare, separated by commas; the first one tries samplers and processes too "
@@ -97,69 +97,46 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--workers-list",
-        type=lambda text: tuple(number(1)(one) for one in text.split(",")),
+        type=lambda text: tuple(whole_number(1)(one) for one in text.split(",")),
         default=(1, 2, 4, 8),
         metavar="K,K,…",
         help="processes to time the collection with; default: 1,2,4,8",
     )
     parser.add_argument(
         "--jobs",
-        type=number(1),
+        type=whole_number(1),
         default=1,
         metavar="N",
         help="training runs at the same time; their errors do not depend on it (default: 1)",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="assignments",
-        metavar="FIELD=VALUE",
-        help="as for tfrl train learn_to_optimize, of fields that all agents have",
-    )
+    add_assignments(parser, "as for tfrl train learn_to_optimize, of fields that all agents have")
     options = parser.parse_args(arguments)
     options.command_line = " ".join(["python -m tools.benchmarks.thesis_tables", *arguments])
     return options
 
 
 def _add_iterations(parser: argparse.ArgumentParser) -> None:
-    number = cli_options.whole_number
     parser.add_argument(
         "--iterations",
-        type=number(1),
+        type=whole_number(1),
         metavar="N",
         help="of the runs that show quality; default: those of tfrl train",
     )
     parser.add_argument(
         "--short-iterations",
-        type=number(1),
+        type=whole_number(1),
         default=2000,
         metavar="N",
         help="of the runs that compare samplers, and processes with none (default: 2000)",
     )
     parser.add_argument(
-        "--timing-iterations", type=number(1), default=300, metavar="N", help="default: 300"
+        "--timing-iterations", type=whole_number(1), default=300, metavar="N", help="default: 300"
     )
 
 
-def _agents(text: str) -> tuple[str, ...]:
-    names = tuple(text.split(","))
-    if not set(names) <= set(AGENTS):
-        raise argparse.ArgumentTypeError(f"expected some of {','.join(AGENTS)}, found {text!r}")
-    return names
-
-
 def main() -> int:
-    """Runs the tool; mistakes of the user end in one line."""
-    try:
-        run(parse_arguments(sys.argv[1:]))
-    except (UserError, UsageError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("error: stopped; run it again to go on", file=sys.stderr)
-        return 130
-    return 0
+    """Runs the tool."""
+    return shared.exit_status(run, parse_arguments(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Models to try things on, as frameworks export them, with random weights: `make("bert-base")`.
+"""A zoo of models to experiment with, as frameworks export them: `make("bert-base")`.
 
-Nothing in them is simplified: batch normalisation stands beside its convolution, query, key and
-value have a matrix product each, RepVGG has its branches of training time, LoRA its adapters.
-Weights are drawn so that activations neither vanish nor explode. The same name, seed and sizes
-make the same model on every machine.
+Weights are random, drawn so that activations neither vanish nor explode. The same name, seed, batch
+and opset make the same model on every machine. No model is simplified in advance: batch
+normalisations follow their convolutions, query, key and value have a matrix product each, RepVGG
+has the branches that it is trained with, and LoRA has its adapters.
 
   bert-base, bert-mini, bert-tiny   encoders for 128 tokens (Devlin et al., 2019; Turc et al., 2019)
   lora-transformer                  rank-16 adapters beside every matrix (Hu et al., 2021)
@@ -42,14 +42,15 @@ NAMES = tuple(_MODELS)
 
 
 def make(name: str, seed: int = 0, batch: Batch = 1, opset: int = 14) -> onnx.ModelProto:
-    """A model with random weights.
+    """Make a model with random weights.
 
     Args:
       name: one of NAMES.
       seed: of the weights.
-      batch: number of examples, or a name such as "N": it is then known only when the model runs.
-      opset: version of ONNX's operators, at least 13. Normalisation of layers is one operator from
-        17 on, as exporters write it, and nine below.
+      batch: number of examples, or a name such as "N" if it is to be known only when the model
+        runs.
+      opset: version of ONNX's operators, at least 13. From 17 on, a layer normalisation is one
+        operator; below, exporters write nine.
 
     Raises:
       UserError: there is no such model.

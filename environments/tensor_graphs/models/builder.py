@@ -1,4 +1,4 @@
-"""Writes an ONNX model node by node, as an exporter would: `x = build.relu(build.conv(x, …))`."""
+"""Build an ONNX model node by node, as exporters write it: `x = build.relu(build.conv(x, …))`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,22 @@ from onnx import TensorProto, helper, numpy_helper
 
 Batch = int | str
 
-# The intermediate representation that came with opset 13; every later reader knows it.
+# ONNX's file format is at least this old wherever opset 13 is understood.
 _IR_VERSION = 8
 
 
 class Builder:
-    """A model in the making.
+    """Builds one ONNX model. Values are passed around by their names.
 
-    Values are known by their names. Names of nodes and weights begin with the scope that is set:
+    Names of nodes and weights begin with `scope`, which may be changed at any time:
 
     build.scope = "layer.0/attention"
+
+    Args:
+      name: name of the model; together with `seed` it determines the weights.
+      seed: of the weights.
+      batch: size of the inputs' first axis, or its name.
+      opset: version of ONNX's operators.
     """
 
     def __init__(self, name: str, seed: int, batch: Batch, opset: int) -> None:
@@ -37,37 +43,50 @@ class Builder:
         self._names: dict[str, int] = {}
 
     def input(self, name: str, shape: Sequence[int | str], element: int = TensorProto.FLOAT) -> str:
-        """An input of the model."""
+        """Add an input of the model.
+
+        Args:
+          name: name of the input.
+          shape: numbers, and names of sizes that are known only when the model runs.
+          element: ONNX's number of the element type.
+        """
         self._inputs.append(helper.make_tensor_value_info(name, element, shape))
         return name
 
     def weight(self, name: str, value: np.ndarray) -> str:
-        """A weight of that value."""
+        """Add a weight with this value."""
         name = self._unique(name)
         self._weights.append(numpy_helper.from_array(np.asarray(value, order="C"), name))
         return name
 
     def normal(self, name: str, shape: Sequence[int], deviation: float, mean: float = 0) -> str:
-        """A weight drawn from a normal distribution."""
+        """Add a float32 weight drawn from a normal distribution.
+
+        Args:
+          name: name of the weight.
+          shape: its shape.
+          deviation: standard deviation of the distribution.
+          mean: mean of the distribution.
+        """
         value = self._random.standard_normal(tuple(shape), np.float32)
         value *= np.float32(deviation)
         value += np.float32(mean)
         return self.weight(name, value)
 
     def scalar(self, value: float, dtype: Any = np.float32) -> str:
-        """A constant, as exporters write a number: a node of its own folded into a weight."""
+        """Add a scalar constant, which exporters write as a weight."""
         return self.weight("constant", np.array(value, dtype))
 
     def integers(self, *values: int) -> str:
-        """A constant list of integers."""
+        """Add a constant list of integers."""
         return self.weight("constant", np.array(values, np.int64))
 
     def node(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """The output of a node."""
+        """Add a node with one output, and return that."""
         return self.nodes(op, 1, *inputs, **attributes)[0]
 
     def nodes(self, op: str, num_outputs: int, *inputs: str, **attributes: Any) -> list[str]:
-        """The outputs of a node that has several."""
+        """Add a node, and return its outputs."""
         name = self._unique(op)
         outputs = [f"{name}_output_{number}" for number in range(num_outputs)]
         self._nodes.append(helper.make_node(op, inputs, outputs, name, **attributes))
@@ -77,17 +96,18 @@ class Builder:
         self, x: str, channels: tuple[int, int], kernel: tuple[int, int], *, bias: bool = False,
         stride: int = 1, groups: int = 1, gain: float = 2.0, pads: tuple[int, int] | None = None,
     ) -> str:  # fmt: skip
-        """A convolution that keeps the size if its stride is 1 and nothing is said about `pads`.
+        """Add a convolution.
 
         Args:
-          x: [N, channels[0], H, W].
-          channels: in and out.
-          kernel: height and width.
-          bias: whether it has one.
-          stride: in both directions.
-          groups: of channels.
-          gain: variance of what comes out over that of what goes in; 2 makes up for a Relu.
-          pads: above and on the left; the same are added below and on the right.
+          x: the input, [N, channels[0], H, W].
+          channels: number of channels of the input and of the output.
+          kernel: height and width of the window.
+          bias: whether it has a bias.
+          stride: stride in both directions.
+          groups: number of groups of channels.
+          gain: variance of the output divided by that of the input; 2 makes up for a Relu.
+          pads: padding above and on the left; the same is added below and on the right. By default,
+            a convolution with stride 1 keeps the size of its input.
         """
         shape = (channels[1], channels[0] // groups, *kernel)
         inputs = [x, self.normal("conv.weight", shape, (gain / math.prod(shape[1:])) ** 0.5)]
@@ -100,7 +120,7 @@ class Builder:
         )  # fmt: skip
 
     def batch_norm(self, x: str, channels: int, scale: float = 1.0) -> str:
-        """Batch normalisation as it stands in a trained model: statistics near those of x."""
+        """Add a batch normalisation with the statistics of a trained model, near those of x."""
         inputs = [
             self.normal("norm.weight", [channels], 0.1 * scale, scale),
             self.normal("norm.bias", [channels], 0.1),
@@ -112,25 +132,25 @@ class Builder:
         )
 
     def relu(self, x: str) -> str:
-        """max(x, 0)."""
+        """Add a Relu: max(x, 0)."""
         return self.node("Relu", x)
 
     def max_pool(self, x: str, kernel: int, stride: int, pad: int = 0, ceil: bool = False) -> str:
-        """Maximum over windows."""
+        """Add a pool that takes the maximum over square windows."""
         return self.node(
             "MaxPool", x, ceil_mode=int(ceil), dilations=[1, 1], kernel_shape=[kernel] * 2,
             pads=[pad] * 4, strides=[stride] * 2,
         )  # fmt: skip
 
     def classify(self, x: str, channels: int, classes: int = 1000) -> str:
-        """Mean over the image, and a linear layer."""
+        """Add a classifier: the mean over the image and a linear layer."""
         x = self.node("Flatten", self.node("GlobalAveragePool", x), axis=1)
         weight = self.normal("fc.weight", [classes, channels], channels**-0.5)
         bias = self.normal("fc.bias", [classes], 0.1)
         return self.node("Gemm", x, weight, bias, alpha=1.0, beta=1.0, transB=1)
 
     def finish(self, **outputs: tuple[str, Sequence[int | str]]) -> onnx.ModelProto:
-        """The model; outputs are float32 tensors, by name: (value, shape)."""
+        """Return the model, given (value, shape) of each output by its name; all are float32."""
         infos = []
         for name, (value, shape) in outputs.items():
             self._rename(value, name)

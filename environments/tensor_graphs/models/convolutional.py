@@ -1,4 +1,4 @@
-"""ResNet, ResNeXt, SqueezeNet and RepVGG for images of 224 x 224."""
+"""ResNet, ResNeXt, SqueezeNet and RepVGG, for images of 224 x 224 pixels."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SQUEEZENET_FIRES: tuple[tuple[int, int, int] | str, ...] = (
     (64, 16, 64), (128, 16, 64), "pool", (128, 32, 128), (256, 32, 128), "pool",
     (256, 48, 192), (384, 48, 192), (384, 64, 256), (512, 64, 256),
 )  # fmt: skip
-"""Channels in, squeezed, and of each of the two that expand."""
+"""Numbers of channels: of the input, squeezed, and of each of the two expanding convolutions."""
 
 
 def resnet18(build: Builder) -> onnx.ModelProto:
-    """Two convolutions of 3 x 3 beside each shortcut."""
+    """Build ResNet-18: two 3 x 3 convolutions beside each shortcut."""
     x, channels = _resnet_stem(build), 64
     for stage in range(4):
         for block in range(2):
@@ -33,7 +33,7 @@ def resnet18(build: Builder) -> onnx.ModelProto:
 
 
 def resnet50(groups: int, group_width: int) -> Callable[[Builder], onnx.ModelProto]:
-    """Bottlenecks of 1 x 1, 3 x 3 in groups, 1 x 1 beside each shortcut."""
+    """Build ResNet-50 or ResNeXt-50: 1 x 1, grouped 3 x 3 and 1 x 1 convolutions per shortcut."""
 
     def build_model(build: Builder) -> onnx.ModelProto:
         x, channels = _resnet_stem(build), 64
@@ -54,7 +54,7 @@ def resnet50(groups: int, group_width: int) -> Callable[[Builder], onnx.ModelPro
 
 
 def squeezenet(build: Builder) -> onnx.ModelProto:
-    """Fire modules: squeeze by 1 x 1, expand by 1 x 1 and by 3 x 3, concatenate."""
+    """Build SqueezeNet of fire modules: squeeze by 1 x 1, expand by 1 x 1 and 3 x 3, and concat."""
     x = build.input("image", [build.batch, 3, 224, 224])
     x = build.relu(build.conv(x, (3, 64), (3, 3), bias=True, stride=2, pads=(0, 0)))
     x = build.max_pool(x, 3, 2, ceil=True)
@@ -77,7 +77,7 @@ def squeezenet(build: Builder) -> onnx.ModelProto:
 
 
 def repvgg(blocks: Sequence[int], channels: Sequence[int]) -> Callable[[Builder], onnx.ModelProto]:
-    """RepVGG in the form that it is trained in: each layer is a sum of two or three branches."""
+    """Build RepVGG as it is trained: each layer is a sum of two or three branches."""
 
     def build_model(build: Builder) -> onnx.ModelProto:
         build.scope = "stage0"
@@ -94,7 +94,7 @@ def repvgg(blocks: Sequence[int], channels: Sequence[int]) -> Callable[[Builder]
 
 
 def _repvgg_block(build: Builder, x: str, channels: tuple[int, int], stride: int) -> str:
-    """Relu(norm(conv 3x3) + norm(conv 1x1) [+ norm(x)])."""
+    """Add Relu(norm(conv 3x3) + norm(conv 1x1) [+ norm(x)])."""
     y = _conv_norm(build, x, channels, 3, stride, scale=0.7)
     y = build.node("Add", y, _conv_norm(build, x, channels, 1, stride, scale=0.5))
     if stride == 1 and channels[0] == channels[1]:

@@ -1,4 +1,4 @@
-"""InceptionV3 for images of 299 x 299, without its auxiliary classifier."""
+"""InceptionV3 for images of 299 x 299 pixels, without its auxiliary classifier."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from environments.tensor_graphs.models.builder import Builder
 
 _CLASSES = 1000
 Layer = tuple[int, int, int] | tuple[int, int, int, int]
-"""Channels out, height and width of the kernel, stride if it is not 1."""
+"""Channels of the output, height and width of the kernel, and the stride if `_row` needs it."""
 
 
 def inception_v3(build: Builder) -> onnx.ModelProto:
-    """The names of the blocks are those of torchvision."""
+    """Build InceptionV3; its blocks have torchvision's names."""
     x = build.input("image", [build.batch, 3, 299, 299])
     x = _row(build, x, 3, (32, 3, 3, 2), (32, 3, 3, -1), (64, 3, 3))
     x = build.max_pool(x, 3, 2)
@@ -89,9 +89,9 @@ def _block_e(build: Builder, x: str, channels: int) -> str:
 
 
 def _row(build: Builder, x: str, channels: int, *layers: Layer) -> str:
-    """Convolution, batch normalisation and Relu, several times.
+    """Add layers of convolution, batch normalisation and Relu, one after another.
 
-    A stride of 2 goes without padding, as does one of -1, which stands for 1.
+    A layer with a stride has no padding; a stride of -1 stands for 1 without padding.
     """
     for out, height, width, *rest in layers:
         stride = rest[0] if rest else 1

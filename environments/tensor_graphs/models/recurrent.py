@@ -1,4 +1,4 @@
-"""NasRNN: a recurrent cell that a search found (Zoph and Le, 2017), unrolled."""
+"""NasRNN: the recurrent cell found by architecture search (Zoph and Le, 2017), unrolled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GATES = 8
 
 
 def nasrnn(steps: int, hidden: int) -> Callable[[Builder], onnx.ModelProto]:
-    """The cell's weights are the same in each step."""
+    """Build NasRNN with the given number of steps, which share their weights."""
 
     def build_model(build: Builder) -> onnx.ModelProto:
         sequence = build.input("sequence", [build.batch, steps, hidden])
@@ -33,7 +33,7 @@ def nasrnn(steps: int, hidden: int) -> Callable[[Builder], onnx.ModelProto]:
 
 
 def _cell(build: Builder, x: str, state: str, weights: list[tuple[str, ...]]) -> str:
-    """Eight gates x W_i + h U_i, combined by a tree of elementwise functions."""
+    """Add a cell: eight gates x W_i + h U_i, combined by a tree of elementwise functions."""
 
     def combined(op: str, one: tuple[str, str], other: tuple[str, str]) -> str:
         return build.node(op, *(build.node(function, value) for function, value in (one, other)))

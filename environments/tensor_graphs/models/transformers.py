@@ -16,11 +16,11 @@ _VOCABULARY = 30522
 _FIRST_OPSET_WITH_LAYER_NORM = 17
 
 Linear = Callable[[str, int, int, str], str]
-"""Applies a linear layer to x: (x, size in, size out, name)."""
+"""Adds a linear layer: (x, size of the input, size of the output, name) -> output."""
 
 
 def bert(layers: int, hidden: int, heads: int) -> Callable[[Builder], onnx.ModelProto]:
-    """BERT with an attention mask; out come the last hidden state and the pooled first token."""
+    """Build BERT with an attention mask; it returns the last hidden state and the pooled token."""
 
     def build_model(build: Builder) -> onnx.ModelProto:
         shape = [build.batch, _TOKENS]
@@ -51,7 +51,7 @@ def bert(layers: int, hidden: int, heads: int) -> Callable[[Builder], onnx.Model
 
 
 def lora(layers: int, hidden: int, heads: int, rank: int) -> Callable[[Builder], onnx.ModelProto]:
-    """A transformer that normalises before each block; every matrix has a LoRA adapter."""
+    """Build a pre-normalised transformer in which every matrix has a LoRA adapter."""
 
     def build_model(build: Builder) -> onnx.ModelProto:
         shape = [build.batch, _TOKENS, hidden]
@@ -106,7 +106,7 @@ def _embeddings(build: Builder, ids: str, kinds: str, hidden: int) -> str:
 
 
 def _extended_mask(build: Builder, mask: str) -> str:
-    """0 where attention is allowed, a large negative number elsewhere: [N, 1, 1, T]."""
+    """Add the mask [N, 1, 1, T]: 0 where attention is allowed, else a large negative number."""
     mask = build.node("Unsqueeze", build.node("Unsqueeze", mask, build.integers(1)),
                       build.integers(2))  # fmt: skip
     mask = build.node("Sub", build.scalar(1), build.node("Cast", mask, to=TensorProto.FLOAT))
@@ -116,9 +116,9 @@ def _extended_mask(build: Builder, mask: str) -> str:
 def _attention(
     build: Builder, x: str, mask: str | None, hidden: int, heads: int, linear: Linear
 ) -> str:
-    """Attention of several heads: [N, T, hidden] -> [N, T, hidden]."""
+    """Add attention with several heads: [N, T, hidden] -> [N, T, hidden]."""
     size = hidden // heads
-    # 0 keeps a size as it is: what exporters write where the batch is not known.
+    # Where the batch is not known, exporters write 0, which copies the size.
     batch = build.batch if isinstance(build.batch, int) else 0
 
     def heads_of(name: str, order: list[int]) -> str:
@@ -138,7 +138,7 @@ def _attention(
 
 
 def _gelu(build: Builder, x: str) -> str:
-    """In five operators, x (1 + erf(x / sqrt 2)) / 2."""
+    """Add x (1 + erf(x / sqrt 2)) / 2, in five operators."""
     erf = build.node("Erf", build.node("Div", x, build.scalar(math.sqrt(2))))
     product = build.node("Mul", x, build.node("Add", erf, build.scalar(1)))
     return build.node("Mul", product, build.scalar(0.5))

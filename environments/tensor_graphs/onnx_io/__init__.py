@@ -1,9 +1,41 @@
-"""ONNX models in and out: `read` makes a graph, `write` and `save` make a model of one."""
+"""ONNX models in and out: `read` makes a graph of a model, `write` and `save` a model of a graph.
+
+Reading, top down (`reading/`):
+
+    path, bytes or ModelProto
+      │  loading        parse, check versions, embed tensors that nodes hold
+      │  conversion     from an older opset to the oldest one that is understood
+      │  wiring         constants, inputs, and nodes in an order to compute them
+      │  inference      types of all values
+      │  reader         node by node, each by the first of these that fits:
+      │    shape_values   a value computed from sizes becomes a constant
+      │    canonical      an operator of `operators.table` gets its one form (windows: Conv, pools)
+      │    opaque         any other operator is kept to be written as it was
+      ▼
+    Graph, with a ModelHeader: what the file says besides what the model computes
+
+Writing, top down (`writing/`):
+
+    Graph
+      │  writer         node by node:
+      │    folding        what depends on constants alone is computed
+      │    lowering       a canonical node becomes ONNX's nodes of the header's opset
+      │    opaque         an Opaque node becomes the node that it was
+      │    naming         names, documentation and metadata are the file's again
+      ▼
+    ModelProto
+      │  saving         the file, all of it or nothing; large weights in a file beside it
+      ▼
+    file
+
+Both sides share `tensors` (arrays and ONNX's tensors), `scopes` (names within subgraphs), `header`
+and `opaque`. `parts` makes models of a few nodes of a graph, to measure them.
+"""
 
 from environments.tensor_graphs.onnx_io.header import ModelHeader
-from environments.tensor_graphs.onnx_io.one_node import one_node_model, part_model
-from environments.tensor_graphs.onnx_io.reading import read
-from environments.tensor_graphs.onnx_io.saving import save
-from environments.tensor_graphs.onnx_io.writing import write
+from environments.tensor_graphs.onnx_io.parts import part_model
+from environments.tensor_graphs.onnx_io.reading.reader import read
+from environments.tensor_graphs.onnx_io.writing.saving import save
+from environments.tensor_graphs.onnx_io.writing.writer import write
 
-__all__ = ["ModelHeader", "one_node_model", "part_model", "read", "save", "write"]
+__all__ = ["ModelHeader", "part_model", "read", "save", "write"]

@@ -1,4 +1,4 @@
-"""What a model's file says besides what it computes."""
+"""What a model's file says besides what the model computes: names, versions, documentation."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Mapping
 
 import onnx
 
-from environments.tensor_graphs.nodes import Dimension, Ref, TensorType
+from environments.tensor_graphs.graph.nodes import Dimension, Ref, TensorType
 from environments.tensor_graphs.onnx_io.tensors import DTYPES, NUMBERS
 
 DEFAULT_OPSET = 17
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 UNKNOWN = "unknown_"
-"""How the names of sizes begin that the file does not name."""
+"""Prefix of the names that are given to sizes without one."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ModelHeader:
-    """What is kept of a model's file to write it again.
+    """What is kept of a model's file in order to write a rewritten model.
 
     Attributes:
       shell: the model without nodes and initialisers.
-      value_names: names of values. Nodes keep their numbers, so these hold for all graphs that are
-        made of the one that was read.
-      nodes: names, documentation and metadata of nodes, by number.
-      described: names of the values whose types the file tells.
-      defaults: of inputs that a caller may leave out.
-      dimensions: the file's names of sizes by the graph's, where they differ.
+      value_names: the file's names of values. Nodes that stay keep their numbers, so these names
+        hold for all graphs that are made from the one that was read.
+      nodes: names, documentation and metadata of nodes, by the node's number.
+      described: the file's names of values whose types it gives.
+      defaults: values of inputs that a caller may leave out, by the input's name.
+      dimensions: the file's name for each name of a size in the graph, where the two differ.
     """
 
     shell: onnx.ModelProto
@@ -40,18 +40,18 @@ class ModelHeader:
 
     @property
     def opset(self) -> int:
-        """The version of ONNX's own operators."""
+        """Version of ONNX's own operators."""
         return opset_of(self.shell)
 
 
 def opset_of(model: onnx.ModelProto) -> int:
-    """The version of ONNX's own operators that a model uses; 0 where it says none."""
+    """Return the version of ONNX's own operators that a model uses; 0 if it names none."""
     versions = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
     return max(versions, default=0)
 
 
 def make_header(opset: int = DEFAULT_OPSET) -> ModelHeader:
-    """A header for a graph that comes from no file."""
+    """Make a header for a graph that comes from no file."""
     opsets = [onnx.helper.make_opsetid("", opset)]
     shell = onnx.ModelProto(ir_version=onnx.helper.find_min_ir_version_for(opsets))
     shell.opset_import.extend(opsets)
@@ -60,9 +60,12 @@ def make_header(opset: int = DEFAULT_OPSET) -> ModelHeader:
 
 
 class DimensionNames:
-    """Gives the sizes of a file's tensors names that a graph can compute with.
+    """Names for the sizes of a file's tensors that `operators.dimensions` can compute with.
 
-    A name that is no plain word gets another one, and so does every size without a name.
+    A name that is no plain word is replaced, and a size without a name gets one.
+
+    Attributes:
+      original: the file's names by the ones that replace them.
     """
 
     def __init__(self) -> None:
@@ -71,12 +74,12 @@ class DimensionNames:
         self._num_unknown = 0
 
     def unknown(self) -> str:
-        """A name that no other size has."""
+        """Make a name that no other size has."""
         self._num_unknown += 1
         return f"{UNKNOWN}{self._num_unknown}"
 
-    def named(self, name: str) -> str:
-        """The graph's name of a size that the file names."""
+    def name_of(self, name: str) -> str:
+        """Return the graph's name for a size by its name in the file; "" stands for no name."""
         if not name:
             return self.unknown()
         if name not in self._known:
@@ -88,7 +91,7 @@ class DimensionNames:
         return self._known[name]
 
     def type_of(self, type_proto: onnx.TypeProto) -> TensorType | None:
-        """The type that a file tells; None for what is no tensor."""
+        """Return the type that a file gives; None for what is no tensor."""
         if type_proto.WhichOneof("value") != "tensor_type":
             return None
         tensor = type_proto.tensor_type
@@ -99,7 +102,7 @@ class DimensionNames:
         shape: list[Dimension] = [
             size.dim_value
             if size.WhichOneof("value") == "dim_value" and size.dim_value >= 0
-            else self.named(size.dim_param)
+            else self.name_of(size.dim_param)
             for size in tensor.shape.dim
         ]
         return TensorType(DTYPES[tensor.elem_type], tuple(shape))
@@ -108,12 +111,12 @@ class DimensionNames:
 def value_info(
     name: str, tensor_type: TensorType, dimensions: Mapping[str, str]
 ) -> onnx.ValueInfoProto:
-    """How a file tells a tensor's type.
+    """Make the entry with which a file gives a value's type.
 
     Args:
-      name: of the value.
-      tensor_type: of the value.
-      dimensions: `ModelHeader.dimensions`.
+      name: name of the value.
+      tensor_type: its type.
+      dimensions: as `ModelHeader.dimensions`.
     """
     shape = tensor_type.shape
     sizes = None if shape is None else [_size(size, dimensions) for size in shape]

@@ -1,12 +1,12 @@
-"""Nodes that pass through untouched.
+"""Opaque nodes: operators that are not understood, kept so that they are written as they were.
 
 Attributes of an Opaque node:
 
   captured  names under which the node's subgraphs use its last inputs
   node      the serialised NodeProto without names of values, its own name and documentation
   operator  "Loop", or "domain:Name"
-  outputs   1 for each output that is asked for, 0 for each that is left out
-  unique    only where two equal nodes may still give different values: a number for each
+  outputs   1 for each output that has a name, 0 for each that is left out
+  unique    a number that no other node has, if equal nodes may give different values; else missing
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import onnx
 
-from environments.tensor_graphs.nodes import Attribute, Attributes, Node, attributes_of
+from environments.tensor_graphs.graph.nodes import Attribute, Attributes, Node, attributes_of
 from environments.tensor_graphs.onnx_io import scopes
 
 _RANDOM = {
@@ -23,7 +23,7 @@ _RANDOM = {
     *("RandomUniform", "RandomUniformLike"),
 }
 _TRAINING = {"BatchNormalization", "Dropout"}
-"""In training, Dropout is random; nobody trains twice with one node."""
+"""In training Dropout is random, and BatchNormalization changes its statistics."""
 
 
 def opaque_attributes(
@@ -32,13 +32,13 @@ def opaque_attributes(
     functions: Collection[tuple[str, str]],
     number: int,
 ) -> Attributes:
-    """The attributes of the Opaque node for a node of a file.
+    """Return the attributes of the Opaque node for a node of a file.
 
     Args:
-      node: of the file.
-      captured: what its subgraphs use of the graphs around it.
+      node: the node of the file.
+      captured: names of the outer values that its subgraphs use.
       functions: domain and name of the operators that the model defines itself.
-      number: that no other node of the model has.
+      number: a number that no other node of the model has.
     """
     bare = onnx.NodeProto()
     bare.CopyFrom(node)
@@ -56,13 +56,13 @@ def opaque_attributes(
     return attributes_of(values)
 
 
-def restored(node: Node, names: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
-    """The node of a file for an Opaque node.
+def to_onnx_node(node: Node, names: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
+    """Make the node of a file for an Opaque node.
 
     Args:
-      node: Opaque.
-      names: of its inputs; "" where one is left out.
-      outputs: names of its outputs, also of those that are not asked for.
+      node: the Opaque node.
+      names: names of its inputs, the captured ones last; "" for each that is left out.
+      outputs: names of its outputs, also for those that are left out.
     """
     result = onnx.NodeProto()
     result.ParseFromString(node.attribute("node"))
@@ -81,14 +81,14 @@ def restored(node: Node, names: Sequence[str], outputs: Sequence[str]) -> onnx.N
 
 
 def names_within(node: Node) -> set[str]:
-    """All names of values in the subgraphs of an Opaque node, without what it captures."""
-    restored_node = onnx.NodeProto()
-    restored_node.ParseFromString(node.attribute("node"))
-    return scopes.names_within([restored_node]) - set(node.attribute("captured"))
+    """Return all names of values in the subgraphs of an Opaque node, without the captured ones."""
+    original = onnx.NodeProto()
+    original.ParseFromString(node.attribute("node"))
+    return scopes.names_within([original]) - set(node.attribute("captured"))
 
 
 def _may_differ(node: onnx.NodeProto, functions: Collection[tuple[str, str]]) -> bool:
-    """Whether two such nodes may give different values: random ones, and all of foreign domains."""
+    """Whether two equal nodes may give different values: random ones, and all of other domains."""
     for domain, name in scopes.operators(node):
         if domain not in ("", "ai.onnx", "ai.onnx.ml") or (domain, name) in functions:
             return True

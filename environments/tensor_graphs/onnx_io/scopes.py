@@ -1,6 +1,7 @@
-"""Names in the subgraphs of a node.
+"""Find and rename what the subgraphs of a node contain.
 
-A subgraph (a branch of an If, the body of a Loop) may use values of the graphs around it by name.
+A subgraph (a branch of an If, the body of a Loop) may use values of the graphs around it by name:
+it captures them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import onnx
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs among a node's attributes."""
+    """Yield the graphs among a node's attributes."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -19,7 +20,7 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
-    """All dense tensors within a node, those in its subgraphs too."""
+    """Yield all dense tensors in a node's attributes and subgraphs."""
     for attribute in node.attribute:
         if attribute.HasField("t"):
             yield attribute.t
@@ -31,7 +32,7 @@ def tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
 
 
 def captured(node: onnx.NodeProto) -> list[str]:
-    """What a node's subgraphs use of the graphs around it, in the order of use."""
+    """Return the names of outer values that a node's subgraphs use, in the order of use."""
     found: dict[str, None] = {}
     for graph in subgraphs(node):
         found.update(dict.fromkeys(_free(graph)))
@@ -39,7 +40,7 @@ def captured(node: onnx.NodeProto) -> list[str]:
 
 
 def names_within(nodes: Iterable[onnx.NodeProto]) -> set[str]:
-    """All names of values that occur in subgraphs."""
+    """Return all names of values that occur in the subgraphs of nodes."""
     found: set[str] = set()
     for node in nodes:
         for graph in subgraphs(node):
@@ -52,7 +53,7 @@ def names_within(nodes: Iterable[onnx.NodeProto]) -> set[str]:
 
 
 def operators(node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
-    """Domain and name of a node's operator and of all operators in its subgraphs."""
+    """Yield domain and name of a node's operator and of all operators in its subgraphs."""
     yield node.domain, node.op_type
     for graph in subgraphs(node):
         for inner in graph.node:
@@ -60,7 +61,12 @@ def operators(node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
 
 
 def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
-    """Gives what a node's subgraphs use of the graphs around it other names, in place."""
+    """Rename the outer values that a node's subgraphs use, in place.
+
+    Args:
+      node: the node.
+      names: new names by the old ones.
+    """
     if not names:
         return
     for graph in subgraphs(node):

@@ -1,8 +1,8 @@
-"""Arrays and the tensors of ONNX files.
+"""Convert between arrays and the tensors of ONNX files.
 
-NumPy has no name for some of ONNX's types. Such a tensor is an array of unsigned integers that hold
-the bits of its elements (bfloat16 in uint16, float8e4m3fn and int4 in uint8, one element each), and
-its dtype is ONNX's name in small letters.
+NumPy lacks some of ONNX's element types. A tensor of such a type is an array of unsigned integers
+that hold the bits of its elements (bfloat16 in uint16, float8e4m3fn and int4 in uint8, one element
+each), and its dtype is ONNX's name in lower case.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DTYPES: Mapping[int, str] = {
     for name, number in onnx.TensorProto.DataType.items()
     if name != "UNDEFINED"
 }
-"""Names of element types by ONNX's number."""
+"""Names of element types by ONNX's numbers."""
 
 NUMBERS: Mapping[str, int] = {name: number for number, name in DTYPES.items()}
 """ONNX's numbers of element types by name."""
@@ -36,12 +36,12 @@ _MIN_MAPPED_BYTES = 1 << 16
 
 
 def is_numpy(dtype: str) -> bool:
-    """Whether NumPy computes with this type."""
+    """Whether NumPy can compute with an element type."""
     return dtype in _IN_NUMPY
 
 
 def storage(dtype: str) -> np.dtype:
-    """The NumPy type of the array that holds a tensor of this type."""
+    """Return the dtype of the array that holds a tensor of an element type."""
     if dtype in _IN_NUMPY:
         return np.dtype(dtype)
     if dtype == "string":
@@ -50,16 +50,16 @@ def storage(dtype: str) -> np.dtype:
 
 
 def size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
-    """What a tensor takes in a file."""
+    """Return how many bytes a tensor takes in a file."""
     count = math.prod(shape)
     return -(-count * _BITS[dtype] // 8) if dtype in _BITS else count * storage(dtype).itemsize
 
 
 def dtype_of(tensor: onnx.TensorProto) -> str:
-    """The name of a tensor's element type.
+    """Return the name of a tensor's element type.
 
     Raises:
-      UserError: it has none that the installed onnx knows.
+      UserError: the installed onnx does not know it.
     """
     if tensor.data_type not in DTYPES:
         raise UserError(
@@ -70,14 +70,14 @@ def dtype_of(tensor: onnx.TensorProto) -> str:
 
 
 def to_array(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> np.ndarray:
-    """The array that a tensor holds.
+    """Return the array that a tensor holds.
 
     Args:
-      tensor: of any type.
-      directory: that of the model's file, where external data are; None where there is none.
+      tensor: a tensor of any element type.
+      directory: the directory of the model's file, where external data are; None if there is none.
 
     Raises:
-      UserError: its data are missing, outside of the directory, or not as many as its shape says.
+      UserError: its data are missing, are outside of the directory, or do not fit its shape.
     """
     dtype, shape = dtype_of(tensor), tuple(tensor.dims)
     if any(size < 0 for size in shape):
@@ -102,7 +102,13 @@ def to_array(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> np.nda
 
 
 def to_tensor(name: str, array: np.ndarray, dtype: str) -> onnx.TensorProto:
-    """The tensor that holds an array."""
+    """Make the tensor that holds an array.
+
+    Args:
+      name: name of the tensor.
+      array: its elements, in the array type that `storage` gives.
+      dtype: its element type.
+    """
     tensor = onnx.TensorProto(name=name, data_type=NUMBERS[dtype], dims=array.shape)
     if dtype == "string":
         tensor.string_data.extend(
@@ -114,17 +120,17 @@ def to_tensor(name: str, array: np.ndarray, dtype: str) -> onnx.TensorProto:
 
 
 def raw_bytes(array: np.ndarray, dtype: str) -> bytes:
-    """The bytes of a tensor's elements, as ONNX lays them out."""
+    """Return the bytes of a tensor's elements in ONNX's layout."""
     if dtype in _BITS:
         return _packed(array.reshape(-1), _BITS[dtype])
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
 
 
 def external_path(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> pathlib.Path:
-    """The file in which a tensor's data are.
+    """Return the path of the file with a tensor's data.
 
     Raises:
-      UserError: it is not there, or not in the model's directory.
+      UserError: the file is missing or outside of the model's directory.
     """
     location = {entry.key: entry.value for entry in tensor.external_data}.get("location", "")
     about = f"tensor {tensor.name!r}: its data are in the file {location!r}"
@@ -142,10 +148,18 @@ def external_path(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> p
 def external_bytes(
     tensor: onnx.TensorProto, directory: pathlib.Path | None, expected: int
 ) -> np.ndarray:
-    """The bytes of a tensor that are in another file, which are read only when they are needed.
+    """Return the bytes of a tensor that are in another file; large ones are mapped, not read.
+
+    Args:
+      tensor: a tensor whose data are external.
+      directory: the directory of the model's file; None if there is none.
+      expected: number of bytes that its type and shape need.
+
+    Returns:
+      The bytes as uint8 [expected].
 
     Raises:
-      UserError: as `external_path`, or the file is too short.
+      UserError: the file is missing, outside of the model's directory, or too short.
     """
     path = external_path(tensor, directory)
     entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -170,11 +184,11 @@ def external_bytes(
     return np.memmap(path, np.uint8, "r", offset, (length,))
 
 
-def densified(tensor: onnx.SparseTensorProto, directory: pathlib.Path | None) -> np.ndarray:
-    """The array that a sparse tensor holds.
+def to_dense(tensor: onnx.SparseTensorProto, directory: pathlib.Path | None) -> np.ndarray:
+    """Return the dense array of a sparse tensor.
 
     Raises:
-      UserError: an index is outside of it.
+      UserError: an index is out of bounds.
     """
     values = to_array(tensor.values, directory)
     indices = to_array(tensor.indices, directory)
@@ -200,7 +214,7 @@ def _typed_field(tensor: onnx.TensorProto, dtype: str) -> np.ndarray:
     if dtype in ("uint32", "uint64"):
         return np.array(tensor.uint64_data, np.uint64).astype(dtype)
     words = np.array(tensor.int32_data, np.int32)
-    # A float16 is there as the number that its bits make.
+    # The bits of a float16 are stored as an integer.
     return words.astype(np.uint16).view(np.float16) if dtype == "float16" else words.astype(dtype)
 
 

@@ -1,4 +1,5 @@
-"""What operators mean: their types, their values, their work.
+"""The operators: types, values and floating-point operations of their outputs.
 
-`table` has them all and says how a node is written down; `building` adds nodes to an edit.
+`table` lists them all and defines the canonical form of a node; `building` adds nodes to an edit;
+`algebra` and `field` are two kinds of numbers that operators can be evaluated with.
 """

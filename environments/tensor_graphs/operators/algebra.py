@@ -1,7 +1,8 @@
-"""Floats: numbers as ONNX means them.
+"""Evaluate operators on floating-point numbers.
 
-An algebra says what numbers are; the operators are written over it. `field` has the other one.
-Arrays of integers and truth values mean the same in every algebra.
+An algebra defines what numbers are and how to compute with them; operators are written in terms of
+an algebra. `Floats` is the one that ONNX means, `field.Field` is another one. Arrays of integers
+and truth values mean the same in every algebra.
 """
 
 from __future__ import annotations
@@ -38,58 +39,58 @@ FUNCTIONS: Mapping[str, Callable[..., np.ndarray]] = {
     "Sqrt": np.sqrt,
     "Tanh": np.tanh,
 }
-"""Functions that an algebra may leave without meaning."""
+"""Functions that an algebra may leave uninterpreted."""
 
 
 class Floats:
-    """NumPy's numbers; a result has the type of the first argument."""
+    """NumPy's numbers; each result has the dtype of the first argument."""
 
     def number(self, value: float, like: np.ndarray) -> np.ndarray:
-        """A number as a tensor without axes, to be used with another tensor."""
+        """Return a number as an array of shape [] and with the dtype of another array."""
         return np.asarray(value, like.dtype)
 
     def add(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Sum of two."""
+        """Add two arrays."""
         return np.add(a, b)
 
     def subtract(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Difference of two."""
+        """Subtract an array from another."""
         return np.subtract(a, b)
 
     def multiply(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Product of two."""
+        """Multiply two arrays."""
         return np.multiply(a, b)
 
     def divide(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Quotient of two; of integers the part before the point, as ONNX has it."""
+        """Divide two arrays; quotients of integers are truncated, as in ONNX."""
         if np.issubdtype(a.dtype, np.integer):
             down = a // b
             return down + ((down < 0) & (down * b != a)).astype(a.dtype)
         return np.divide(a, b)
 
     def power(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """A power."""
+        """Raise an array to a power."""
         return np.power(a, b).astype(a.dtype, copy=False)
 
     def matmul(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """NumPy's product of matrices."""
+        """Multiply matrices as NumPy does."""
         return np.matmul(a, b)
 
     def sum(self, x: np.ndarray, axes: Sequence[int], keepdims: bool = False) -> np.ndarray:
-        """The sum over axes."""
+        """Sum over axes."""
         return np.sum(x, axis=tuple(axes), keepdims=keepdims, dtype=x.dtype)
 
     def mean(self, x: np.ndarray, axes: Sequence[int], keepdims: bool = False) -> np.ndarray:
-        """The mean over axes."""
+        """Return the mean over axes."""
         mean = np.mean(x, axis=tuple(axes), keepdims=keepdims)
         return np.asarray(mean).astype(x.dtype, copy=False)
 
     def maximum(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """The larger of two."""
+        """Return the larger of two arrays' elements."""
         return np.maximum(a, b)
 
     def minimum(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """The smaller of two."""
+        """Return the smaller of two arrays' elements."""
         return np.minimum(a, b)
 
     def max(
@@ -99,33 +100,33 @@ class Floats:
         keepdims: bool = False,
         where: np.ndarray | None = None,
     ) -> np.ndarray:
-        """The largest over axes, of those in `where` only."""
+        """Return the largest element over axes, of those where `where` is true."""
         if where is not None:
             x = np.where(where, x, self._lowest(x.dtype))
         return np.max(x, axis=tuple(axes), keepdims=keepdims)
 
     def min(self, x: np.ndarray, axes: Sequence[int], keepdims: bool = False) -> np.ndarray:
-        """The smallest over axes."""
+        """Return the smallest element over axes."""
         return np.min(x, axis=tuple(axes), keepdims=keepdims)
 
     def argmax(self, x: np.ndarray, axis: int) -> np.ndarray:
-        """The place of the first largest, int64."""
+        """Return the index of the first largest element along an axis, int64."""
         return np.argmax(x, axis=axis).astype(np.int64)
 
     def argmin(self, x: np.ndarray, axis: int) -> np.ndarray:
-        """The place of the first smallest, int64."""
+        """Return the index of the first smallest element along an axis, int64."""
         return np.argmin(x, axis=axis).astype(np.int64)
 
     def less(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Whether a < b."""
+        """Return whether a < b, element by element."""
         return np.less(a, b)
 
     def cast(self, x: np.ndarray, dtype: str) -> np.ndarray:
-        """The same numbers in another type."""
+        """Convert an array to another element type."""
         return x.astype(dtype)
 
     def apply(self, name: str, *arguments: np.ndarray) -> np.ndarray:
-        """One of FUNCTIONS."""
+        """Apply one of FUNCTIONS."""
         result = np.asarray(FUNCTIONS[name](*arguments))
         return result.astype(arguments[0].dtype, copy=False)
 

@@ -1,4 +1,4 @@
-"""What kinds of values attributes have; an attribute of one name has the same kind everywhere."""
+"""Check and convert values of attributes; those of one name hold the same kind of value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from environments.tensor_graphs.nodes import Attribute, Dimension
+from environments.tensor_graphs.graph.nodes import Attribute, Dimension
 
 _NUMBERS = "alpha beta epsilon gamma max min value"
 _INTEGERS = "axis end start"
@@ -21,16 +21,20 @@ _SIZE_LISTS = "shape"
 
 
 def canonical(name: str, value: Any) -> Attribute:
-    """The value as it is written down.
+    """Convert an attribute's value to its canonical form.
+
+    Args:
+      name: name of the attribute.
+      value: its value.
 
     Raises:
-      ValueError: it is of another kind.
+      ValueError: attributes of this name have values of another kind.
     """
     return _KINDS[name](name, value)
 
 
 def hashable(value: Any) -> Any:
-    """The value without lists and NumPy's types."""
+    """Convert lists and NumPy's types to tuples and Python's types."""
     if isinstance(value, list | tuple):
         return tuple([hashable(item) for item in value])
     if isinstance(value, np.ndarray | np.generic):
@@ -39,7 +43,7 @@ def hashable(value: Any) -> Any:
 
 
 def _number(name: str, value: Any) -> float:
-    """As float32 has it, and one zero only."""
+    """Round to float32, and -0 to 0."""
     if not isinstance(value, int | float) or math.isnan(value):
         raise ValueError(f"expected a number as {name}, found {value!r}")
     with np.errstate(over="ignore"):

@@ -1,12 +1,12 @@
-"""Adds nodes to an edit."""
+"""Add nodes in their canonical form to an edit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from environments.tensor_graphs.graph import Edit
-from environments.tensor_graphs.nodes import Ref, TensorType
+from environments.tensor_graphs.graph.graph import Edit
+from environments.tensor_graphs.graph.nodes import Ref, TensorType
 from environments.tensor_graphs.operators import layout, table
 from environments.tensor_graphs.operators.operator import OperatorError, Shape
 
@@ -14,19 +14,19 @@ _RESHAPES = ("Flatten", "Squeeze", "Unsqueeze")
 
 
 def add(edit: Edit, op: str, *inputs: Ref, **attributes: Any) -> tuple[Ref, ...]:
-    """A node in its canonical form.
+    """Add a node in its canonical form.
 
     Args:
-      edit: what it is added to.
-      op: one of `table.OPERATORS`, or Flatten, Squeeze or Unsqueeze: they become Reshape.
-      inputs: of the node.
-      attributes: those that are not the defaults; axes may be counted from the end.
+      edit: the edit to add it to.
+      op: one of `table.OPERATORS`, or Flatten, Squeeze or Unsqueeze, which become Reshape.
+      *inputs: values that it uses.
+      **attributes: those that differ from their defaults; axes may be counted from the end.
 
     Returns:
       Its outputs.
 
     Raises:
-      OperatorError: it does not take such inputs or attributes.
+      OperatorError: the operator does not take such inputs or attributes.
     """
     types = tuple([edit.type_of(ref) for ref in inputs])
     if op in _RESHAPES:

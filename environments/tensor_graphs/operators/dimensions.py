@@ -1,18 +1,19 @@
-"""Arithmetic of sizes, some of which have only names.
+"""Compute with sizes of tensors, known or named.
 
-A size that is not known is a polynomial in names with integer coefficients, written in one way:
-"128*N", "N+S", "2*N-1". Sizes are equal exactly if their texts are. Rounded quotients are names of
-their own: "((H+1)//2)". A name that does not look like one is put in braces where it stands beside
-others: "2*{past length}".
+A size that is not known is a polynomial in names with integer coefficients. It is written in one
+way only ("128*N", "N+S", "2*N-1"), so sizes are equal exactly if their texts are. A quotient that
+is rounded down counts as a name: "((H+1)//2)". A name that does not look like one is put in braces
+within a longer text: "2*{past length}".
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from environments.tensor_graphs.nodes import Dimension
+from environments.tensor_graphs.graph.nodes import Dimension
 
 Monomial = tuple[str, ...]
 Polynomial = Mapping[Monomial, int]
@@ -22,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
 def product(sizes: Iterable[Dimension]) -> Dimension:
-    """The product of sizes; that of none is 1."""
+    """Multiply sizes; the product of none is 1."""
     number = 1
     names: list[str] = []
     for size in sizes:
@@ -38,7 +39,7 @@ def product(sizes: Iterable[Dimension]) -> Dimension:
 
 
 def total(sizes: Iterable[Dimension]) -> Dimension:
-    """The sum of sizes."""
+    """Add sizes; the sum of none is 0."""
     number = 0
     names: list[str] = []
     for size in sizes:
@@ -54,10 +55,10 @@ def total(sizes: Iterable[Dimension]) -> Dimension:
 
 
 def quotient(size: Dimension, divisor: Dimension) -> Dimension:
-    """The size that `divisor` is to be multiplied with to give `size`.
+    """Divide a size by a divisor of it.
 
     Raises:
-      ValueError: there is none.
+      ValueError: the size cannot be divided without a remainder.
     """
     if isinstance(size, int) and isinstance(divisor, int):
         if divisor == 0 or size % divisor:
@@ -67,15 +68,34 @@ def quotient(size: Dimension, divisor: Dimension) -> Dimension:
 
 
 def rounded_down(size: Dimension, divisor: int) -> Dimension:
-    """The integer part of a quotient."""
+    """Divide a size by a number, rounding down."""
     if isinstance(size, int):
         return size // divisor
     return _rounded_down(size, divisor)
 
 
 def canonical(size: Dimension) -> Dimension:
-    """The one way to write a size."""
+    """Return a size as it is always written."""
     return size if isinstance(size, int) else _text(_parse(size))
+
+
+def value(size: Dimension, sizes: Mapping[str, int]) -> int:
+    """Work out a size: with N = 2, "128*N" is 256. A name that is not given stands for 1."""
+    if isinstance(size, int):
+        return size
+    if size in sizes:
+        return sizes[size]
+    return sum(
+        number * math.prod(_value_of_name(name, sizes) for name in monomial)
+        for monomial, number in _parse(size).items()
+    )
+
+
+def _value_of_name(name: str, sizes: Mapping[str, int]) -> int:
+    if name.startswith("(("):
+        size, _, divisor = name[2:-1].rpartition(")//")
+        return value(size, sizes) // int(divisor)
+    return sizes.get(name.strip("{}"), 1)
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -154,7 +174,7 @@ def _plus(one: Polynomial, other: Polynomial, sign: int = 1) -> Polynomial:
 
 
 def _text(polynomial: Polynomial) -> Dimension:
-    """Larger monomials first; a number where there is no name."""
+    """Write a polynomial, longer monomials first; return a number if it has no names."""
     if not polynomial:
         return 0
     if set(polynomial) == {()}:
@@ -174,7 +194,7 @@ def _text(polynomial: Polynomial) -> Dimension:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _parse(text: str) -> Polynomial:
-    """Raises nothing: what cannot be read is a name."""
+    """Parse the text of a size; a text that is no polynomial is a name."""
     try:
         return _Reader(text).polynomial()
     except (ValueError, ZeroDivisionError):
@@ -182,7 +202,7 @@ def _parse(text: str) -> Polynomial:
 
 
 class _Reader:
-    """Reads the text of a polynomial by recursive descent; ValueError where it is none."""
+    """Parses the text of a polynomial by recursive descent; raises ValueError if it is none."""
 
     def __init__(self, text: str) -> None:
         self._tokens = list(_tokens(text))

@@ -1,9 +1,9 @@
-"""Operators that take numbers one by one.
+"""Elementwise operators.
 
-Canonical forms: one, two or three inputs; the sums and extremes of more that ONNX allows are
-nested (Add(Add(a, b), c)). Inputs are broadcast as NumPy does. Attributes as below; Clip's bounds
-are attributes, -inf and inf where ONNX leaves them out, and it is of floating-point numbers only.
-Cast's `to` is the name of a type ("float32"), as in TensorType.
+Canonical forms have one, two or three inputs, broadcast as in NumPy. ONNX's sums and extremes of
+more inputs are nested: Add(Add(a, b), c). Clip takes floating-point numbers only; its bounds are
+attributes, -inf and inf where ONNX leaves them out. Cast's `to` is the name of an element type
+("float32"), as in TensorType.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Meaning = Callable[..., Any]
 
 
 def broadcast(one: Shape, other: Shape) -> Shape:
-    """The shape of what is computed from two tensors.
+    """Return the shape to which two tensors are broadcast.
 
     Raises:
-      OperatorError: they do not fit, or it cannot be told.
+      OperatorError: the shapes do not fit, or the result depends on sizes that are not known.
     """
     if one == other:
         return one
@@ -83,7 +83,7 @@ def _function(name: str, flops: int) -> Operator:
     return _operator(name, "x", lambda algebra, x: algebra.apply(name, x), flops)
 
 
-# What they mean. The first argument is the algebra.
+# The meanings of the operators. The first argument is the algebra.
 
 
 def _relu(f: Any, x: Array) -> Array:
@@ -91,7 +91,8 @@ def _relu(f: Any, x: Array) -> Array:
 
 
 def _neg(f: Any, x: Array) -> Array:
-    return f.subtract(f.number(0, x), x)
+    # Not 0 - x, which is 0 for 0: the sign of a zero is that of what it is divided by.
+    return f.multiply(f.number(-1, x), x)
 
 
 def _abs(f: Any, x: Array) -> Array:
@@ -126,7 +127,7 @@ def _selu(f: Any, x: Array, alpha: float, gamma: float) -> Array:
 
 
 def _softplus(f: Any, x: Array) -> Array:
-    # log(1 + exp x) without overflow; the same function of x in every algebra.
+    # log(1 + exp x), computed without overflow where numbers are floats.
     if x.dtype.kind == "f":
         return np.logaddexp(x, f.number(0, x)).astype(x.dtype, copy=False)
     return f.apply("Log", f.add(f.apply("Exp", x), f.number(1, x)))
@@ -159,7 +160,7 @@ SQRT_2_PI = float(np.float32((2 / np.pi) ** 0.5))
 
 
 def _gelu(f: Any, x: Array, approximate: str) -> Array:
-    """Half of x · (1 + erf(x / √2)), or with tanh(√(2/π) · (x + 0.044715 x³)) for erf."""
+    """Compute ½ x (1 + erf(x / √2)), or with tanh(√(2/π) (x + 0.044715 x³)) in place of erf."""
     one = f.number(1, x)
     if approximate == "none":
         inner = f.apply("Erf", f.divide(x, f.number(SQRT_2, x)))

@@ -1,21 +1,24 @@
-"""Integers modulo a prime in the place of real numbers: equalities can be tested exactly.
+"""Evaluate operators on integers modulo a prime, so that equalities can be tested exactly.
 
-Numbers are those modulo p = 2³¹ - 1, as uint64: only arrays of uint64 are numbers here, those of
-other types mean what they say. Sums, products, quotients, means, products of matrices and
-convolutions are exact, so an equality of rational functions of degree d that is false holds at a
-random point with a probability of at most about d / p (Schwartz and Zippel).
+Numbers are integers modulo p = 2³¹ - 1, held as uint64. Arrays of other dtypes are not numbers of
+this field and mean the same as in `Floats`.
 
-Other functions (Exp, Erf, Sqrt, rounding …) are *uninterpreted*: a keyed hash of their arguments.
-What holds for such functions holds for any functions in their place.
+Sums, products, quotients, means, products of matrices and convolutions are exact. So two different
+rational functions of degree d agree at a random point with a probability of at most about d / p
+(Schwartz and Zippel).
 
-Numbers have an order, chosen by the key, for Relu, Max, Less …: total, reversed by negation, and
-the real one for multiples of 1/64 up to 4096; else it is arbitrary, so sums and products do not
-respect it. All of that is true of real numbers, so an equality that holds here for all keys and
-numbers holds there too. An equality that needs more (Relu(2·x) = 2·Relu(x)) is not found to hold:
-that is the side to err on. Each comparison decides which of two rational functions is looked at:
-equalities with comparisons want many points, and several keys.
+Other functions (Exp, Erf, Sqrt, rounding …) are *uninterpreted*: a keyed hash of their arguments
+takes their place. An equality that holds for such functions holds for any functions.
 
-A quotient by zero is a hash of what is divided; where that comes in, test with Floats too.
+Relu, Max, Less and others need an order of the numbers. It is chosen by the key, is total, is
+reversed by negation, and is the real order for multiples of 1/64 up to 4096. Otherwise it is
+arbitrary, so sums and products do not respect it. Real numbers have all these properties too, so an
+equality that holds here for all keys and numbers also holds for real numbers. An equality that
+needs further properties (Relu(2·x) = 2·Relu(x)) is found not to hold, which is the safe error. A
+comparison chooses between rational functions, so equalities with comparisons should be tested at
+many points and with several keys.
+
+A quotient by zero is a hash of the dividend; test equalities with such quotients with `Floats` too.
 """
 
 from __future__ import annotations
@@ -43,7 +46,11 @@ _MAX_EXPONENT = 64
 
 
 class Field(Floats):
-    """The numbers modulo p, with functions and an order that are chosen by a key."""
+    """Integers modulo p, with functions and an order that a key chooses.
+
+    Args:
+      key: chooses the uninterpreted functions and the order.
+    """
 
     def __init__(self, key: int = 0) -> None:
         self.key = key
@@ -51,35 +58,35 @@ class Field(Floats):
         self._known_places: dict[int, np.ndarray] = {}
 
     def random(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-        """Independent numbers, each as probable as the others."""
+        """Draw independent, uniformly distributed numbers."""
         return rng.integers(0, PRIME, shape, dtype=np.uint64)
 
     def embed(self, array: np.ndarray) -> np.ndarray:
-        """Floating-point numbers, each a fraction with a power of two below it, as numbers here."""
+        """Convert floating-point numbers; they are fractions, so this is exact."""
         array = np.asarray(array, np.float64)
         found = [_number(float(value)) for value in array.reshape(-1)]
         return np.array(found, np.uint64).reshape(array.shape)
 
     def number(self, value: float, like: np.ndarray) -> np.ndarray:
-        """A number as a tensor without axes."""
+        """Return a number as an array of shape []."""
         if like.dtype != np.uint64:
             return super().number(value, like)
         return np.asarray(_number(float(value)), np.uint64)
 
     def add(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Sum of two."""
+        """Add two arrays."""
         return (a + b) % _P if a.dtype == np.uint64 else super().add(a, b)
 
     def subtract(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Difference of two."""
+        """Subtract an array from another."""
         return (a + (_P - b)) % _P if a.dtype == np.uint64 else super().subtract(a, b)
 
     def multiply(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Product of two."""
+        """Multiply two arrays."""
         return (a * b) % _P if a.dtype == np.uint64 else super().multiply(a, b)
 
     def divide(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Quotient of two; a hash of the first where the second is zero."""
+        """Divide two arrays; the result is a hash of the first where the second is zero."""
         if a.dtype != np.uint64:
             return super().divide(a, b)
         result = a * _inverse(b) % _P
@@ -88,7 +95,11 @@ class Field(Floats):
         return np.where(b == 0, self._hash("a / 0", a), result)
 
     def power(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Exact for whole exponents up to 64 and -64; the root for 1/2; else uninterpreted."""
+        """Raise to a power.
+
+        Powers are exact for whole exponents from -64 to 64, Sqrt for 1/2, and uninterpreted
+        otherwise.
+        """
         if a.dtype != np.uint64:
             return super().power(a, b)
         b = self.embed(b) if b.dtype != np.uint64 else b
@@ -104,32 +115,32 @@ class Field(Floats):
         return result
 
     def matmul(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """The product of matrices; sums of up to 2¹⁶ products stay below 2⁶⁴."""
+        """Multiply matrices; sums of up to 2¹⁶ products stay below 2⁶⁴."""
         if a.dtype != np.uint64:
             return super().matmul(a, b)
         high = np.matmul(a >> _SIXTEEN, b) % _P
         return ((high << _SIXTEEN) + np.matmul(a & _LOW, b)) % _P
 
     def sum(self, x: np.ndarray, axes: Sequence[int], keepdims: bool = False) -> np.ndarray:
-        """The sum over axes."""
+        """Sum over axes."""
         total = super().sum(x, axes, keepdims)
         return total % _P if x.dtype == np.uint64 else total
 
     def mean(self, x: np.ndarray, axes: Sequence[int], keepdims: bool = False) -> np.ndarray:
-        """The mean over axes."""
+        """Return the mean over axes."""
         if x.dtype != np.uint64:
             return super().mean(x, axes, keepdims)
         count = int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
         return self.divide(self.sum(x, axes, keepdims), np.asarray(count % PRIME, np.uint64))
 
     def maximum(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """The larger of two."""
+        """Return the larger of two arrays' elements."""
         if a.dtype != np.uint64:
             return super().maximum(a, b)
         return np.where(self._place(a) >= self._place(b), a, b)
 
     def minimum(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """The smaller of two."""
+        """Return the smaller of two arrays' elements."""
         if a.dtype != np.uint64:
             return super().minimum(a, b)
         return np.where(self._place(a) <= self._place(b), a, b)
@@ -141,7 +152,7 @@ class Field(Floats):
         keepdims: bool = False,
         where: np.ndarray | None = None,
     ) -> np.ndarray:
-        """The largest over axes, of those in `where` only."""
+        """Return the largest element over axes, of those where `where` is true."""
         if x.dtype != np.uint64:
             return super().max(x, axes, keepdims, where)
         place = self._place(x)
@@ -150,27 +161,27 @@ class Field(Floats):
         )
 
     def min(self, x: np.ndarray, axes: Sequence[int], keepdims: bool = False) -> np.ndarray:
-        """The smallest over axes."""
+        """Return the smallest element over axes."""
         if x.dtype != np.uint64:
             return super().min(x, axes, keepdims)
         return _pick(x, -self._place(x), axes, keepdims)
 
     def argmax(self, x: np.ndarray, axis: int) -> np.ndarray:
-        """The place of the first largest, int64."""
+        """Return the index of the first largest element along an axis, int64."""
         return super().argmax(self._place(x) if x.dtype == np.uint64 else x, axis)
 
     def argmin(self, x: np.ndarray, axis: int) -> np.ndarray:
-        """The place of the first smallest, int64."""
+        """Return the index of the first smallest element along an axis, int64."""
         return super().argmin(self._place(x) if x.dtype == np.uint64 else x, axis)
 
     def less(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Whether a < b."""
+        """Return whether a < b, element by element."""
         if a.dtype != np.uint64:
             return super().less(a, b)
         return self._place(a) < self._place(b)
 
     def cast(self, x: np.ndarray, dtype: str) -> np.ndarray:
-        """Uninterpreted between numbers of different precision; exact from what is no number."""
+        """Convert to another type; from numbers uninterpreted, from other types exact."""
         is_float = dtype in ("float16", "bfloat16", "float32", "float64")
         if x.dtype == np.uint64:
             rounded = self._hash(f"Cast {dtype}", x)
@@ -178,7 +189,7 @@ class Field(Floats):
         return self.embed(x) if is_float else super().cast(x, dtype)
 
     def apply(self, name: str, *arguments: np.ndarray) -> np.ndarray:
-        """An uninterpreted function."""
+        """Apply an uninterpreted function."""
         if arguments[0].dtype != np.uint64:
             return super().apply(name, *arguments)
         return self._hash(name, *arguments)
@@ -192,13 +203,13 @@ class Field(Floats):
     def _hash(self, name: str, *arguments: np.ndarray) -> np.ndarray:
         state: Any = self._key(name)
         for argument in arguments:
-            # With an axis, or NumPy warns of products that are taken modulo 2⁶⁴.
+            # At least one axis: for scalars NumPy warns that products overflow, which is meant.
             state = _mix(state ^ _mix(np.atleast_1d(argument) + _ONE))
         shape = np.broadcast_shapes(*[np.shape(argument) for argument in arguments])
         return (state % _P).reshape(shape)
 
     def _place(self, x: np.ndarray) -> np.ndarray:
-        """Where numbers stand in the order, int64; place(-x) = -place(x)."""
+        """Return the places of numbers in the order, int64; place(-x) = -place(x)."""
         x = np.asarray(x)
         if x.ndim:
             return self._places(x)
@@ -219,14 +230,14 @@ class Field(Floats):
 
 
 def _number(value: float) -> int:
-    """A fraction with a power of two below it: 2³¹ = 1 modulo p."""
+    """Convert a float: its denominator is a power of two, and 2³¹ = 1 modulo p."""
     above, below = value.as_integer_ratio()
     shift = (below.bit_length() - 1) % 31
     return above * pow(2, 31 - shift, PRIME) % PRIME
 
 
 def _centered(x: np.ndarray) -> np.ndarray:
-    """The representative between -p/2 and p/2, int64."""
+    """Return the representatives between -p/2 and p/2, int64."""
     signed = x.astype(np.int64)
     return signed - np.int64(PRIME) * (x > _HALF)
 
@@ -242,7 +253,7 @@ def _power(x: np.ndarray, exponent: int) -> np.ndarray:
 
 
 def _inverse(x: np.ndarray) -> np.ndarray:
-    """The power p - 2 = 4 · (2²⁹ - 1) + 1 by Fermat; 0 of 0."""
+    """Invert numbers by Fermat: raise them to p - 2 = 4 · (2²⁹ - 1) + 1. The inverse of 0 is 0."""
     ones = {1: x}
     for more in (1, 2, 4, 8):
         ones[2 * more] = _squared(ones[more], more) * ones[more] % _P
@@ -259,7 +270,7 @@ def _squared(x: np.ndarray, times: int) -> np.ndarray:
 
 
 def _pick(x: np.ndarray, place: np.ndarray, axes: Sequence[int], keepdims: bool) -> np.ndarray:
-    """The elements of the highest place over axes."""
+    """Return the elements with the highest place over axes."""
     axes = tuple(axis % x.ndim for axis in axes)
     kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
     shape = tuple(x.shape[axis] for axis in kept)
@@ -271,7 +282,7 @@ def _pick(x: np.ndarray, place: np.ndarray, axes: Sequence[int], keepdims: bool)
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
-    """A bijection of 64 bits that looks random (the finalizer of splitmix64)."""
+    """Scramble 64 bits by a bijection that looks random (the finalizer of splitmix64)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

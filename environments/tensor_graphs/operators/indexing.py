@@ -1,7 +1,7 @@
-"""Operators whose results are places, or are found by places.
+"""Operators that index tensors or return their sizes.
 
-Gather(x, indices)   axis; indices as ONNX has them, from the end if negative
-Shape(x)             start, end: counted from the front, both written out
+Gather(x, indices)   axis; indices may be negative, as in ONNX: counted from the end
+Shape(x)             start, end: both given, counted from the front
 DepthToSpace(x)      blocksize, mode ("DCR" or "CRD")
 SpaceToDepth(x)      blocksize
 """

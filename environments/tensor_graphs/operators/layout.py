@@ -1,18 +1,18 @@
-"""Operators that move elements and change none.
+"""Operators that move elements without changing them.
 
-Canonical forms: constant lists are attributes, axes are counted from the front.
+In the canonical forms, constant lists are attributes and axes are counted from the front.
 
-  Reshape(x)          shape: that of the output, as sizes and names, without ONNX's 0 and -1.
-                      Flatten, Squeeze and Unsqueeze are Reshape, too: see `reshaped`.
-  Transpose(x)        perm: written out
+  Reshape(x)          shape: shape of the output as numbers and names, without ONNX's 0 and -1.
+                      Flatten, Squeeze and Unsqueeze become Reshape: see `reshaped`.
+  Transpose(x)        perm: always given
   Concat(*x)          axis
-  Split(x)            axis, split: the sizes written out; as many outputs
-  Slice(x)            starts, ends, axes, steps: axes ascending, without those that are left whole;
-                      0 <= start, step >= 1, and the end is one more than the last place that is
-                      taken (equal to the start if none is). Of an axis of unknown size only the
-                      beginning can be cut off: its end is WHOLE.
-  Pad(x)              mode, pads (as many as twice the rank, none negative), value
-  Expand(x)           shape: that of the output
+  Split(x)            axis, split: the sizes of the outputs
+  Slice(x)            starts, ends, axes, steps: only axes that are cut, in ascending order;
+                      0 <= start, step >= 1, and the end is one more than the last index that is
+                      taken (equal to the start if none is). An axis of unknown size can only be cut
+                      at its beginning: its end is WHOLE.
+  Pad(x)              mode, pads (twice as many as the rank, none negative), value
+  Expand(x)           shape: shape of the output
   Tile(x)             repeats
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from environments.tensor_graphs.nodes import Dimension
+from environments.tensor_graphs.graph.nodes import Dimension
 from environments.tensor_graphs.operators import dimensions
 from environments.tensor_graphs.operators.elementwise import broadcast
 from environments.tensor_graphs.operators.operator import (
@@ -41,19 +41,19 @@ from environments.tensor_graphs.operators.operator import (
 
 Array = np.ndarray
 WHOLE = 2**63 - 1
-"""The end of a slice that goes to the end."""
+"""The end of a slice that reaches to the end of its axis."""
 
 
 def reshaped(op: str, shape: Shape, attributes: Mapping[str, Any]) -> Shape:
-    """The shape that Flatten, Squeeze and Unsqueeze give: each is a Reshape to it.
+    """Return the shape to which Flatten, Squeeze or Unsqueeze reshapes its input.
 
     Args:
       op: one of the three.
-      shape: of the input.
-      attributes: `axis` of Flatten, `axes` of the others; Squeeze without takes out all sizes 1.
+      shape: shape of the input.
+      attributes: `axis` of Flatten, `axes` of the others; without it, Squeeze removes all sizes 1.
 
     Raises:
-      OperatorError: they do not fit.
+      OperatorError: the attributes do not fit the shape.
     """
     rank = len(shape)
     if op == "Flatten":
@@ -81,11 +81,12 @@ def reshaped(op: str, shape: Shape, attributes: Mapping[str, Any]) -> Shape:
 
 
 def reshape_request(shape: Shape, target: Shape) -> tuple[int, ...] | None:
-    """What ONNX's Reshape is to be told, with 0 for a copied size and -1 for one that is left over.
+    """Return the shape argument with which ONNX's Reshape makes one shape of another.
 
     Returns:
-      None where that cannot be said: more than one unknown size is new. If only sizes 1 differ,
-      Unsqueeze and Squeeze can say it.
+      Numbers, with 0 for a size that is copied and -1 for one that is computed. None if that cannot
+      express the target, since more than one unknown size is new; if the shapes differ only in
+      sizes 1, Unsqueeze and Squeeze can express it.
     """
     if all(isinstance(size, int) for size in target):
         return tuple(target)  # type: ignore[arg-type]
@@ -244,7 +245,7 @@ def _pad_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
 
 _PAD_MODES = ("constant", "edge", "reflect", "wrap")
 _TAKEN = {"reflect": 1, "wrap": 0}
-"""Modes that take their values from inside: how many elements of an axis they do not take."""
+"""Modes that copy elements of the tensor, and how many elements of an axis they cannot copy."""
 
 
 def _pad(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
@@ -256,7 +257,14 @@ def _pad(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Arr
 
 
 def surrounded(x: Array, before: Sequence[int], after: Sequence[int], value: Any = 0) -> Array:
-    """With a value around it: NumPy's `pad`, which is slow for small arrays."""
+    """Pad an array with a value; faster than NumPy's `pad` for small arrays.
+
+    Args:
+      x: the array.
+      before: for each axis, how many elements to add in front.
+      after: for each axis, how many elements to add behind.
+      value: the value of the added elements.
+    """
     if not any(before) and not any(after):
         return x
     sizes = [a + n + b for a, n, b in zip(before, x.shape, after, strict=True)]

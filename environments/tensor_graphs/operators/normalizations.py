@@ -1,12 +1,12 @@
 """Normalisations and Softmax.
 
-Canonical forms: one output; axes are counted from the front.
+The canonical forms have one output; axes are counted from the front.
 
-  BatchNormalization(x, scale, bias, mean, var)   epsilon; as at inference, channels are axis 1
+  BatchNormalization(x, scale, bias, mean, var)   epsilon; as in inference, channels are axis 1
   InstanceNormalization(x, scale, bias)           epsilon
-  LayerNormalization(x, scale[, bias])            axis (the first that is normalised), epsilon; no
-                                                  `stash_type`: it is 1, ONNX's default
-  Softmax(x), LogSoftmax(x)                       axis; no default
+  LayerNormalization(x, scale[, bias])            axis (the first one that is normalised), epsilon;
+                                                  `stash_type` is always 1, ONNX's default
+  Softmax(x), LogSoftmax(x)                       axis, always given
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _batch(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[A
 
 
 def _own(algebra: Any, x: Array, axes: Sequence[int], epsilon: float) -> Array:
-    """Normalised by its own mean and variance over axes."""
+    """Normalise an array by its own mean and variance over axes."""
     mean = algebra.mean(x, axes, keepdims=True)
     apart = algebra.subtract(x, mean)
     var = algebra.mean(algebra.multiply(apart, apart), axes, keepdims=True)

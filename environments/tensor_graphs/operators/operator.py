@@ -1,4 +1,4 @@
-"""What the table says of an operator."""
+"""The definition of an operator, and functions that definitions share."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from environments.tensor_graphs.nodes import Dimension, TensorType
+from environments.tensor_graphs.graph.nodes import Dimension, TensorType
 
 Shape = tuple[Dimension, ...]
 Values = dict[str, Any]
-"""Attributes by name."""
+"""Values of attributes by name."""
 
 
 class OperatorError(ValueError):
-    """Inputs or attributes that an operator does not take; one line."""
+    """An operator does not take such inputs or attributes; the message is one line."""
 
 
 class _Required:
@@ -32,20 +32,21 @@ class Operator:
     """An operator in its canonical form.
 
     Attributes:
-      name: ONNX's.
-      inputs: names of the inputs. "b?" may be left out; "*x" stands for one or more.
-      attributes: all attributes with their defaults, or REQUIRED.
-      shapes_fn: shapes of the outputs of shapes of the inputs, all of known rank, and attributes;
-        OperatorError where they do not fit.
-      dtypes_fn: types of the elements, likewise.
-      evaluate_fn: outputs of an algebra, inputs and attributes.
-      flops_fn: floating-point operations of types of inputs and outputs, and attributes; a multiply
-        and an add are two.
-      normalize_fn: changes attributes, given shapes of the inputs, to the one way to write them.
-      num_outputs_fn: number of outputs by attributes.
-      commutative: whether its first two inputs may be exchanged.
-      elementwise: whether each element of the output depends on the elements in the same place,
-        after broadcasting, of the inputs.
+      name: ONNX's name.
+      inputs: names of the inputs; "b?" may be left out, "*x" stands for one or more.
+      attributes: defaults of all attributes by name; REQUIRED for those without.
+      shapes_fn: maps the inputs' shapes, all of known rank, and the attributes to the outputs'
+        shapes; raises OperatorError if they do not fit.
+      dtypes_fn: maps the inputs' element types and the attributes to the outputs' element types;
+        raises OperatorError if they do not fit.
+      evaluate_fn: maps an algebra, the inputs' arrays and the attributes to the outputs' arrays.
+      flops_fn: maps the inputs' types, the outputs' types and the attributes to the number of
+        floating-point operations; a multiplication and an addition are two.
+      normalize_fn: changes attributes in place to their canonical values, given the inputs' shapes.
+      num_outputs_fn: maps the attributes to the number of outputs.
+      commutative: whether the first two inputs may be exchanged.
+      elementwise: whether each element of the output depends only on the inputs' elements at the
+        same index, after broadcasting.
     """
 
     name: str
@@ -62,12 +63,12 @@ class Operator:
 
     @property
     def min_inputs(self) -> int:
-        """The fewest inputs that it takes."""
+        """The smallest number of inputs."""
         return sum(not name.endswith("?") for name in self.inputs)
 
     @property
     def max_inputs(self) -> int | None:
-        """The most inputs that it takes; None for any number."""
+        """The largest number of inputs; None if there is no limit."""
         return None if self.inputs[-1].startswith("*") else len(self.inputs)
 
 
@@ -75,7 +76,11 @@ FLOAT_TYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
 
 
 def same_dtype(dtypes: Sequence[Any], attributes: Values) -> tuple[str, ...]:
-    """All inputs have one type, and so has the output."""
+    """Return the element type that all inputs share, and the output has.
+
+    Raises:
+      OperatorError: the inputs have different types.
+    """
     first = dtypes[0]
     for dtype in dtypes:
         if dtype != first and dtype is not None:
@@ -84,14 +89,18 @@ def same_dtype(dtypes: Sequence[Any], attributes: Values) -> tuple[str, ...]:
 
 
 def float_dtype(dtypes: Sequence[Any], attributes: Values) -> tuple[str, ...]:
-    """All inputs have one type of floating-point numbers, and so has the output."""
+    """Return the floating-point type that all inputs share, and the output has.
+
+    Raises:
+      OperatorError: the inputs have different types, or no floating-point type.
+    """
     if dtypes[0] not in FLOAT_TYPES:
         raise OperatorError(f"expected floating-point numbers, found {dtypes[0]}")
     return same_dtype(dtypes, attributes)
 
 
 def num_elements(tensor: TensorType | None) -> int:
-    """Elements of a tensor: an unknown size counts as 1; 0 where not even the rank is known."""
+    """Count a tensor's elements; unknown sizes count as 1, and a tensor of unknown rank has 0."""
     if tensor is None or tensor.shape is None:
         return 0
     count = 1
@@ -101,12 +110,12 @@ def num_elements(tensor: TensorType | None) -> int:
 
 
 def no_flops(inputs: Sequence[Any], outputs: Sequence[TensorType], attributes: Values) -> int:
-    """For operators that only move elements."""
+    """Return 0, for operators that only move elements."""
     return 0
 
 
 def flops_per_element(count: int) -> Callable[..., int]:
-    """For operators that do so many operations for each element of the output."""
+    """Make a `flops_fn` for so many operations for each element of the outputs."""
 
     def flops(inputs: Sequence[Any], outputs: Sequence[TensorType], attributes: Values) -> int:
         return count * sum(num_elements(output) for output in outputs)
@@ -115,7 +124,7 @@ def flops_per_element(count: int) -> Callable[..., int]:
 
 
 def flops_per_input(count: int) -> Callable[..., int]:
-    """For operators that do so many operations for each element of the first input."""
+    """Make a `flops_fn` for so many operations for each element of the first input."""
 
     def flops(inputs: Sequence[Any], outputs: Sequence[TensorType], attributes: Values) -> int:
         return count * num_elements(inputs[0])
@@ -124,10 +133,10 @@ def flops_per_input(count: int) -> Callable[..., int]:
 
 
 def checked_axis(axis: int, rank: int) -> int:
-    """The axis itself.
+    """Return an axis that is counted from the front.
 
     Raises:
-      OperatorError: it is not counted from the front, or there is none such.
+      OperatorError: it is negative, or a tensor of this rank has no such axis.
     """
     if not 0 <= axis < rank:
         raise OperatorError(f"expected an axis in 0 … {rank - 1}, found {axis}")
@@ -135,18 +144,22 @@ def checked_axis(axis: int, rank: int) -> int:
 
 
 def from_the_front(axis: int, rank: int) -> int:
-    """An axis that may be counted from the end, counted from the front."""
+    """Return an axis counted from the front, given one that may be counted from the end.
+
+    Raises:
+      OperatorError: a tensor of this rank has no such axis.
+    """
     if not -rank <= axis < rank:
         raise OperatorError(f"expected an axis in {-rank} … {rank - 1}, found {axis}")
     return axis % rank if rank else axis
 
 
 def normalize_axis(attributes: Values, shapes: Sequence[Any]) -> None:
-    """Counts the attribute `axis` from the front."""
+    """Count the attribute `axis` from the front, in place."""
     attributes["axis"] = from_the_front(attributes["axis"], len(shapes[0]))
 
 
 def normalize_axes(attributes: Values, shapes: Sequence[Any]) -> None:
-    """Counts the attribute `axes` from the front, in ascending order."""
+    """Count the attribute `axes` from the front and sort it, in place."""
     rank = len(shapes[0])
     attributes["axes"] = tuple(sorted({from_the_front(axis, rank) for axis in attributes["axes"]}))

@@ -1,8 +1,8 @@
 """Products of matrices.
 
-MatMul(a, b)       as NumPy multiplies: axes before the last two are broadcast.
-Gemm(a, b[, c])    alpha · A·B + beta · C with A = aᵀ if transA = 1, B = bᵀ if transB = 1. All of
-                   the attributes are there; without c, beta is 1.
+MatMul(a, b)       as in NumPy: axes before the last two are broadcast
+Gemm(a, b[, c])    alpha · A·B + beta · c, where A = aᵀ if transA = 1 and B = bᵀ if transB = 1. All
+                   attributes are always given; without c, beta is 1.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from environments.tensor_graphs.nodes import TensorType
+from environments.tensor_graphs.graph.nodes import TensorType
 from environments.tensor_graphs.operators.elementwise import broadcast
 from environments.tensor_graphs.operators.operator import (
     Operator,

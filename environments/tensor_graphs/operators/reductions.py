@@ -1,11 +1,11 @@
 """Operators that reduce axes.
 
-Canonical forms: one input; the axes, counted from the front and ascending, are an attribute and are
-all there, `noop_with_empty_axes` is resolved (such a node is none).
+The canonical forms have one input. The axes are an attribute, always given, counted from the front
+and ascending. A node that `noop_with_empty_axes` turns into the identity has no canonical form.
 
   ReduceL2, ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum, ReduceSumSquare
                      axes, keepdims
-  ArgMax, ArgMin     axis, keepdims; the first of the largest: no `select_last_index`
+  ArgMax, ArgMin     axis, keepdims; of equal elements the first, never `select_last_index`
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _l2(f: Any, x: Array, axes: Sequence[int], keepdims: bool) -> Array:
 
 
 def _product(f: Any, x: Array, axes: Sequence[int], keepdims: bool) -> Array:
-    """One by one: every algebra can multiply two numbers."""
+    """Multiply elements one by one, since algebras have only products of two."""
     for axis in axes:
         parts = np.split(x, x.shape[axis], axis) if x.shape[axis] else []
         x = f.number(1, x) + np.zeros_like(

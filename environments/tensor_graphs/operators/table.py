@@ -1,14 +1,15 @@
-"""All operators.
+"""The table of all operators, and what can be computed from it.
 
-A node is written down in one way only, its operator's canonical form; the modules of the operators
-say which inputs and attributes that has. Of all forms it is true that
+Each operator has one canonical form, so equal computations are equal nodes. The module in which an
+operator is defined says which inputs and attributes its form has. In all forms
 
-- all attributes are there, sorted by name, those of ONNX in ONNX's names;
-- numbers with a fraction are those that float32 has (ONNX's attributes are of that type);
-- lists are tuples; axes are counted from the front;
-- lists that ONNX has as inputs are attributes, inputs that are left out at the end are not there.
+- all attributes are given, sorted by name, and have ONNX's names;
+- floating-point attributes are rounded to float32, ONNX's type for them;
+- lists are tuples, and axes are counted from the front;
+- lists that ONNX passes as inputs are attributes, and inputs that are left out at the end are
+  missing.
 
-What cannot be written so is an Opaque node.
+A node that cannot be written in this form is an Opaque node.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from environments.tensor_graphs.nodes import Attributes, TensorType, attributes_of
+from environments.tensor_graphs.graph.nodes import Attributes, TensorType, attributes_of
 from environments.tensor_graphs.operators import (
     elementwise,
     indexing,
@@ -50,16 +51,16 @@ _MOST_CACHED = 1 << 14
 
 
 def complete(op: str, values: Mapping[str, Any], inputs: Types | None = None) -> Attributes:
-    """Attributes as they are written down.
+    """Complete the attributes of a node and bring them into their canonical form.
 
     Args:
       op: one of OPERATORS.
-      values: those that are given; the others get their defaults.
-      inputs: types of the inputs. With them, axes may be counted from the end, Reshape's shape may
-        have 0 and -1, Slice's places may be as in ONNX, and so on.
+      values: some attributes by name; the others get their defaults.
+      inputs: types of the inputs. If they are given, `values` may be as in ONNX: axes counted from
+        the end, 0 and -1 in Reshape's shape, negative starts and ends of Slice, and so on.
 
     Raises:
-      OperatorError: an attribute that the operator has not or needs, or one that does not fit.
+      OperatorError: an attribute is unknown, missing, or not valid.
     """
     given = tuple(sorted((name, hashable(value)) for name, value in values.items()))
     found = _complete(op, given, None if inputs is None else tuple(inputs))
@@ -69,15 +70,15 @@ def complete(op: str, values: Mapping[str, Any], inputs: Types | None = None) ->
 
 
 def infer(op: str, inputs: Types, attributes: Attributes) -> tuple[TensorType, ...]:
-    """Types of the outputs.
+    """Infer the types of a node's outputs.
 
     Args:
       op: one of OPERATORS.
-      inputs: types of the inputs; of None nothing can be computed.
-      attributes: as `complete` gives them.
+      inputs: types of the inputs; None, for what is no tensor, is refused.
+      attributes: as `complete` returns them.
 
     Raises:
-      OperatorError: the types do not fit, or it cannot be told whether they do.
+      OperatorError: the operator does not take such inputs, or that depends on unknown sizes.
     """
     found = _infer(op, tuple(inputs), attributes)
     if isinstance(found, str):
@@ -88,28 +89,28 @@ def infer(op: str, inputs: Types, attributes: Attributes) -> tuple[TensorType, .
 def evaluate(
     op: str, arrays: Sequence[np.ndarray], attributes: Attributes, algebra: Floats = FLOATS
 ) -> tuple[np.ndarray, ...]:
-    """Values of the outputs.
+    """Compute the values of a node's outputs.
 
-    Nothing is checked: types that `infer` takes are expected, and NumPy must have them (of bfloat16
-    there are only the bits).
+    The inputs are not checked. Their types must be ones that `infer` accepts and that NumPy can
+    compute with (not bfloat16).
 
     Args:
       op: one of OPERATORS.
       arrays: values of the inputs.
-      attributes: as `complete` gives them.
-      algebra: what numbers are.
+      attributes: as `complete` returns them.
+      algebra: defines the numbers that are computed with.
     """
     results = OPERATORS[op].evaluate_fn(algebra, arrays, dict(attributes))
     return tuple(np.asarray(result) for result in results)
 
 
 def flops(op: str, inputs: Types, outputs: Types, attributes: Attributes) -> int:
-    """Floating-point operations of a node; a size that is not known counts as 1."""
+    """Count the floating-point operations of a node; unknown sizes count as 1."""
     return OPERATORS[op].flops_fn(inputs, outputs, dict(attributes))  # type: ignore[arg-type]
 
 
 def bytes_moved(inputs: Types, outputs: Types) -> int:
-    """Bytes that a node reads and writes if each element is touched once."""
+    """Count the bytes that a node reads and writes if it touches each element once."""
     return sum(
         num_elements(tensor) * _size_bytes(tensor.dtype)
         for tensor in (*inputs, *outputs)
@@ -121,7 +122,7 @@ def bytes_moved(inputs: Types, outputs: Types) -> int:
 def _complete(
     op: str, given: tuple[tuple[str, Any], ...], inputs: tuple[TensorType | None, ...] | None
 ) -> Attributes | str:
-    """The message where there is an error: that can be kept, too."""
+    """Complete attributes; errors are returned as messages, so that they are cached too."""
     operator = OPERATORS.get(op)
     if operator is None:
         return f"expected a known operator, found {op}"

@@ -1,11 +1,11 @@
-"""Convolutions and pools: functions of windows.
+"""Convolutions and pools: operators on windows.
 
-Canonical forms, for k spatial axes: `pads` (2·k numbers, those before the axes first), `strides`,
-`dilations` (k numbers each) are always there, their defaults are those of two axes; `auto_pad` is
-resolved to `pads`. Convolutions have no `kernel_shape`: the weight says it.
+The canonical forms for k spatial axes always have `pads` (2·k numbers, all those before an axis
+first), `strides` and `dilations` (k numbers each); their defaults are for two axes. `auto_pad` is
+replaced by `pads`. Convolutions have no `kernel_shape`, since the weight's shape contains it.
 
   Conv(x, w[, b])            dilations, group, pads, strides
-  ConvTranspose(x, w[, b])   the same and output_padding; `output_shape` is resolved to `pads`
+  ConvTranspose(x, w[, b])   the same and output_padding; `output_shape` is replaced by `pads`
   MaxPool(x)                 ceil_mode, dilations, kernel_shape, pads, strides; one output
   AveragePool(x)             the same and count_include_pad
   GlobalAveragePool(x)
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from environments.tensor_graphs.nodes import Attributes, Dimension, TensorType, attributes_of
+from environments.tensor_graphs.graph.nodes import Attributes, Dimension, TensorType, attributes_of
 from environments.tensor_graphs.operators import dimensions
 from environments.tensor_graphs.operators.layout import surrounded
 from environments.tensor_graphs.operators.operator import (
@@ -43,7 +43,7 @@ _WINDOW = {"dilations": (1, 1), "pads": (0, 0, 0, 0), "strides": (1, 1)}
 def _num_windows(
     sizes: Shape, kernel: Sequence[Any], attributes: Values, ceil_mode: int = 0
 ) -> tuple[Dimension, ...]:
-    """Windows along each of the spatial axes."""
+    """Count the windows along each spatial axis."""
     num_axes = len(sizes)
     pads, strides, dilations = (attributes[name] for name in ("pads", "strides", "dilations"))
     found = (len(kernel), len(pads), len(strides), len(dilations))
@@ -59,7 +59,7 @@ def _num_windows(
         if isinstance(free, int) and free < 0:
             raise OperatorError(f"expected a window that fits into {size}, found {kernel[axis]}")
         count = dimensions.rounded_down(dimensions.total([free, ceil_mode * (stride - 1)]), stride)
-        # A window must not begin in the padding behind.
+        # A window must not begin in the padding at the end.
         if ceil_mode and isinstance(count, int) and count * stride >= size + before:
             count -= 1
         elif ceil_mode and isinstance(count, str) and stride > 1:
@@ -69,7 +69,7 @@ def _num_windows(
 
 
 def _windows(x: Array, kernel: Sequence[int], attributes: Values, counts: Sequence[int]) -> Array:
-    """A view of all windows, [N, C, *counts, *kernel]; a size of x may be larger than needed."""
+    """Return a view of all windows, [N, C, *counts, *kernel]; x may be larger than needed."""
     strides, dilations = attributes["strides"], attributes["dilations"]
     reach: Any = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     axes: Any = tuple(range(2, x.ndim))
@@ -80,7 +80,7 @@ def _windows(x: Array, kernel: Sequence[int], attributes: Values, counts: Sequen
 
 
 def _padded(x: Array, pads: Sequence[int]) -> Array:
-    """With zeros around its spatial axes."""
+    """Pad the spatial axes with zeros."""
     half = len(pads) // 2
     return surrounded(x, (0, 0, *pads[:half]), (0, 0, *pads[half:]))
 
@@ -158,7 +158,7 @@ def _conv_transpose_shape(shapes: Sequence[Any], attributes: Values) -> tuple[Sh
 
 
 def _conv_transpose(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-    """The convolution of x, with zeros between its elements, with the weight turned around."""
+    """Convolve x, with zeros between its elements, with the flipped weight."""
     x, w = arrays[:2]
     group, strides, pads = attributes["group"], attributes["strides"], attributes["pads"]
     num_axes = x.ndim - 2
@@ -205,7 +205,7 @@ def _pool_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
 
 
 def _pool_windows(x: Array, attributes: Values) -> tuple[Array, Array]:
-    """Windows of x and, of the shape of one channel, which elements of them count."""
+    """Return the windows of x, and which of their elements count, [1, 1, *counts, *kernel]."""
     kernel = attributes["kernel_shape"]
     pads, counts, inside = _pool_plan(x.shape[2:], attributes_of(attributes))
     return _windows(_padded(x, pads), kernel, attributes, counts), inside
@@ -215,7 +215,7 @@ def _pool_windows(x: Array, attributes: Values) -> tuple[Array, Array]:
 def _pool_plan(
     sizes: tuple[int, ...], values: Attributes
 ) -> tuple[tuple[int, ...], tuple[int, ...], Array]:
-    """Pads, with those of ceil_mode; numbers of windows; the elements that count, in windows."""
+    """Return pads including those of ceil_mode, numbers of windows, and the elements that count."""
     attributes: Values = dict(values)
     pads, kernel, strides, dilations = (
         attributes[name] for name in ("pads", "kernel_shape", "strides", "dilations")

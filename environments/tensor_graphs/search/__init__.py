@@ -2,17 +2,18 @@
 
     result = search(engine.start(graph), "regions", Budget(seconds=60))
 
-  greedy    the step that saves most, until none saves anything
-  taso      backtracking with a queue of graphs: Algorithm 1 of the thesis, the baseline
-  beam      the cheapest few graphs of each depth
-  regions   ours, see `regions.py`
-  random    random steps
+  greedy    takes the step that saves most, until none saves anything
+  taso      backtracks with a queue of graphs: Algorithm 1 of the thesis, the baseline
+  beam      expands the cheapest few graphs of each depth
+  regions   improves the graph region by region: ours, see `regions.py`
+  random    takes random steps
 
-A policy that has learned leads a search of its own, `rollouts.follow`.
+`rollouts.follow` is a search that is led by a trained policy.
 
-All work on any object with `graph`, `matches`, `cost_ms` and `apply` (`results.State`). For one
-start, rules, costs and number of expansions a search's result is the same in every process; what a
-budget in seconds allows is not. Ctrl-C ends a search as an empty budget does.
+All of them work on any object with `graph`, `matches`, `cost_ms` and `apply` (`results.State`). A
+search's result depends only on the start, the rules, the costs and the number of expansions, and is
+the same in every process. How many expansions fit into a budget in seconds varies. Ctrl-C ends a
+search as a spent budget does.
 """
 
 from __future__ import annotations
@@ -72,19 +73,19 @@ def search(
     resume_file: pathlib.Path | None = None,
     **settings: Any,
 ) -> Result:
-    """Looks for the cheapest graph.
+    """Search for the cheapest graph.
 
     Args:
-      start: where to begin.
+      start: the state where the search begins.
       method: one of METHODS.
-      budget: when to end at the latest; never, where it is not given.
+      budget: when to end at the latest; no limit by default.
       on_progress: called a few times a second.
-      resume_file: where the way to the best graph is kept, so that another search goes on from
+      resume_file: where the path to the best graph is kept, so that another search can go on from
         there if this one is killed.
-      **settings: of the method: the arguments of its function.
+      **settings: arguments of the method's function.
 
     Returns:
-      The best graph, also where the budget was spent or Ctrl-C pressed.
+      The cheapest graph found, also if the budget was spent or Ctrl-C was pressed.
 
     Raises:
       UserError: there is no such method, or `resume_file` holds something else.

@@ -1,4 +1,4 @@
-"""Searches that others have: greedy, TASO's backtracking, beam, random."""
+"""Searches known from the literature: greedy, TASO's backtracking, beam, random."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import random
 from typing import Any
 
 from environments.tensor_graphs.search.record import Record
-from environments.tensor_graphs.search.results import State, Visited, step_of
+from environments.tensor_graphs.search.results import State, Visited
 
 
 def greedy(record: Record) -> None:
-    """Takes the step that saves most until none saves anything."""
+    """Take the step that saves most until none saves anything.
+
+    Args:
+      record: keeps what is found; the search begins at its best state.
+    """
     here = record.best
     while True:
         cheapest = here
@@ -25,28 +29,29 @@ def greedy(record: Record) -> None:
 
 
 def taso(record: Record, alpha: float = 1.05, max_dequeued: int | None = None) -> None:
-    """Cost-based backtracking search: Algorithm 1 of the thesis (2.1.1), as TASO does it.
+    """Search by cost-based backtracking: Algorithm 1 of the thesis (2.1.1), as TASO implements it.
 
-    TASO adds to the algorithm as it is printed: graphs that it has met are not met again (a set of
-    hashes), graphs of more than twice the nodes that it began with are dropped, and after so many
-    graphs (`budget`) it ends.
+    TASO's implementation adds three things to the printed algorithm. It skips graphs that it has
+    seen before (by their hashes), drops graphs with more than twice the nodes of the first one, and
+    ends after a given number of graphs.
 
     Args:
-      record: where it begins.
-      alpha: a graph may cost so many times the best one's cost to be gone on with.
-      max_dequeued: TASO's budget, graphs taken from the queue; TASO's default is 1,000.
+      record: keeps what is found; the search begins at its best state.
+      alpha: the search goes on from graphs that cost less than this many times the best one.
+      max_dequeued: number of graphs taken from the queue after which the search ends; None for no
+        limit. TASO's default is 1,000.
     """
     start = record.best
     max_nodes = 2 * _num_nodes(start.state)
     record.is_new(start.state)
-    # What waits is kept as (where from, match): states are large, and few are ever taken out.
+    # The queue holds (parent, match) in place of states: states are large, and few are dequeued.
     queue: list[tuple[float, int, Visited, Any]] = [(start.cost_ms, 0, start, None)]
     dequeued = 0
     while queue and (max_dequeued is None or dequeued < max_dequeued):
         _, _, here, match = heapq.heappop(queue)
         dequeued += 1
         if match is not None:
-            here = Visited(here.state.apply(match), here, step_of(match))
+            here = Visited(here.state.apply(match), here, match)
         for match in here.state.matches:
             found = record.expand(here, match, count=False)
             if _num_nodes(found.state) > max_nodes or not record.is_new(found.state):
@@ -58,12 +63,12 @@ def taso(record: Record, alpha: float = 1.05, max_dequeued: int | None = None) -
 
 
 def beam(record: Record, width: int = 8, patience: int = 4) -> None:
-    """Goes on with the cheapest few graphs of each depth.
+    """Expand the cheapest few graphs of each depth.
 
     Args:
-      record: where it begins.
-      width: how many.
-      patience: so many depths without a better graph end it.
+      record: keeps what is found; the search begins at its best state.
+      width: number of graphs of each depth that are expanded.
+      patience: number of depths in a row without a cheaper graph after which the search ends.
     """
     record.is_new(record.best.state)
     level, without_gain = [record.best], 0
@@ -81,7 +86,14 @@ def beam(record: Record, width: int = 8, patience: int = 4) -> None:
 
 
 def random_walk(record: Record, seed: int = 0, num_steps: int = 50, num_walks: int = 10) -> None:
-    """Random steps, some walks of them: what any other search has to beat."""
+    """Take random steps: the baseline that any other search has to beat.
+
+    Args:
+      record: keeps what is found; each walk begins at its best state when the search began.
+      seed: of the random steps.
+      num_steps: steps of each walk.
+      num_walks: number of walks.
+    """
     generator = random.Random(seed)
     start = record.best
     for _ in range(num_walks):
@@ -93,7 +105,7 @@ def random_walk(record: Record, seed: int = 0, num_steps: int = 50, num_walks: i
 
 
 def comes_before(one: Visited, other: Visited) -> bool:
-    """By cost; what costs the same by its structure, which is the same in every process."""
+    """Whether one state is cheaper than another; ties are broken alike in every process."""
     if one.cost_ms != other.cost_ms:
         return one.cost_ms < other.cost_ms
     return hash(one.state.graph) < hash(other.state.graph)

@@ -1,32 +1,56 @@
-"""Where two states differ, and which places of a graph look alike."""
+"""Where two graphs differ, and which of a graph's nodes and matches look alike."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
-from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.nodes import CONSTANT, INPUT, Node, TensorType
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, Change, Node, TensorType
 
 _SMALL = 16
 _NOTHING = -7
 _MANY = 3
 
 Key = tuple[Any, ...]
-"""A rule and how the place looks."""
+"""What matches have in common that look alike: the rule, then a hash for each of their nodes."""
 
 
-def changed(before: Graph, after: Graph) -> set[int]:
-    """Nodes of `after` that are new, or have other inputs than in `before`."""
-    known = before.nodes
-    return {number for number, node in after.nodes.items() if known.get(number) is not node}
+def changed(
+    before: Graph, after: Graph, changes: Iterable[Change | None]
+) -> tuple[set[int], set[int]]:
+    """Return what steps changed in a graph.
+
+    Args:
+      before: the graph before the steps.
+      after: the graph after them.
+      changes: what each of the steps changed.
+
+    Returns:
+      The nodes of `after` that are new or have other inputs than in `before`, and the nodes of
+      `before` that are gone.
+    """
+    touched: set[int] = set()
+    removed: set[int] = set()
+    for change in changes:
+        assert change is not None
+        touched.update(change.added, change.rewired)
+        removed.update(change.removed)
+    # Nodes that only became constant count as rewired, but are the same.
+    new = {n for n in touched & after.nodes.keys() if before.nodes.get(n) is not after.nodes[n]}
+    return new, removed & before.nodes.keys()
 
 
 def around(graph: Graph, numbers: Collection[int]) -> set[int]:
-    """These nodes, those that they use and that use them, and what else uses what they use.
+    """Return the given nodes and the nodes around them.
 
-    What is done to one user of a tensor may pay only if it is done to the others, too.
+    These are the nodes that they use, the nodes that use them, and all other users of what they
+    use: changing one user of a tensor may pay only if the other users change too.
+
+    Args:
+      graph: the graph.
+      numbers: nodes; those that the graph does not have are returned but have no surroundings.
     """
     found = set(numbers)
     for number in numbers:
@@ -39,18 +63,31 @@ def around(graph: Graph, numbers: Collection[int]) -> set[int]:
 
 
 def nodes_of(match: Any) -> Collection[int]:
-    """The nodes that a match takes apart."""
+    """Return the nodes that the rule of a match replaces."""
     return getattr(match, "nodes", None) or match.location
 
 
-def signature_of(looks: Looks, match: Any) -> Key:
-    """What a match changes of the cost depends on this."""
-    return (match.xfer, *(looks.signature(number) for number in nodes_of(match)))
+def signature_of(signatures: NodeSignatures, match: Any) -> Key:
+    """Return a key that is equal for matches that are expected to change the cost alike.
+
+    Args:
+      signatures: those of the graph that the match belongs to.
+      match: the match.
+    """
+    return (match.rule, *(signatures.signature(number) for number in nodes_of(match)))
 
 
-def fingerprint(origin: Graph, graph: Graph) -> int:
-    """Tells graphs apart that were made of one: quicker than a hash of all of it."""
-    new = changed(origin, graph)
+def fingerprint(graph: Graph, new: Collection[int], gone: Collection[int]) -> int:
+    """Hash a graph by what distinguishes it from the graph that it was made from.
+
+    Fingerprints of graphs with the same origin can be compared. They are quicker to compute than
+    hashes of whole graphs.
+
+    Args:
+      graph: the graph to hash.
+      new: its nodes that are not in the origin, or have other inputs there.
+      gone: nodes of the origin that it does not have.
+    """
     known: dict[int, int] = {}
 
     def of(number: int) -> int:
@@ -63,16 +100,18 @@ def fingerprint(origin: Graph, graph: Graph) -> int:
             known[number] = hash((node.label, *inputs))
         return known[number]
 
-    gone = frozenset(number for number in origin.nodes if number not in graph.nodes)
     outputs = [hash((of(ref.node), ref.output)) for ref in graph.outputs]
-    return hash((frozenset(map(of, new)), gone, *outputs))
+    return hash((frozenset(map(of, new)), frozenset(gone), *outputs))
 
 
-class Looks:
-    """What the nodes of a graph look like; worked out where it is asked for.
+class NodeSignatures:
+    """Hashes of a graph's nodes that are equal for nodes that look alike.
 
-    Inputs look alike whatever their names, and large constants whatever their values: the layers of
-    a model are to be found alike.
+    The names of inputs and the values of large constants are left out, so that corresponding nodes
+    of a model's layers look alike. Each hash is computed when it is first asked for.
+
+    Args:
+      graph: the graph.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -82,9 +121,10 @@ class Looks:
         self._colours: dict[tuple[int, int], int] = {}
 
     def signature(self, number: int) -> int:
-        """What is to be known of a node to tell what a rule saves that takes it apart.
+        """Hash what a rule's saving mostly depends on where it replaces this node.
 
-        Operator, types, what of its inputs is constant, and whether it will still be used.
+        That is the operator, the types, which inputs are constant, how many nodes use it, and
+        whether it is an output of the graph.
         """
         found = self._signatures.get(number)
         if found is None:
@@ -101,9 +141,11 @@ class Looks:
         return found
 
     def colour(self, number: int, radius: int) -> int:
-        """Equal for nodes whose neighbourhoods look alike, as far as `radius` edges reach.
+        """Hash the neighbourhood of a node: Weisfeiler and Leman's colour refinement.
 
-        Weisfeiler and Leman's refinement.
+        Args:
+          number: the node.
+          radius: length in edges of the paths that are looked at.
         """
         found = self._colours.get((number, radius))
         if found is None:
@@ -119,14 +161,14 @@ class Looks:
             _NOTHING if ref is None else hash((self.colour(ref.node, radius - 1), ref.output))
             for ref in node.inputs
         ]
-        # Which constants share a value with others far away is not looked at.
+        # Distant nodes may share a constant by accident: its other users do not count.
         users = () if node.op == CONSTANT else graph.users(number)
         below = sorted(self.colour(user, radius - 1) for user in users)
         return hash((self.colour(number, radius - 1), *above, _NOTHING, *below))
 
 
 def _colour(node: Node) -> int:
-    """Of a node by itself."""
+    """Hash a node without its neighbours."""
     types = [_type_colour(one) for one in node.types]
     if node.op == INPUT:
         return hash((2, *types))

@@ -1,4 +1,4 @@
-"""Keeps the books of a search: budget, best states, progress, the file to resume from."""
+"""The record of a search: its budget, best states, progress, and the file to resume it from."""
 
 from __future__ import annotations
 
@@ -17,32 +17,36 @@ from environments.tensor_graphs.search.results import (
     OUT_OF_EXPANSIONS,
     OUT_OF_TIME,
     Budget,
+    Match,
     OnProgress,
     Progress,
     Result,
     State,
     Step,
     Visited,
-    match_of,
-    step_of,
 )
 
 _NUM_CANDIDATES = 8
-_TELL_EVERY_S = 0.2
+_REPORT_EVERY_S = 0.2
 _SAVE_EVERY_S = 5.0
 _VERSION = 1
 
 
 class BudgetSpent(Exception):
-    """A search has to end; the message says why."""
+    """A search must end because its budget is spent; the message says which part of it."""
 
 
 class Record:
-    """What a search has done. All methods apply rules by `expand`, so that all count alike.
+    """What a search has found so far, and what it has spent.
+
+    All searches apply rules by `expand`, so that all count expansions alike.
 
     Attributes:
+      method: name of the search.
+      start: the state where the search began.
       best: the cheapest state so far.
-      expansions: so far.
+      expansions: number of expansions so far.
+      seen: hashes of the graphs that `is_new` was asked about.
     """
 
     def __init__(
@@ -53,7 +57,18 @@ class Record:
         on_progress: OnProgress | None = None,
         file: pathlib.Path | None = None,
     ) -> None:
-        """Begins at `start`, or where `file` says that a search of it had come to."""
+        """Begin at `start`, or at the best state of an earlier search that `file` holds.
+
+        Args:
+          method: name of the search.
+          start: the state where it begins.
+          budget: when to end at the latest.
+          on_progress: called a few times a second.
+          file: where the path to the best state is kept.
+
+        Raises:
+          UserError: `file` holds something else, or a search of another start.
+        """
         self.method = method
         self.start = Visited(start)
         self.best = self.start
@@ -62,7 +77,7 @@ class Record:
         self._budget = budget
         self._on_progress = on_progress
         self._file = file
-        self._began_s = self._told_s = time.monotonic()
+        self._began_s = self._reported_s = time.monotonic()
         self._saved_s = 0.0
         self._expansions_of_best = 0
         self._candidates: list[tuple[float, int, Visited]] = []
@@ -76,11 +91,11 @@ class Record:
         return time.monotonic() - self._began_s
 
     def run(self, method: Callable[..., None], **settings: Any) -> Result:
-        """Has a method search until it is at its end, the budget is spent, or Ctrl-C is pressed.
+        """Search until there is nothing left to try, the budget is spent, or Ctrl-C is pressed.
 
         Args:
-          method: takes this record, and `settings`.
-          **settings: of the method.
+          method: the search, a function of this record and `settings`.
+          **settings: its other arguments.
         """
         try:
             method(self, **settings)
@@ -89,28 +104,29 @@ class Record:
             stopped = str(spent)
         except KeyboardInterrupt:
             stopped = INTERRUPTED
-        self.tell()
+        self.report()
         return self.result(stopped)
 
     def expand(self, origin: Visited, match: Any, *, count: bool = True) -> Visited:
-        """Applies a match.
+        """Apply a match.
 
         Args:
-          origin: where.
-          match: one of the state's.
-          count: False where the caller counts, with `count`, once it knows the result to be new.
+          origin: the state to apply it to.
+          match: one of the state's matches.
+          count: whether to count this as an expansion. If not, the caller calls `count` once it
+            knows that the result is new.
 
         Raises:
-          BudgetSpent: before anything is applied.
+          BudgetSpent: the budget is spent; nothing was applied.
         """
         self.check()
-        found = Visited(origin.state.apply(match), origin, step_of(match))
+        found = Visited(origin.state.apply(match), origin, match)
         if count:
             self.count(found)
         return found
 
     def count(self, found: Visited) -> None:
-        """Counts an application whose result was new."""
+        """Count an expansion, and remember its result if it is among the cheapest."""
         self.expansions += 1
         if found.cost_ms < self.best.cost_ms:
             self.best = found
@@ -118,7 +134,7 @@ class Record:
         self._keep(found)
 
     def is_new(self, state: State) -> bool:
-        """Whether no equal graph has been asked about yet."""
+        """Whether a state's graph is new; it is not when this is asked again."""
         key = hash(state.graph)
         if key in self.seen:
             return False
@@ -126,30 +142,30 @@ class Record:
         return True
 
     def check(self) -> None:
-        """Ends the search where its budget is spent; tells and saves how far it has come.
+        """End the search if its budget is spent; else report and save its progress now and then.
 
         Raises:
-          BudgetSpent: it is.
+          BudgetSpent: the budget is spent.
         """
         now_s = time.monotonic()
         if self.expansions >= self._budget.expansions:
             raise BudgetSpent(OUT_OF_EXPANSIONS)
         if now_s - self._began_s >= self._budget.seconds:
             raise BudgetSpent(OUT_OF_TIME)
-        if self._on_progress is not None and now_s - self._told_s >= _TELL_EVERY_S:
-            self._told_s = now_s
-            self.tell()
+        if self._on_progress is not None and now_s - self._reported_s >= _REPORT_EVERY_S:
+            self._reported_s = now_s
+            self.report()
         if self._file is not None and now_s - self._saved_s >= _SAVE_EVERY_S:
             self._saved_s = now_s
             self.save()
 
-    def tell(self) -> None:
-        """Calls the progress callback."""
+    def report(self) -> None:
+        """Call `on_progress`."""
         if self._on_progress is not None:
             self._on_progress(Progress(self.expansions, self.seconds, self.best.cost_ms))
 
     def save(self) -> None:
-        """Writes the way to the best state to the file, if there is one, at once or not at all."""
+        """Write the path to the best state to the file, if there is one, all of it or nothing."""
         if self._file is None:
             return
         written = {
@@ -159,7 +175,7 @@ class Record:
             "start_cost_ms": self.start.cost_ms,
             "best_cost_ms": self.best.cost_ms,
             "expansions": self.expansions,
-            "path": [{"xfer": xfer, "location": list(where)} for xfer, where in self.best.path],
+            "path": [{"xfer": rule, "location": list(where)} for rule, where in self.best.path],
         }
         self._file.parent.mkdir(parents=True, exist_ok=True)
         partial = self._file.with_name(f"{self._file.name}.{os.getpid()}.partial")
@@ -167,7 +183,7 @@ class Record:
         partial.replace(self._file)
 
     def result(self, stopped: str) -> Result:
-        """What was found."""
+        """Return what was found, and save it."""
         self.save()
         candidates: dict[float, Visited] = {self.best.cost_ms: self.best}
         for _, _, found in sorted(self._candidates, key=lambda one: (-one[0], -one[1])):
@@ -185,12 +201,12 @@ class Record:
         )
 
     def _keep(self, found: Visited) -> None:
-        """Remembers the cheapest states; of those that cost the same the first."""
+        """Remember a state if it is among the cheapest; of equally cheap ones the first is kept."""
         if found.cost_ms >= self.start.cost_ms:
             return
         if any(cost == -found.cost_ms for cost, _, _ in self._candidates):
             return
-        # A heap whose first is the dearest; the counter breaks ties, states are never compared.
+        # The heap's first entry is the dearest. The counter breaks ties: states are not comparable.
         entry = (-found.cost_ms, -self.expansions, found)
         if len(self._candidates) < _NUM_CANDIDATES:
             heapq.heappush(self._candidates, entry)
@@ -224,16 +240,31 @@ class Record:
         self.expansions = self._expansions_of_best = expansions
 
 
-def replay(start: Visited, path: Sequence[Step]) -> Visited:
-    """Goes a way again.
+def replay(start: Visited, path: Sequence[Match]) -> Visited:
+    """Apply the steps of a path again.
+
+    Args:
+      start: the state where the path begins.
+      path: steps, or matches of another engine; each is looked up by its rule and location.
+
+    Returns:
+      The state where the path ends.
 
     Raises:
-      LookupError: a step that does not apply.
+      LookupError: a step does not apply.
     """
     found = start
     for step in path:
-        found = Visited(found.state.apply(match_of(found.state, step)), found, step)
+        match = _match_of(found.state, step)
+        found = Visited(found.state.apply(match), found, match)
     return found
+
+
+def _match_of(state: State, step: Match) -> Any:
+    for match in state.matches:
+        if match.rule == step.rule and tuple(match.location) == tuple(step.location):
+            return match
+    raise LookupError(f"no match of {step.rule} at {step.location}")
 
 
 def _hash_of(state: State) -> int:

@@ -1,20 +1,21 @@
-"""Our search: region by region, and what was learned of one region is used in all that look alike.
+"""Our search: it improves a graph region by region, and reuses in each what it found in others.
 
 Most rules touch a few nodes, and what a rule saves in one place does not depend on what is done in
-another. TASO's queue holds whole graphs: where two independent steps can be taken it meets both
-orders, and of n of them all 2^n subsets. Here instead
+another. TASO's queue holds whole graphs: where two independent steps are possible it meets both
+orders, and with n of them all 2^n subsets. This search instead
 
-  - what a match saves is asked once for all places of the same operators and types (`signature`);
-  - steps that save something are taken at once and everywhere, those that save most first;
-  - a step that saves nothing is taken only to see what it makes possible: from there a small
-    best-first search tries the matches that are new or near, and nothing else, and either returns
-    with a cheaper graph or is forgotten;
-  - a way that led to a cheaper graph is tried first wherever it begins alike (`colour`): a model's
-    second layer costs a few steps where the first one cost a search;
-  - a rule that had places once, and lost them to steps that saved something at once, is applied
-    to all of them after all, as if that way had not been taken (`_everywhere`), and later to
-    those from where a search finds more than was saved at once (`_detours`);
-  - these searches grow, from a few steps to many, as long as the budget lasts.
+  - tries one of all matches that look alike (`signature_of`), and expects the same of the others;
+  - takes steps that save something at once and wherever they apply, those that save most first;
+  - takes a step that saves nothing only to see what it makes possible: a small best-first search
+    tries the matches that are new or near, and nothing else, and its result is kept only if it is
+    cheaper than the graph that it began with;
+  - remembers the steps that led to a cheaper graph as a recipe, and tries it first wherever a match
+    looks like the recipe's first one (`NodeSignatures.colour`): a model's second layer costs a
+    few steps where the first one cost a search;
+  - looks for rules whose matches disappeared along the trail. It goes back to where such a rule had
+    most of them, applies it first, and keeps the result if that ends cheaper (`_applied_at_all`,
+    `_applied_where_it_pays`);
+  - lets the small searches grow, from a few steps to many, as long as the budget lasts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any
 
 from environments.tensor_graphs.search.neighbourhoods import (
     Key,
-    Looks,
+    NodeSignatures,
     around,
     changed,
     fingerprint,
@@ -34,50 +35,53 @@ from environments.tensor_graphs.search.neighbourhoods import (
     signature_of,
 )
 from environments.tensor_graphs.search.record import Record
-from environments.tensor_graphs.search.results import Visited, match_of
+from environments.tensor_graphs.search.results import Visited
 
 ROUNDS = ((1, 4), (4, 1), (32, 1), (256, 1))
-"""(steps that a region's search may try, how far two places have to look alike to be tried once).
+"""(steps that a region's search may try, radius in edges within which keys of matches agree).
 
-What a step saves is mostly decided where it is taken. Not always: what is fused with what can
-depend on operators farther away. So each place is tried alone first.
+What a step saves mostly depends on the nodes around it, but which operators a backend fuses can
+depend on nodes farther away. So the first round, of one step each, tells more matches apart.
 """
 
-_LAST_BEFORE_TURNS = 1
-"""After this of the rounds, while they are cheap, it is asked what the way has missed."""
+_RETURN_AFTER = 1
+"""Index of the round after which rules are tried again whose matches disappeared on the trail."""
 
-_DETOUR = 12
-"""Steps that the search for one detour may try."""
+_RETURN_EFFORT = 12
+"""Steps that each small search may try where such a rule is applied first."""
 
 _PATIENCE = 8
-"""Once a region's search has found something it may try twice as often, and a little."""
+"""Once a region's search has found something after n steps, it may try 2 n + this many in all."""
 
-Way = tuple[Key, ...]
-"""Steps to be taken one after another."""
+Recipe = tuple[Key, ...]
+"""Keys of the matches that are applied one after another."""
 
 
 def regions(
     record: Record, alpha: float = 1.05, rounds: tuple[tuple[int, int], ...] = ROUNDS
 ) -> None:
-    """Searches.
+    """Search region by region; see the module.
 
     Args:
-      record: where it begins.
-      alpha: a region's search may pass graphs that cost so many times the cost it began with.
-      rounds: see `ROUNDS`.
+      record: keeps what is found; the search begins at its best state.
+      alpha: a region's search goes on from graphs that cost up to this many times the graph that it
+        began with.
+      rounds: effort and radius of each round, as in `ROUNDS`.
     """
     _Regions(record, alpha).run(rounds)
 
 
 class _Regions:
-    """The search.
+    """The state of one search.
 
     Attributes:
-      here: the best state.
-      changes_ms: of steps tried, by signature: what they change of the cost.
-      ways: that led to cheaper graphs, by the key of their first step.
+      record: keeps what is found.
+      alpha: as in `regions`.
+      here: the state that is being improved.
+      changes_ms: for each signature of a match, the change of cost when one was last applied.
+      recipes: for each key, those that begin with it; the one found last comes first.
       failed: keys from which a search of the present effort found nothing.
-      radius: how far two places have to look alike to have the same key.
+      radius: how far in edges two neighbourhoods must agree for matches to have the same key.
     """
 
     def __init__(self, record: Record, alpha: float) -> None:
@@ -86,29 +90,30 @@ class _Regions:
         self.radius = 1
         self.here = record.best
         self.changes_ms: dict[Key, float] = {}
-        self.ways: dict[Key, list[Way]] = {}
+        self.recipes: dict[Key, list[Recipe]] = {}
         self.failed: set[Key] = set()
 
     def run(self, rounds: tuple[tuple[int, int], ...]) -> None:
-        """All rounds."""
+        """Play all rounds."""
         self._descend()
         for number, (effort, self.radius) in enumerate(rounds):
             self.failed.clear()
             while self._search_regions(effort):
                 self._descend()
-            if number == _LAST_BEFORE_TURNS:
-                while self._leave(self._everywhere) or self._leave(self._detours):
+            if number == _RETURN_AFTER:
+                apply_fns = (self._applied_at_all, self._applied_where_it_pays)
+                while any(self._return_to_lost_matches(apply_fn) for apply_fn in apply_fns):
                     pass
 
     def _descend(self) -> None:
-        """Takes steps that save something: those that save most first, and each everywhere."""
+        """Take all steps that save something, those that save most first."""
         while True:
-            looks = _looks(self.here)
+            signatures = _signatures(self.here)
             best: tuple[float, Key] | None = None
             for match in self.here.state.matches:
-                key = signature_of(looks, match)
+                key = signature_of(signatures, match)
                 if key not in self.changes_ms:
-                    self._try(self.here, match, key)
+                    self._apply(self.here, match, key)
                 change_ms = self.changes_ms[key]
                 if change_ms < 0 and (best is None or change_ms < best[0]):
                     best = (change_ms, key)
@@ -117,37 +122,40 @@ class _Regions:
             self._take_everywhere(best[1])
 
     def _take_everywhere(self, key: Key) -> None:
-        """Takes a step wherever it looks the same, as long as it saves something."""
+        """Apply all matches of one signature, as long as that saves something."""
         while self.changes_ms[key] < 0:
-            looks = _looks(self.here)
+            signatures = _signatures(self.here)
             match = next(
                 (
                     one
                     for one in self.here.state.matches
-                    if one.xfer == key[0] and signature_of(looks, one) == key
+                    if one.rule == key[0] and signature_of(signatures, one) == key
                 ),
                 None,
             )
             if match is None:
                 return
-            found = self._try(self.here, match, key)
+            found = self._apply(self.here, match, key)
             if found.cost_ms < self.here.cost_ms:
                 self.here = found
 
-    def _leave(self, begin: Callable[[Visited, str], Visited]) -> bool:
-        """Leaves the way where a rule could be applied that cannot be any more.
+    def _return_to_lost_matches(self, apply_fn: Callable[[Visited, str], Visited]) -> bool:
+        """Go back to where a rule had matches that it has lost since, and apply it first.
 
-        What saves something at once may take away what would have saved more, though not at its
-        first step. So it is begun otherwise, and then all is done that saves something. Goes there
-        if that is a cheaper graph.
+        A step that saves something at once may destroy the match of a rule that would have saved
+        more in the end. So that rule is applied first, and then all steps that save something are
+        taken. If this leads to a cheaper graph, the search goes on from there.
 
         Args:
-          begin: (the last state in which the rule had most places, the rule) -> a state after it,
-            or the same.
+          apply_fn: maps the last state in which the rule had most matches, and the rule, to a
+            state after it was applied, or to the same state.
+
+        Returns:
+          Whether a cheaper graph was found.
         """
         origin = best = self.here
-        for xfer, where in _missed(origin).items():
-            self.here = begin(where, xfer)
+        for rule, where in _rules_that_lost_matches(origin).items():
+            self.here = apply_fn(where, rule)
             if self.here is not where and self.here.cost_ms <= self.alpha * where.cost_ms:
                 self._descend()
             if self.here.cost_ms < best.cost_ms:
@@ -155,15 +163,15 @@ class _Regions:
         self.here = best
         return best is not origin
 
-    def _everywhere(self, here: Visited, xfer: str) -> Visited:
-        """After a rule was applied at all places where it applied before."""
-        places = {tuple(one.location) for one in here.state.matches if one.xfer == xfer}
+    def _applied_at_all(self, here: Visited, rule: str) -> Visited:
+        """Apply a rule at all locations where it matches; return the state after that."""
+        places = {tuple(one.location) for one in here.state.matches if one.rule == rule}
         while True:
             match = next(
                 (
                     one
                     for one in here.state.matches
-                    if one.xfer == xfer and tuple(one.location) in places
+                    if one.rule == rule and tuple(one.location) in places
                 ),
                 None,
             )
@@ -172,79 +180,93 @@ class _Regions:
             places.discard(tuple(match.location))
             here = self.record.expand(here, match)
 
-    def _detours(self, here: Visited, xfer: str) -> Visited:
-        """After all ways that begin with a rule and save more than any step there does at once."""
+    def _applied_where_it_pays(self, here: Visited, rule: str) -> Visited:
+        """Apply a rule where that in the end saves more than any overlapping match does at once.
+
+        Returns:
+          The state after that.
+        """
         self.here = here
         self.failed.clear()
-        while self._take_detour(xfer):
+        while self._apply_once_where_it_pays(rule):
             pass
         return self.here
 
-    def _take_detour(self, xfer: str) -> bool:
-        looks, matches = _looks(self.here), self.here.state.matches
+    def _apply_once_where_it_pays(self, rule: str) -> bool:
+        signatures, matches = _signatures(self.here), self.here.state.matches
 
-        def at_once_ms(match: Any) -> float:
+        def change_at_once_ms(match: Any) -> float:
             nodes = set(nodes_of(match))
             return min(
-                self.changes_ms.get(signature_of(looks, one), 0.0)
+                self.changes_ms.get(signature_of(signatures, one), 0.0)
                 for one in matches
                 if not nodes.isdisjoint(nodes_of(one))
             )
 
-        return self._go(looks, [one for one in matches if one.xfer == xfer], _DETOUR, at_once_ms)
+        starts = [one for one in matches if one.rule == rule]
+        return self._improve_from(signatures, starts, _RETURN_EFFORT, change_at_once_ms)
 
-    def _try(self, here: Visited, match: Any, key: Key) -> Visited:
+    def _apply(self, here: Visited, match: Any, key: Key) -> Visited:
+        """Apply a match, and remember what that changes of the cost."""
         found = self.record.expand(here, match)
         self.changes_ms[key] = found.cost_ms - here.cost_ms
         return found
 
     def _search_regions(self, effort: int) -> bool:
-        """Looks for a way to a cheaper graph; goes there if there is one."""
-        looks, matches = _looks(self.here), self.here.state.matches
-        # What costs least is tried first: a step that costs nothing may well prepare another.
-        changes_ms = [self.changes_ms.get(signature_of(looks, one), 0.0) for one in matches]
+        """Search each region for a cheaper graph, and go to the first; whether there is one."""
+        signatures, matches = _signatures(self.here), self.here.state.matches
+        # The cheapest steps are tried first: one that costs nothing may well prepare another.
+        changes_ms = [self.changes_ms.get(signature_of(signatures, one), 0.0) for one in matches]
         order = sorted(range(len(matches)), key=lambda one: (changes_ms[one], one))
-        return self._go(looks, [matches[one] for one in order], effort, lambda match: 0.0)
+        starts = [matches[one] for one in order]
+        return self._improve_from(signatures, starts, effort, lambda match: 0.0)
 
-    def _go(
+    def _improve_from(
         self,
-        looks: Looks,
+        signatures: NodeSignatures,
         matches: Iterable[Any],
         effort: int,
         to_beat_ms: Callable[[Any], float],
     ) -> bool:
-        """Goes the first way found that begins with one of the matches and changes the cost enough.
+        """Find steps that begin with one of the matches and save enough, and take them.
 
         Args:
-          looks: of the state.
-          matches: in the order in which they are tried.
-          effort: steps that a search may try.
-          to_beat_ms: what a way from a match has to change the cost by, at least.
+          signatures: signatures of the state that is being improved.
+          matches: matches of that state, in the order in which they are tried.
+          effort: steps that the search from each match may try.
+          to_beat_ms: for a match, the change of cost in ms that the steps from it must be below.
+
+        Returns:
+          Whether such steps were found.
         """
         for match in matches:
-            key = self._key(looks, match)
+            key = self._key(signatures, match)
             if key in self.failed:
                 continue
-            found = self._repeat(match, key) or self._explore(match, effort)
+            found = self._follow_recipes(match, key) or self._explore(match, effort)
             if found is not None and found.cost_ms - self.here.cost_ms < to_beat_ms(match):
-                self._remember(found, key)
+                self._remember_recipe(found, key)
                 self.here = found
                 return True
             self.failed.add(key)
         return False
 
     def _explore(self, match: Any, effort: int) -> Visited | None:
-        """A best-first search that begins with a match and stays around it.
+        """Search best-first, beginning with a match and staying around it.
 
-        A state that is cheaper than the one it was made from is gone on with at once.
+        Args:
+          match: the first step.
+          effort: steps that may be tried.
+
+        Returns:
+          The cheapest state found; None if none is cheaper than the one it began with.
         """
         origin = self.here
-        graph: Any = origin.state.graph
         limit_ms = self.alpha * origin.cost_ms
         best: Visited | None = None
         seen: set[int] = set()
         queue: list[tuple[float, int, Visited, Iterator[tuple[Any, Key]]]] = []
-        here, steps = origin, iter([(match, signature_of(_looks(origin), match))])
+        here, steps = origin, iter([(match, signature_of(_signatures(origin), match))])
         tried = enough = 0
         while tried < effort and not (best and tried > enough):
             step = next(steps, None)
@@ -253,8 +275,9 @@ class _Regions:
                     heapq.heappop(queue)
             else:
                 tried += 1
-                found = self._try(here, *step)
-                mark = fingerprint(graph, found.state.graph)  # type: ignore[arg-type]
+                found = self._apply(here, *step)
+                graph: Any = found.state.graph
+                mark = fingerprint(graph, *_changed(origin, found))
                 if mark not in seen:
                     seen.add(mark)
                     if found.cost_ms < (best or origin).cost_ms:
@@ -268,12 +291,20 @@ class _Regions:
         return best
 
     def _near(self, origin: Visited, here: Visited) -> Iterator[tuple[Any, Key]]:
-        """Matches in the region: those of the last rule first, then those that cost least."""
+        """Yield the matches in the region, those that are likely to pay first.
+
+        First those that are known to save something, and among them and the others those of the
+        last rule, then those that change the cost least.
+
+        Args:
+          origin: the state where the region's search began.
+          here: the state whose matches are yielded.
+        """
         region = self._region(origin, here)
-        looks = _looks(here)
-        last = here.step.xfer if here.step else ""
+        signatures = _signatures(here)
+        last = here.match.rule if here.match else ""
         found = [
-            (match, signature_of(looks, match))
+            (match, signature_of(signatures, match))
             for match in here.state.matches
             if not region.isdisjoint(nodes_of(match))
         ]
@@ -282,7 +313,7 @@ class _Regions:
             range(len(found)),
             key=lambda one: (
                 changes_ms[one] >= 0,
-                found[one][0].xfer != last,
+                found[one][0].rule != last,
                 changes_ms[one],
                 one,
             ),
@@ -290,24 +321,25 @@ class _Regions:
         yield from (found[one] for one in order)
 
     def _region(self, origin: Visited, here: Visited) -> set[int]:
-        """What the steps from `origin` to `here` have changed, and what is next to that."""
+        """Return what the steps from `origin` to `here` have changed, and the nodes around it."""
         graph: Any = here.state.graph
-        return around(graph, changed(origin.state.graph, graph))  # type: ignore[arg-type]
+        new, _ = _changed(origin, here)
+        return around(graph, new)
 
-    def _repeat(self, match: Any, key: Key) -> Visited | None:
-        """Goes the ways that once began like this."""
-        for way in self.ways.get(key, ()):
+    def _follow_recipes(self, match: Any, key: Key) -> Visited | None:
+        """Follow the recipes that begin with a match's key; return the first cheaper state."""
+        for recipe in self.recipes.get(key, ()):
             here = self.record.expand(self.here, match)
-            for wanted in way[1:]:
+            for wanted in recipe[1:]:
                 region = self._region(self.here, here)
-                looks = _looks(here)
+                signatures = _signatures(here)
                 following = next(
                     (
                         one
                         for one in here.state.matches
-                        if one.xfer == wanted[0]
+                        if one.rule == wanted[0]
                         and not region.isdisjoint(nodes_of(one))
-                        and self._key(looks, one) == wanted
+                        and self._key(signatures, one) == wanted
                     ),
                     None,
                 )
@@ -318,33 +350,39 @@ class _Regions:
                 return here
         return None
 
-    def _remember(self, found: Visited, key: Key) -> None:
-        way = []
+    def _remember_recipe(self, found: Visited, key: Key) -> None:
+        """Remember the steps from `here` to a cheaper state, under the key of the first one."""
+        steps = []
         for one in found.since(self.here):
-            assert one.parent is not None and one.step is not None
-            match = match_of(one.parent.state, one.step)
-            way.append(self._key(_looks(one.parent), match))
-        known = self.ways.setdefault(key, [])
-        if tuple(way) not in known:
-            known.insert(0, tuple(way))
+            assert one.parent is not None
+            steps.append(self._key(_signatures(one.parent), one.match))
+        recipe, known = tuple(steps), self.recipes.setdefault(key, [])
+        if recipe not in known:
+            known.insert(0, recipe)
 
-    def _key(self, looks: Looks, match: Any) -> Key:
-        """What can be done from a match on depends on this."""
-        return (match.xfer, *(looks.colour(number, self.radius) for number in nodes_of(match)))
+    def _key(self, signatures: NodeSignatures, match: Any) -> Key:
+        """Return a key that is equal for matches whose next steps are expected to be the same."""
+        return (match.rule, *(signatures.colour(number, self.radius) for number in nodes_of(match)))
 
 
-def _missed(visited: Visited) -> dict[str, Visited]:
-    """Rules that have lost places on a way, and the last state in which they had most."""
+def _rules_that_lost_matches(visited: Visited) -> dict[str, Visited]:
+    """Return rules with fewer matches than earlier on the trail, and where they last had most."""
     peaks: dict[str, tuple[int, Visited]] = {}
     counts: collections.Counter[str] = collections.Counter()
     for one in visited.trail:
-        counts = collections.Counter(match.xfer for match in one.state.matches)
-        for xfer, count in counts.items():
-            if xfer not in peaks or count >= peaks[xfer][0]:
-                peaks[xfer] = count, one
-    return {xfer: where for xfer, (count, where) in peaks.items() if count > counts[xfer]}
+        counts = collections.Counter(match.rule for match in one.state.matches)
+        for rule, count in counts.items():
+            if rule not in peaks or count >= peaks[rule][0]:
+                peaks[rule] = count, one
+    return {rule: where for rule, (count, where) in peaks.items() if count > counts[rule]}
 
 
-def _looks(visited: Visited) -> Looks:
+def _changed(origin: Visited, here: Visited) -> tuple[set[int], set[int]]:
+    before: Any = origin.state.graph
+    after: Any = here.state.graph
+    return changed(before, after, [one.state.change for one in here.since(origin)])
+
+
+def _signatures(visited: Visited) -> NodeSignatures:
     graph: Any = visited.state.graph
-    return Looks(graph)
+    return NodeSignatures(graph)

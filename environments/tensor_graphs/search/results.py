@@ -1,4 +1,4 @@
-"""What a search is given and what it returns."""
+"""What searches take and return: states, matches, steps, budgets, results."""
 
 from __future__ import annotations
 
@@ -7,100 +7,109 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from environments.tensor_graphs.graph.nodes import Change
+
 
 class Match(Protocol):
     """A place where a rule applies."""
 
     @property
-    def xfer(self) -> str:
+    def rule(self) -> str:
         """Name of the rule."""
 
     @property
     def location(self) -> tuple[int, ...]:
-        """The nodes that tell this match from the rule's others."""
+        """The nodes that distinguish this match from others of the same rule."""
 
 
 class State(Protocol):
-    """A graph, what applies to it, and its cost. `engine.State` is one; tests have others."""
+    """A graph with its matches and its cost. `engine.State` is one; tests have others."""
 
     @property
     def graph(self) -> Hashable:
-        """Equal graphs are equal and have the same hash in every process."""
+        """The graph; equal graphs compare equal and have the same hash in every process."""
 
     @property
     def matches(self) -> Sequence[Any]:
-        """All matches, in an order that does not vary."""
+        """All matches, in an order that is the same in every process."""
+
+    @property
+    def change(self) -> Change | None:
+        """What the step that made this state changed in the graph; None at the start."""
 
     @property
     def cost_ms(self) -> float:
-        """What the graph costs."""
+        """Cost of the graph, in ms."""
 
     def apply(self, match: Any) -> State:
-        """The state after a match was applied; this one stays as it is."""
+        """Return the state after a match is applied; this state does not change."""
 
 
 class Step(NamedTuple):
-    """The application of a rule: (xfer, location) is the thesis's action (4.2.2)."""
+    """A match as it is written down: the thesis's action (xfer, location), section 4.2.2.
 
-    xfer: str
+    Attributes:
+      rule: name of the rule.
+      location: the nodes that distinguish the match from others of the rule.
+    """
+
+    rule: str
     location: tuple[int, ...]
 
 
 def step_of(match: Match) -> Step:
-    """What to write down of a match so that it can be found again."""
-    return Step(match.xfer, tuple(match.location))
-
-
-def match_of(state: State, step: Step) -> Any:
-    """The match that a step applies.
-
-    Raises:
-      LookupError: there is none.
-    """
-    for match in state.matches:
-        if match.xfer == step.xfer and step_of(match) == step:
-            return match
-    raise LookupError(f"no match of {step.xfer} at {step.location}")
+    """Return the step that applies a match."""
+    return Step(match.rule, tuple(match.location))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Visited:
-    """A state and the way to it.
+    """A state and the path to it from where the search began.
 
     Attributes:
       state: the state.
-      parent: where it came from; None where the search began.
-      step: what was applied to the parent's state.
+      parent: the state before it; None at the start.
+      match: the match that was applied to the parent; None at the start.
     """
 
     state: State
     parent: Visited | None = None
-    step: Step | None = None
+    match: Match | None = None
+
+    @property
+    def step(self) -> Step | None:
+        """The step that led here from the parent; None at the start."""
+        return None if self.match is None else step_of(self.match)
 
     @property
     def cost_ms(self) -> float:
-        """Cost of the state."""
+        """Cost of the state, in ms."""
         return self.state.cost_ms
 
     @property
     def path(self) -> tuple[Step, ...]:
-        """All steps from where the search began."""
+        """The steps from the start to this state."""
         return tuple(one.step for one in self.trail if one.step is not None)
 
     @property
     def trail(self) -> tuple[Visited, ...]:
-        """All states on the way, the first one and this one among them."""
+        """The states from the start to this one, both included."""
         found: list[Visited] = [self]
         while found[-1].parent is not None:
             found.append(found[-1].parent)
         return tuple(reversed(found))
 
     def since(self, origin: Visited) -> tuple[Visited, ...]:
-        """The states on the way here from one of them, without that one."""
-        return self.trail[len(origin.trail) :]
+        """Return the states of the trail after one of them."""
+        found, one = [], self
+        while one is not origin:
+            assert one.parent is not None
+            found.append(one)
+            one = one.parent
+        return tuple(reversed(found))
 
     def has_passed(self, state: State) -> bool:
-        """Whether a graph equal to that one is on the way here."""
+        """Whether the trail contains a state with an equal graph."""
         return state.graph in {one.state.graph for one in self.trail}
 
 
@@ -109,8 +118,8 @@ class Budget:
     """When a search ends at the latest.
 
     Attributes:
-      seconds: of wall time.
-      expansions: rules applied whose result's cost was looked at.
+      seconds: wall time.
+      expansions: number of expansions: matches applied to look at the cost of the result.
     """
 
     seconds: float = math.inf
@@ -119,12 +128,12 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """What a search tells while it runs.
+    """How far a search has come.
 
     Attributes:
-      expansions: so far.
-      seconds: so far.
-      best_cost_ms: so far.
+      expansions: number of expansions so far.
+      seconds: wall time so far.
+      best_cost_ms: cost of the cheapest state so far.
     """
 
     expansions: int
@@ -143,17 +152,17 @@ class Result:
     """What a search found.
 
     Attributes:
-      method: its name.
-      best: the cheapest state; of equal ones the first that was found.
-      path: what was applied to get there.
-      candidates: cheap states, the best one first; each of another cost.
-      start_cost_ms: where it began.
-      expansions: rules applied whose result's cost was looked at. A graph that the search knew
-        already is not counted where the search notices (taso, beam).
-      seconds: wall time, without those before it was resumed.
-      stopped: "exhausted" (nothing is left that the method would try), "out of time", "out of
+      method: name of the search.
+      best: the cheapest state; of equally cheap ones the first that was found.
+      path: the steps to it.
+      candidates: the cheapest states with their paths, the best one first; their costs differ.
+      start_cost_ms: cost of the state where the search began.
+      expansions: number of expansions. Searches that recognise graphs that they have seen (taso,
+        beam) do not count those again.
+      seconds: wall time; if the search was resumed, only since then.
+      stopped: why the search ended: "exhausted" (nothing was left to try), "out of time", "out of
         expansions" or "interrupted".
-      expansions_of_best: how many there were when the best was found.
+      expansions_of_best: number of expansions when the best state was found.
     """
 
     method: str
@@ -168,5 +177,5 @@ class Result:
 
     @property
     def gain(self) -> float:
-        """The part of the cost that is saved."""
+        """The part of the start's cost that is saved, in [0, 1]."""
         return 1 - self.best.cost_ms / self.start_cost_ms if self.start_cost_ms else 0.0

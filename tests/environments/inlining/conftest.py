@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from environments.inlining.compilers import EmbeddedLlvm, SystemClang
+from environments.inlining.compilers.embedded import EmbeddedLlvm
+from environments.inlining.compilers.system_clang import SystemClang
 
 CLANGS = ("clang-19", "clang-22")
 

@@ -6,7 +6,7 @@ import pathlib
 
 from llvmlite import binding as llvm
 
-from environments.inlining.corpus import Module
+from environments.inlining.corpus.modules import Module
 
 TRIPLE = 'target triple = "x86_64-pc-linux-gnu"\n'
 
@@ -85,3 +85,38 @@ def write_module(directory: pathlib.Path, name: str, ir: str, *, text: bool = Fa
 def num_descriptors() -> int:
     """Open file descriptors of this process."""
     return sum(1 for _ in pathlib.Path("/proc/self/fd").iterdir())
+
+
+# Once @construct, which cannot throw, is inlined, the landing pad is unreachable. A plain -Oz still
+# inlines @destroy there. Steered, LLVM leaves it without asking, which gives another object. (It is
+# what is left of a function of pugixml.)
+UNREACHABLE_CALL_SITE = """
+target triple = "x86_64-unknown-linux-gnu"
+declare i32 @__gxx_personality_v0(...)
+define ptr @caller() minsize optsize personality ptr @__gxx_personality_v0 {
+  %1 = alloca { ptr, ptr, ptr }, align 8
+  call void @begin(ptr %1, ptr null)
+  %2 = invoke ptr @construct(ptr null, ptr null, ptr null, ptr null, ptr null)
+          to label %common.ret unwind label %3
+common.ret:
+  ret ptr null
+3:
+  %4 = landingpad { ptr, i32 }
+          cleanup
+  %5 = call ptr @destroy(ptr %1)
+  br label %common.ret
+}
+define void @begin(ptr %0, ptr %1) minsize optsize {
+  %3 = load ptr, ptr %1, align 8
+  %4 = load i64, ptr %0, align 8
+  %5 = getelementptr { ptr, { ptr, i64 } }, ptr %3, i64 %4
+  store ptr %5, ptr %0, align 8
+  ret void
+}
+define ptr @construct(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) minsize optsize {
+  ret ptr %0
+}
+define ptr @destroy(ptr %0) minsize optsize {
+  ret ptr %0
+}
+"""

@@ -12,20 +12,22 @@ import pytest
 
 import environments
 from environments import contexts
-from environments.inlining.compilation import CompilerError
-from environments.inlining.compilers import EmbeddedLlvm, run_policy
-from environments.inlining.corpus import Module
+from environments.inlining.collection.store import TrajectoryStore
+from environments.inlining.collection.tasks import CompilePlainly, perform, play
+from environments.inlining.compilers.compilation import CompilerError
+from environments.inlining.compilers.compiler import run_policy
+from environments.inlining.compilers.embedded import EmbeddedLlvm
+from environments.inlining.corpus.modules import Module
 from environments.inlining.environment import InliningEnvironment, relative_saving
 from environments.inlining.features import DERIVED_FEATURES
-from environments.inlining.heuristics import Constant, Default
-from environments.inlining.tasks import play
-from environments.inlining.trajectories import TrajectoryStore
+from environments.inlining.heuristics import Constant
 from environments.testing import EnvironmentContractTest
 from tests.environments.inlining.small_modules import (
     HAND_WORKED,
     HAND_WORKED_DEFAULT,
     NO_CALL_SITES,
     NOTHING,
+    UNREACHABLE_CALL_SITE,
     many_calls,
     write_module,
 )
@@ -123,12 +125,12 @@ def test_relative_saving(size, default, saving):
 def test_the_default_is_compiled_once_for_each_module(make_environment):
     environment = make_environment(HAND_WORKED, many_calls(4))
     counted = []
-    compile_module = environment._compiler.compile
-    environment._compiler.compile = lambda one: counted.append(one.name) or compile_module(one)
+    compile_plain = environment._compiler.compile_plain
+    environment._compiler.compile_plain = lambda one: counted.append(one.name) or compile_plain(one)
     for _ in range(3):
         play_episode(environment, [0] * 5)
         play_episode(environment, [0] * 4)
-    assert counted.count("m0") == counted.count("m1") == 3 + 1
+    assert counted == ["m0", "m1"]
 
 
 def test_episodes_are_kept_in_the_store(make_environment, tmp_path):
@@ -137,10 +139,11 @@ def test_episodes_are_kept_in_the_store(make_environment, tmp_path):
     play_episode(environment, [0] * 5)
     compiler = EmbeddedLlvm()
     assert compiler.announced
-    compiler.compile = None  # what follows compiles nothing
+    compiler.compile = compiler.compile_plain = None  # what follows compiles nothing
     module = Module("m0", tmp_path / "m0.bc", ".", "c")
-    for policy in (Constant(0), Default()):
-        assert len(play(compiler, module, policy, store).decisions) == 5
+    assert len(play(compiler, module, Constant(0), store).decisions) == 5
+    size = perform(CompilePlainly(), compiler, module, store)
+    assert size.text_bytes == environment.get_info()["default_size_bytes"]
     compiler.close()
 
 
@@ -176,7 +179,7 @@ def test_a_compiler_killed_in_the_middle_is_brought_back_to_the_same_site(make_e
     undisturbed = play_episode(make_environment(many_calls(8)), [0, 1] * 4)
     environment = make_environment(many_calls(8))
     steps = play_episode(environment, [0, 1, 0])
-    environment._walk.compilation._backend.process.send_signal(signal.SIGKILL)
+    environment._episode.compilation._backend.process.send_signal(signal.SIGKILL)
     steps += [environment.step(np.array(decision)) for decision in [1, 0, 1, 0, 1]]
     assert len(steps) == len(undisturbed)
     for one, other in zip(steps, undisturbed, strict=True):
@@ -199,7 +202,7 @@ def test_a_module_that_always_fails_is_one_line_and_the_next_episode_runs(tmp_pa
 def test_a_compiler_that_dies_every_time_is_one_line_and_the_next_episode_runs(make_environment):
     environment = make_environment(many_calls(6), max_attempts=1)
     play_episode(environment, [0, 0])
-    environment._walk.compilation._backend.process.send_signal(signal.SIGKILL)
+    environment._episode.compilation._backend.process.send_signal(signal.SIGKILL)
     with pytest.raises(CompilerError, match="m0: expected an object, found that .* signal 9"):
         for _ in range(4):
             environment.step(np.array(0))
@@ -209,7 +212,7 @@ def test_a_compiler_that_dies_every_time_is_one_line_and_the_next_episode_runs(m
 def test_close_in_the_middle_of_an_episode_ends_the_compiler(make_environment):
     environment = make_environment(many_calls(6))
     play_episode(environment, [0, 0])
-    process = psutil.Process(environment._walk.compilation._backend.process.pid)
+    process = psutil.Process(environment._episode.compilation._backend.process.pid)
     environment.close()
     assert not process.is_running()
     assert environment.step(np.array(0)).is_first()
@@ -221,3 +224,15 @@ def test_make():
         with environments.make("inlining", sampler=contexts.uniform([module])) as environment:
             assert isinstance(environment, InliningEnvironment)
             assert environment.reset().is_first()
+
+
+def test_savings_are_measured_against_a_plain_compile(make_environment, tmp_path):
+    """In this module LLVM's own decisions, given as answers, come to another object."""
+    environment = make_environment(UNREACHABLE_CALL_SITE)
+    *_, last = play_episode(environment, [1, 1])
+    compiler = EmbeddedLlvm()
+    plain = compiler.compile_plain(Module("m0", tmp_path / "m0.bc", ".", "c")).text_bytes
+    compiler.close()
+    info = environment.get_info()
+    assert info["default_size_bytes"] == plain != info["size_bytes"]
+    assert last.reward == np.float32((plain - info["size_bytes"]) / plain)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from environments.inlining.compilation import CallSite
+from environments.inlining.collection.episode import CompileEpisode
+from environments.inlining.compilers.compilation import CallSite
 from environments.inlining.features import DERIVED_FEATURES, FeatureTracker, feature_names
-from environments.inlining.walk import Walk
 from tests.environments.inlining.small_modules import HAND_WORKED, write_module
 
 # A leaf is local, once is linkonce_odr (see small_modules.HAND_WORKED). The third site, which LLVM
@@ -41,13 +41,13 @@ DECISIONS = [1, 0, 0, 0, 1]
 
 
 def walk(compiler, module, decisions) -> dict[str, list[int]]:
-    with Walk(compiler, module) as going:
+    with CompileEpisode(compiler, module) as episode:
         for decision in decisions:
-            assert going.next_features() is not None
-            going.decide(decision)
-        while going.next_features() is not None:
-            going.decide(0)
-        trajectory = going.trajectory()
+            assert episode.next_features() is not None
+            episode.decide(decision)
+        while episode.next_features() is not None:
+            episode.decide(0)
+        trajectory = episode.trajectory()
     return {name: trajectory.column(name).tolist() for name in trajectory.names}
 
 

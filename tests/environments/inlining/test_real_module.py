@@ -7,12 +7,13 @@ import shutil
 import numpy as np
 import pytest
 
-from environments.inlining.compilers import SystemClang, run_policy
-from environments.inlining.corpus import Module
+from environments.inlining.collection.store import TrajectoryStore
+from environments.inlining.collection.tasks import play
+from environments.inlining.compilers.compiler import run_policy
+from environments.inlining.compilers.system_clang import SystemClang
+from environments.inlining.corpus.bitcode_compilers import CompilerProcesses, find_compiler
+from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Default, Random, Replay
-from environments.inlining.tasks import play
-from environments.inlining.toolchain import CompilerProcesses, find_compiler
-from environments.inlining.trajectories import TrajectoryStore
 
 SOURCE = """
 #include <algorithm>

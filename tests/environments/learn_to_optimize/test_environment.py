@@ -14,6 +14,7 @@ from environments.errors import UserError
 from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
 from environments.learn_to_optimize.functions import FUNCTIONS, make_objective
 from environments.learn_to_optimize.samplers import LatinHypercube, Random, make_samplers
+from environments.learn_to_optimize.settings import Settings
 from environments.testing import EnvironmentContractTest
 from tests.environments.learn_to_optimize.user_modules import write_module
 
@@ -30,9 +31,7 @@ class TestContractOfOtherSettings(EnvironmentContractTest):
             dimensions=6,
             free=2,
             sampler="latin_hypercube",
-            episode_length=5,
-            reward="scaled",
-            discount=0.5,
+            settings=Settings(episode_length=5, reward="scaled", discount=0.5),
             seed=seed,
         )
 
@@ -75,7 +74,10 @@ def test_one_episode_by_hand():
 
 def test_two_episodes_side_by_side_by_hand():
     environment = LearnToOptimizeEnvironment(
-        "sphere", batch_size=2, episode_length=1, sampler=starts_at((0.5, -0.25), (0, 1))
+        "sphere",
+        settings=Settings(episode_length=1),
+        batch_size=2,
+        sampler=starts_at((0.5, -0.25), (0, 1)),
     )
     assert environment.batched and environment.batch_size == 2
     first, last = play(environment, [[0.25], [0.5]])
@@ -94,7 +96,9 @@ def test_other_rewards_by_hand():
     """Sphere from x = 0.5 to 0.25 at c = 0: f is 6.5536, then 1.6384."""
 
     def reward(kind):
-        environment = LearnToOptimizeEnvironment("sphere", reward=kind, sampler=starts_at((0.5, 0)))
+        environment = LearnToOptimizeEnvironment(
+            "sphere", settings=Settings(reward=kind), sampler=starts_at((0.5, 0))
+        )
         return float(play(environment, [0.25])[1].reward)
 
     assert reward("log1p") == pytest.approx(math.log(7.5536) - math.log(2.6384))
@@ -109,7 +113,10 @@ def test_rewards_beside_the_mean_by_hand():
     def rewards(kind):
         starts = starts_at((0.5, 0), (-1, 0))
         environment = LearnToOptimizeEnvironment(
-            "sphere", reward=kind, reference="mean", sampler=starts, batch_size=2
+            "sphere",
+            settings=Settings(reward=kind, reference="mean"),
+            sampler=starts,
+            batch_size=2,
         )
         return play(environment, [[0.25], [0]], [[0], [0]])[1:]
 
@@ -126,12 +133,14 @@ def test_rewards_beside_the_mean_by_hand():
 def test_a_constant_function_has_a_scale(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     name = write_module(tmp_path, "def f(points):\n    return points[:, 0] * 0\n")
-    environment = LearnToOptimizeEnvironment(f"{name}:f", reward="scaled")
+    environment = LearnToOptimizeEnvironment(f"{name}:f", settings=Settings(reward="scaled"))
     assert float(play(environment, [0.25])[1].reward) == 0
 
 
 def test_the_discount_is_that_of_steps_within_an_episode():
-    environment = LearnToOptimizeEnvironment("sphere", episode_length=3, discount=0.25)
+    environment = LearnToOptimizeEnvironment(
+        "sphere", settings=Settings(episode_length=3, discount=0.25)
+    )
     steps = play(environment, [0], [0], [0])
     assert [float(step.discount) for step in steps] == [1, 0.25, 0.25, 0]
 
@@ -152,7 +161,7 @@ def test_a_batch_is_as_many_single_episodes(name, sampler):
     def make(batch_size):
         (made,) = make_samplers(sampler, 3, num_strata=4, entropy_fn=lambda rows: rows[:, 2])
         return LearnToOptimizeEnvironment(
-            name, 3, 1, sampler=made, batch_size=batch_size, episode_length=3, seed=11
+            name, 3, 1, Settings(episode_length=3), sampler=made, batch_size=batch_size, seed=11
         )
 
     batched, single = make(8), make(None)
@@ -183,7 +192,10 @@ def test_a_batch_is_as_many_single_episodes(name, sampler):
 def test_rewards_telescope(name, seed, length, reward):
     """Their sum is what the episode began with less what it ended with, on the reward's scale."""
     environment = LearnToOptimizeEnvironment(
-        name, batch_size=4, episode_length=length, seed=seed, reward=reward
+        name,
+        settings=Settings(episode_length=length, reward=reward),
+        batch_size=4,
+        seed=seed,
     )
     actions = np.random.default_rng(seed).uniform(-1, 1, (length, 4, 1))
     total = np.sum([step.reward for step in play(environment, *actions)], axis=0, dtype=np.float64)
@@ -234,7 +246,9 @@ def test_seed_begins_anew_at_any_point(sampler, batch_size):
 
 
 def test_episodes_of_a_batch_begin_again_by_themselves():
-    environment = LearnToOptimizeEnvironment("sphere", batch_size=3, episode_length=1)
+    environment = LearnToOptimizeEnvironment(
+        "sphere", settings=Settings(episode_length=1), batch_size=3
+    )
     action = np.zeros((3, 1), np.float32)
     kinds = [environment.step(action).step_type.tolist() for _ in range(5)]
     assert kinds == [[0] * 3, [2] * 3, [0] * 3, [2] * 3, [0] * 3]
@@ -326,10 +340,19 @@ def test_a_sampler_of_another_dimension():
     "wrong, message",
     [
         ({"batch_size": 0}, "batch_size: expected 1 or more, or None, found 0"),
-        ({"episode_length": 0}, "episode_length: expected 1 step or more, found 0"),
-        ({"reward": "log"}, "reward: expected one of difference, log1p, scaled, found 'log'"),
-        ({"reference": "new"}, "reference: expected one of old, mean, found 'new'"),
-        ({"discount": 1.5}, "discount: expected 0 to 1, found 1.5"),
+        (
+            {"settings": Settings(episode_length=0)},
+            "episode_length: expected 1 step or more, found 0",
+        ),
+        (
+            {"settings": Settings(reward="log")},
+            "reward: expected one of auto, difference, log1p, scaled, found 'log'",
+        ),
+        (
+            {"settings": Settings(reference="new")},
+            "reference: expected one of old, mean, found 'new'",
+        ),
+        ({"settings": Settings(discount=1.5)}, "discount: expected 0 to 1, found 1.5"),
         ({"function": "acley"}, "found 'acley'"),
         ({"sampler": "heterogeneous"}, "found heterogeneous, which is several; make an environ"),
         ({"sampler": "uncertainty"}, "the policy's entropy function, found none"),
@@ -350,7 +373,9 @@ def test_it_is_made_by_its_name():
 
 def test_a_step_of_a_batch_costs_little_beside_the_function():
     """Under 20 us for 64 episodes, by the fastest of many: the slow ones are other programs'."""
-    environment = LearnToOptimizeEnvironment("ackley", batch_size=64, episode_length=10**9)
+    environment = LearnToOptimizeEnvironment(
+        "ackley", settings=Settings(episode_length=10**9), batch_size=64
+    )
     action = np.zeros((64, 1), np.float32)
     rows = environment.reset().observation
     environment.step(action)

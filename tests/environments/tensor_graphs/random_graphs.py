@@ -6,10 +6,11 @@ import random
 
 import numpy as np
 
-from environments.tensor_graphs.graph import Edit, Graph
-from environments.tensor_graphs.nodes import CONSTANT, INPUT, Ref, TensorType
+from environments.tensor_graphs.graph.graph import Edit, Graph
+from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, Ref, TensorType
 from environments.tensor_graphs.operators import building, table
 from environments.tensor_graphs.operators.operator import OperatorError
+from environments.tensor_graphs.rules.verification.points import PointFn
 
 _MATRICES = ("Add", "Mul", "MatMul", "Relu", "Tanh", "Transpose", "Reshape", "Concat", "Split",
              "Gemm", "Softmax", "Constant")  # fmt: skip
@@ -80,7 +81,9 @@ def _add(
     return building.add(edit, op, x)
 
 
-def values_of(graph: Graph, seed: int = 0) -> list[np.ndarray]:
+def values_of(
+    graph: Graph, seed: int = 0, input_fn: PointFn = lambda rng, shape: rng.standard_normal(shape)
+) -> list[np.ndarray]:
     """What a graph computes of random inputs, in double precision."""
     numbers = np.random.default_rng(seed)
     known: dict[int, tuple[np.ndarray, ...]] = {}
@@ -89,7 +92,7 @@ def values_of(graph: Graph, seed: int = 0) -> list[np.ndarray]:
         if node.op == INPUT:
             (kind,) = node.types
             assert kind is not None and kind.shape is not None
-            known[number] = (numbers.standard_normal(kind.shape),)  # type: ignore[arg-type]
+            known[number] = (input_fn(numbers, kind.shape),)  # type: ignore[arg-type]
         elif node.op == CONSTANT:
             assert node.value is not None
             known[number] = (node.value.astype(np.float64),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 
 import numpy as np
@@ -15,7 +16,8 @@ def adapter(size: int = 192, rank: int = 96, batch: int | str = 64) -> onnx.Mode
     weights, nodes, last = [], [], "x"
     for layer in range(2):
         for name, shape in (("w", (size, size)), ("a", (size, rank)), ("b", (rank, size))):
-            array = random.normal(size=shape).astype(np.float32) / np.sqrt(shape[0])
+            # A Python float keeps float32; NumPy 2 promotes the array to np.sqrt's float64.
+            array = random.normal(size=shape).astype(np.float32) / math.sqrt(shape[0])
             weights.append(numpy_helper.from_array(array, f"{name}{layer}"))
         nodes += [
             helper.make_node("MatMul", [last, f"w{layer}"], [f"straight{layer}"]),

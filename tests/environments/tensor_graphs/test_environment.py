@@ -8,21 +8,22 @@ import pytest
 import environments
 from environments import contexts
 from environments.errors import UserError
-from environments.tensor_graphs import features, rewards
-from environments.tensor_graphs.analytic import AnalyticObjective
-from environments.tensor_graphs.engine import Engine
+from environments.tensor_graphs import rewards
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
-from environments.tensor_graphs.families import all_rules
-from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.nodes import INPUT, TensorType
-from environments.tensor_graphs.notation import op, rule
-from environments.tensor_graphs.observation import Sizes
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import INPUT, TensorType
+from environments.tensor_graphs.observation import features
 from environments.tensor_graphs.operators.building import add
+from environments.tensor_graphs.rewriting.engine import Engine
+from environments.tensor_graphs.rules.language.notation import op, rule
+from environments.tensor_graphs.rules.library import all_rules
+from environments.tensor_graphs.settings import Settings
 from environments.testing import EnvironmentContractTest
 from tests.environments.tensor_graphs.random_graphs import random_graph
 
-SMALL = Sizes(max_nodes=40, max_edges=60, max_locations=12, max_actions=60)
-SMALL_GRAPHS = Sizes(max_nodes=60, max_edges=90, max_locations=4, max_actions=80, truncate=True)
+SMALL = {"max_nodes": 40, "max_edges": 60, "max_locations": 12, "max_actions": 60}
+OF_GRAPHS = {"max_nodes": 60, "max_edges": 90, "max_locations": 4, "max_actions": 80}
 
 
 @rule
@@ -54,10 +55,11 @@ def relus(count):
     return Model(f"relus-{count}", edit.finish()[0])
 
 
-def make(*graphs, rules=(back, there), sizes=SMALL, objective=None, **settings):
+def make(*graphs, rules=(back, there), objective=None, seed=0, measure_fn=None, **settings):
     models = [one if isinstance(one, Model) else Model("random", one) for one in graphs]
+    made = Settings(**SMALL | settings)
     return TensorGraphEnvironment(
-        contexts.uniform(models), rules, objective or Ones(), sizes=sizes, **settings
+        contexts.uniform(models), made, rules, objective or Ones(), seed, measure_fn
     )
 
 
@@ -74,8 +76,9 @@ class TestContractWithoutStopping(EnvironmentContractTest):
 class TestContractOfFamilies(EnvironmentContractTest):
     def make_environment(self, seed):
         graphs = [random_graph(number) for number in range(4)]
-        settings = {"objective": AnalyticObjective(), "reward": "R1", "max_steps": 15}
-        return make(*graphs, rules=all_rules(), sizes=SMALL_GRAPHS, seed=seed, **settings)
+        settings = {"reward": "R1", "max_steps": 15, "truncate": True, **OF_GRAPHS}
+        objective = AnalyticObjective()
+        return make(*graphs, rules=all_rules(), objective=objective, seed=seed, **settings)
 
 
 def test_one_episode_by_hand():
@@ -102,14 +105,14 @@ def test_one_episode_by_hand():
     middle = environment.step(np.array([0, 1], np.int32))
     assert middle.is_mid() and middle.discount == 1
     assert middle.reward == pytest.approx(100 * 2 / 6)
-    assert middle.observation["n_node"].tolist() == [3, 38]
+    assert middle.observation["n_node"].tolist() == [3, 38] and environment.state.cost_ms == 4
     assert middle.observation["globals"][0, 0] == pytest.approx(4 / 6)
     last = environment.step(np.array([0, 0], np.int32))
     assert last.is_last() and last.discount == 0
     assert last.reward == pytest.approx(100 * 2 / 6)
     assert last.observation["xfer_mask"].tolist() == [False, True]
-    assert [one.xfer for one in environment.trail] == ["back", "back"]
-    assert [one.cost_ms for one in environment.trail] == [4, 2]
+    assert [match.rule for match in environment.trail] == ["back", "back"]
+    assert environment.state.cost_ms == 2
     assert environment.get_info() == {
         "context": "relus-3",
         "steps": 2,
@@ -186,39 +189,50 @@ def test_masks_are_exact():
             assert environment.state is start
 
 
-def test_an_episode_that_begins_at_a_state_is_one_that_begins_at_its_graph(monkeypatch):
-    """The engine is not asked again for what it knows, if it is this environment's engine."""
-    context = [Model("random", random_graph(0))]
-    environment, other = (
-        TensorGraphEnvironment(
-            lambda _: context[0], all_rules(), AnalyticObjective(), sizes=SMALL_GRAPHS
-        )
-        for _ in range(2)
-    )
+def test_an_episode_begins_at_a_state_as_at_a_model_of_its_graph(monkeypatch):
+    """The matches are not searched again, if the state is of this environment's own engine."""
+    settings = {"rules": all_rules(), "objective": AnalyticObjective(), "truncate": True}
+    environment = make(random_graph(0), **settings, **OF_GRAPHS)
     environment.reset()
     for _ in range(3):
         environment.step(np.array([np.flatnonzero(environment.state.xfer_mask)[0], 0], np.int32))
     state = environment.state
-    started = []
-    start = Engine.start
+    assert environment.trail and len(state.matches) > 1
+    other, third = (make(state.graph, **settings, **OF_GRAPHS) for _ in range(2))
+    expected = other.reset()
+    started, start = [], Engine.start
     monkeypatch.setattr(
-        Engine, "start", lambda engine, graph: started.append(graph) or start(engine, graph)
+        Engine, "start", lambda engine, graph: started.append(engine) or start(engine, graph)
     )
-    context[0] = Model("random", state.graph, state)
-    found, expected = environment.reset().observation, other.reset().observation
-    assert environment.state is state and started == [state.graph]
-    for name, array in expected.items():
-        np.testing.assert_array_equal(found[name], array, name)
     action = np.array([np.flatnonzero(state.xfer_mask)[-1], 0], np.int32)
-    found, expected = environment.step(action), other.step(action)
+    following = other.step(action)
+    for one, num_started in ((environment, 0), (third, 1), (third, 1)):
+        found = one.reset_to(state, "again")
+        assert found.is_first() and one.trail == () and len(started) == num_started
+        assert (one.state is state) == (one is environment)
+        assert one.current_time_step() is found
+        assert_same(found, expected)
+        assert_same(one.step(action), following)
+        assert one.step(one.no_op).is_last() and one.get_info()["context"] == "again"
+
+
+def assert_same(found, expected):
     assert found.reward == expected.reward
-    np.testing.assert_array_equal(found.observation["nodes"], expected.observation["nodes"])
+    for name, array in expected.observation.items():
+        np.testing.assert_array_equal(found.observation[name], array, name)
 
 
 def test_a_random_policy_that_heeds_masks_does_nothing_invalid():
     models = [Model.load("bert-tiny"), Model.load("squeezenet-1.1")]
     environment = make(
-        *models, rules=all_rules(), objective=AnalyticObjective(), sizes=Sizes(), max_steps=60
+        *models,
+        rules=all_rules(),
+        objective=AnalyticObjective(),
+        max_nodes=1024,
+        max_edges=1536,
+        max_locations=200,
+        max_actions=1024,
+        max_steps=60,
     )
     random = np.random.default_rng(0)
     step = environment.reset()
@@ -238,19 +252,20 @@ def test_a_random_policy_that_heeds_masks_does_nothing_invalid():
 )  # fmt: skip
 def test_what_there_is_no_room_for(sizes, setting):
     with pytest.raises(UserError, match=f"{setting}: expected at most .*raise {setting}"):
-        make(relus(3), rules=(back,), sizes=Sizes(**sizes)).reset()
-    environment = make(relus(3), rules=(back,), sizes=Sizes(**sizes, truncate=True))
+        make(relus(3), rules=(back,), **sizes).reset()
+    environment = make(relus(3), rules=(back,), truncate=True, **sizes)
     with pytest.warns(UserWarning, match=f"{setting}.*left out"):
         seen = environment.reset().observation
-    assert seen["n_node"][0] == min(4, environment._observer.sizes.max_nodes)
+    most = sizes.get("max_nodes", SMALL["max_nodes"])
+    assert seen["n_node"][0] == min(4, most)
     assert seen["location_masks"].sum() == seen["action_mask"].sum()
     rows = np.concatenate([seen[name].ravel() for name in ("senders", "receivers", "action_nodes")])
-    assert set(rows) <= {*range(seen["n_node"][0]), environment._observer.sizes.max_nodes}
+    assert set(rows) <= {*range(seen["n_node"][0]), most}
     assert environment.step(np.array([0, 0], np.int32)).reward > 0
 
 
 def test_a_graph_that_grows_too_large_ends_the_episode():
-    environment = make(relus(1), sizes=Sizes(max_nodes=2))
+    environment = make(relus(1), max_nodes=2)
     environment.reset()
     with pytest.raises(UserError, match="relus-1 has become after 1 steps, found 3"):
         environment.step(np.array([1, 0], np.int32))
@@ -273,4 +288,4 @@ def test_it_is_made_by_its_name():
     with pytest.raises(UserError, match="max_steps: expected 1 or more"):
         make(relus(1), max_steps=0)
     with pytest.raises(UserError, match="max_edges: expected 1 or more"):
-        Sizes(max_edges=0)
+        make(relus(1), max_edges=0)

@@ -1,4 +1,4 @@
-"""Models: what exporters write, sane activations, the same every time."""
+"""The zoo's models are valid, have sane activations, and are the same every time."""
 
 from __future__ import annotations
 

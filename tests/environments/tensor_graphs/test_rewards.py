@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from environments.errors import UserError
-from environments.tensor_graphs.backends import backend
 from environments.tensor_graphs.environment import Model
-from environments.tensor_graphs.notation import op, rule
+from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.onnx_io import read
 from environments.tensor_graphs.rewards import Figures, end_to_end, make_reward
+from environments.tensor_graphs.rules.language.notation import op, rule
 from tests.environments.tensor_graphs.small_models import relu
 from tests.environments.tensor_graphs.test_environment import back, make, relus
 
@@ -81,12 +81,15 @@ def test_in_an_episode():
     assert rewards_of(*actions, **memory)[0] == pytest.approx([62.5, 62.5, 0])
 
 
-def test_a_way_over_a_dearer_graph_costs_nothing():
+def test_a_path_over_a_dearer_graph_costs_nothing():
     """Two Relus of 2 ms get two Negs of 1 ms, lose them again, and become one Relu."""
     environment = make(relus(2), rules=(back, over, down), reward="least_runtime")
     environment.reset()
-    steps = [environment.step(np.array(one, np.int32)) for one in ([1, 0], [2, 0], [0, 0])]
-    assert [one.cost_ms for one in environment.trail] == [6, 4, 2]
+    steps, costs_ms = [], []
+    for action in ([1, 0], [2, 0], [0, 0]):
+        steps.append(environment.step(np.array(action, np.int32)))
+        costs_ms.append(environment.state.cost_ms)
+    assert costs_ms == [6, 4, 2]
     assert [float(step.reward) for step in steps] == pytest.approx([0, 0, 50])
 
 

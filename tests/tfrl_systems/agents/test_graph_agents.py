@@ -14,15 +14,13 @@ from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.actor_problems import AGENTS, assert_same, snapshot
 from tests.tfrl_systems.graph_problems import BEST_RETURN, GREEDY_RETURN, MakeRunner, make_agent
 from tfrl_systems.agents import ppo
-from tfrl_systems.drivers.in_process import InProcessPool
+from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import Chunk
-from tfrl_systems.drivers.pool import DriverPool
 from tfrl_systems.networks import graph_actors, graph_encoder
-from tfrl_systems.policies import variables
+from tfrl_systems.policies import distributions, variables
 from tfrl_systems.policies.export import save_policy
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.policies.optimizer_policy import load_network
-from tfrl_systems.policies.tf_actor import TFActor
 
 TINY = {"graph_width": 4, "graph_rounds": 1, "relative_advantages": False}
 
@@ -75,8 +73,8 @@ def test_two_workers_give_the_experience_of_one_to_the_bit():
     make_runner = MakeRunner(NumpyActor.from_policy(agent.collect_policy), 3)
     chunks = [Chunk(0, index) for index in range(4)]
     found = []
-    with InProcessPool(make_runner) as alone, DriverPool(make_runner, 2, num_spares=0) as two:
-        for pool in (alone, two):
+    for collect in (Collect(), Collect("pipes", 2)):
+        with make_pool(collect, make_runner, Supervision(num_spares=0)) as pool:
             pool.broadcast(data_of(agent))
             found.append([experience.sha256() for experience in pool.map(chunks)])
     assert found[0] == found[1] and len(set(found[0])) == len(chunks)
@@ -161,17 +159,18 @@ def test_what_is_kept_is_what_the_policy_had_when_it_acted(head):
     assert np.all(now.numpy() > np.log(1e-6))
 
 
-def test_tensorflow_acts_as_numpy_does():
+def test_numpy_acts_as_tensorflow_does():
     agent = make_agent(ppo, **TINY)
-    actors = NumpyActor.from_policy(agent.collect_policy), TFActor(lambda: agent.collect_policy, 2)
+    actor = NumpyActor.from_policy(agent.collect_policy)
+    actor.load(data_of(agent))
     seen = graph_problems.batch(*[graph_problems.make_environment().reset().observation] * 3)
-    steps = []
-    for actor in actors:
-        actor.load(data_of(agent))
-        steps.append(actor.act(ts.restart(seen, 3), np.random.default_rng(1)))
-    np.testing.assert_array_equal(steps[0].action, steps[1].action)
-    for one, other in zip(tree.flatten(steps[0].info), tree.flatten(steps[1].info), strict=True):
-        assert one.dtype == other.dtype
+    acted = actor.act(ts.restart(seen, 3), np.random.default_rng(1))
+    there = agent.collect_policy.distribution(tree.map_structure(tf.constant, ts.restart(seen, 3)))
+    parameters = {"logits": there.action.logits.numpy(), "actions": there.action.actions.numpy()}
+    drawn = distributions.draw(parameters, np.random.default_rng(1))
+    np.testing.assert_array_equal(acted.action, drawn)
+    for one, other in zip(tree.flatten(acted.info), tree.flatten(there.info), strict=True):
+        assert one.dtype == other.dtype.as_numpy_dtype
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -43,16 +40,12 @@ def set_value(agent, slope: float) -> None:
     bias.assign([0.0])
 
 
-def two_episodes(has_info: bool):
-    """Three steps and one, as they are and side by side."""
+def experience(has_info: bool, num_paddings: int = 0):
+    """An episode of three steps and one of one, [2, 3 + num_paddings]."""
     long = episode([1, 2, 4], [0.5, -0.5, 0], [1, 0, 3], has_info)
     short = episode([2], [1], [5], has_info)
-    return [episodes.Episode(str(i), each, {}) for i, each in enumerate([long, short])]
-
-
-def experience(has_info: bool, num_paddings: int = 0):
-    """Both episodes, [2, 3 + num_paddings]."""
-    stacked = episodes.stack_episodes(two_episodes(has_info))
+    together = tree.map_structure(lambda *arrays: np.concatenate(arrays), long, short)
+    stacked = episodes.split_episodes(together, [3, 1])
     last = tree.map_structure(lambda array: np.repeat(array[1:, -1:], 2, axis=0), stacked)
     assert (last.step_type == ts.StepType.LAST).all()
     return tree.map_structure(
@@ -308,10 +301,3 @@ def test_array_specs_of_an_environment_do_as_well(name):
     agent = module.make_agent(module.Config(), ts.time_step_spec(observation), action)
     step = ts.restart(tf.zeros([4, 3]), batch_size=4)
     assert agent.policy.action(step).action.shape == (4, 2)
-
-
-@BOTH
-def test_every_setting_is_documented(name):
-    config = AGENTS[name].Config
-    for field in dataclasses.fields(config):
-        assert f"\n  {field.name}: " in inspect.getdoc(config)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tfrl_systems.cli.cpu_time import cpu_s
+from tfrl_systems.experiments.cpu_time import cpu_s
 
 NAMES = {"policy_us_per_decision", "trajectories_per_second"}
 WITH_CLANG = NAMES | {
@@ -88,7 +88,7 @@ def check_form(benchmarks, units):
     """A value with its unit, or a ratio and what it is against."""
     assert {one["name"] for one in benchmarks} == units.keys()
     for one in benchmarks:
-        assert one["command"].startswith("tfrl bench learn_to_optimize --rounds 1")
+        assert one["command"].endswith(" --rounds 1")
         if units[one["name"]]:
             assert one["value"] > 0 and one["unit"] == units[one["name"]]
         else:

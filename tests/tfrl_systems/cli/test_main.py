@@ -69,9 +69,15 @@ def test_wrong_usage_is_status_2(tfrl, arguments):
     [
         ("speed=3", "found 'speed'"),
         ("iterations", "expected field=value"),
-        ("iterations=soon", "--set iterations: expected int, found 'soon'; the default is"),
-        ("explore=perhaps", "--set explore: expected bool"),
-        ("hidden_sizes=3,x", "--set hidden_sizes: expected ints, separated by commas"),
+        (
+            "iterations=soon",
+            "--set iterations: expected a whole number, found 'soon'; the default is",
+        ),
+        ("explore=perhaps", "--set explore: expected true or false"),
+        (
+            "hidden_sizes=3,x",
+            "--set hidden_sizes: expected a whole number or several, separated by commas",
+        ),
     ],
 )
 def test_a_wrong_setting_is_status_2_and_says_what_there_is(tfrl, assignment, message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 
 LIE = {
@@ -27,9 +28,35 @@ def test_list_tells_what_is_shipped(tfrl):
         fields = {"name", "source", "target", "conditions", "verified_by"}
         assert fields <= set(one) and one["verified_by"]
         assert one["instances"] >= 1000
+        assert one["may_change_nonfinite"] in (True, False)
     assert "command" in listed["made"]
+    counts = collections.Counter(one["origin"] for one in listed["rules"])
+    assert counts.keys() == {"generated", "written"}
+    marked = sum(one["may_change_nonfinite"] for one in listed["rules"])
     out = tfrl("rules", "list").out
-    assert f"{len(listed['rules'])} rules" in out.splitlines()[-1]
+    assert out.splitlines()[-1] == (
+        f"{len(listed['rules'])} rules: {counts['generated']} generated, "
+        f"{counts['written']} written; {marked} may change NaN or infinity"
+    )
+    assert out.count("    may change NaN or infinity\n") == marked
+
+
+def test_verify_tells_which_change_nan(tfrl, tmp_path):
+    """x / y * y is NaN where y is 0, and x is not."""
+    rule = {
+        **TRUTH,
+        "name": "cancelled",
+        "source": ["(Mul (Div ?x ?y) ?y)"],
+        "target": ["?x"],
+        "conditions": ['(in (dtype ?x) (list "float32" "float64"))'],
+        "may_change_nonfinite": True,
+    }
+    known = write(tmp_path / "known.json", rule)
+    found = tfrl("rules", "verify", known, "--instances", 50, "--json").json
+    assert found["rules"][0]["may_change_nonfinite"] and found["rules"][0]["right"]
+    denied = write(tmp_path / "denied.json", {**rule, "may_change_nonfinite": False})
+    ran = tfrl("rules", "verify", denied, "--instances", 50)
+    assert ran.status == 1 and "cancelled: changes NaN or infinity" in ran.err
 
 
 def test_verify_tells_which_are_wrong(tfrl, tmp_path):
@@ -80,7 +107,9 @@ def test_import_counts_and_gives_reasons(tfrl, tmp_path):
     ran = tfrl("rules", "import", path, "-o", tmp_path / "taso.json", "--instances", 60, "--json")
     assert ran.json == {"accepted": 1, "rejected": []}
     listed = tfrl("rules", "list", tmp_path / "taso.json", "--json").json
-    assert listed["rules"][0]["source"] == ["(Relu (Relu ?x1))"]
+    (rule,) = listed["rules"]
+    assert rule["source"] == ["(Relu (Relu ?x1))"]
+    assert rule["origin"] == "imported" and rule["may_change_nonfinite"] is False
 
 
 def _with_length(message):

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.tfrl_systems.cli.conftest import train_arguments
+from tests.tfrl_systems.conftest import train_arguments
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 
 FIELDS = {
@@ -57,22 +57,30 @@ def test_a_run_leaves_what_the_help_says(trained):
     assert described["run"]["corpus_sha256"] == described["corpus_sha256"]
 
 
-def test_tensorboard_has_each_iteration_once(trained):
+def test_tensorboard_shows_each_policy_once_under_the_run_s_name(trained):
     from tensorflow.python.summary import summary_iterator
 
-    points: dict[str, list[int]] = {}
-    for path in (trained / "tensorboard").iterdir():
+    points: dict[tuple[str, str], list[int]] = {}
+    for path in (trained / "tensorboard").rglob("events.*"):
+        run = path.parent.relative_to(trained / "tensorboard").as_posix()
         for event in summary_iterator.summary_iterator(str(path)):
             for value in event.summary.value:
-                points.setdefault(value.tag, []).append(event.step)
-    for tag in (
-        "train/saving_percent_of_oracle",
-        "train/share_of_decisions_changed",
-        "holdout/saving_percent",
-        "holdout/agreement_with_default",
-        "fit/loss",
-    ):
-        assert sorted(points[tag]) == [1, 2, 3], tag
+                points.setdefault((run, value.tag), []).append(event.step)
+    name = trained.name
+    assert points[name, "settings"] == [0]
+    assert sorted(points[name, "fit/loss"]) == [1, 2, 3]
+    projects = {"learned from": "alpha", "held out": "delta"}
+    # An iteration explores around the policy of the one before, and measures its own.
+    for part, steps in (("learned from", [0, 1, 2]), ("held out", [1, 2, 3])):
+        for tag in (
+            "saving_percent",
+            f"saving_percent_by_group/{projects[part]}",
+            "contexts_worse",
+            "share_of_decisions_changed",
+            "histogram/saving_percent",
+            "histogram/share_of_decisions_changed",
+        ):
+            assert sorted(points[f"{name}/{part}", tag]) == steps, (part, tag)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

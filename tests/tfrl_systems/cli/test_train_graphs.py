@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import onnx
 import pytest
 
@@ -71,13 +72,19 @@ def test_any_number_of_workers_learns_the_same(train, models, tmp_path):
 
 def check_curves(workdir, result, names):
     """TensorBoard shows what the result says; the only evaluation is that after iteration 2."""
-    events = read(workdir / "tensorboard")
+    events = read(workdir / "tensorboard" / workdir.name)
     (learned,) = result["training"]
     assert learned["environment_steps"] == result["environment_steps"]
     assert 1 <= learned["steps_per_episode"] <= SMALL["max_steps"]
-    shown = {tag: scalar(one) for tag, (one,) in tensors(events).items() if tag != RULES}
+    shown = {
+        tag: scalar(one)
+        for tag, (one,) in tensors(events).items()
+        if tag not in (RULES, "settings")
+    }
     assert shown["train/steps_per_episode"] == pytest.approx(learned["steps_per_episode"])
     assert shown["train/mean_return"] == pytest.approx(learned["mean_return"], rel=1e-5)
+    assert 0 < shown["train/entropy"] < np.log(SMALL["max_actions"])
+    assert shown["train/entropy_regularization_loss"] < 0 < shown["train/value_estimation_loss"]
     for name in ("cost", *(f"cost/{one}" for one in names)):
         assert shown[f"best/{name}"] == shown[f"evaluation/{name}"]
         assert shown[f"best/{name}"] == pytest.approx(result["evaluation"]["last"][name])

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from tests.environments.inlining.exploration.test_explore import SAVING
 from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES, many_calls
-from tests.environments.inlining.test_exploration import SAVING
-from tests.tfrl_systems.cli.conftest import write_corpus
 from tests.tfrl_systems.cli.test_train import FIELDS, read_result
+from tests.tfrl_systems.conftest import write_corpus
 
 SAME = ("experience_sha256", "policy_sha256", "environment_steps", "evaluation")
 

@@ -19,7 +19,9 @@ def is_alive(process: psutil.Process) -> bool:
 def workers(parent_pid: int | None = None) -> list[psutil.Process]:
     """The living workers of this process or of another."""
     children = [child for child in psutil.Process(parent_pid).children() if is_alive(child)]
-    return [child for child in children if "tfrl_systems.drivers.worker" in child.cmdline()]
+    return [
+        child for child in children if "tfrl_systems.drivers.pipes.worker_main" in child.cmdline()
+    ]
 
 
 def wait_for_end(processes: list[psutil.Process], timeout_s: float) -> float:

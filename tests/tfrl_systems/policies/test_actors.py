@@ -1,4 +1,4 @@
-"""Actors: the collect policy in NumPy, or in TensorFlow, with draws that only a seed decides."""
+"""The actor: the collect policy in NumPy, with draws that only a seed decides."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from tests.tfrl_systems.actor_problems import AGENTS, SPECS, make_agent, observa
 from tfrl_systems.agents import ppo, reinforce
 from tfrl_systems.policies import distributions, variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
-from tfrl_systems.policies.tf_actor import TFActor
 
 NORMALISED = {"normalize_observations": True}
 
@@ -61,14 +60,11 @@ def learned_policy(case: int):
     return policy
 
 
-def loaded(case: int) -> tuple[NumpyActor, TFActor]:
-    name, kind, settings = CASES[case]
+def loaded(case: int) -> NumpyActor:
     policy = learned_policy(case)
-    twin = TFActor(functools.partial(collect_policy, name, kind, seed=9, **settings), 8)
-    actors = (unpickled(pickled(NumpyActor.from_policy(policy))), unpickled(pickled(twin)))
-    data = variables.to_bytes(policy.variables(), version=7)
-    assert [actor.load(data) for actor in actors] == [7, 7]
-    return actors
+    actor = unpickled(pickled(NumpyActor.from_policy(policy)))
+    assert actor.load(variables.to_bytes(policy.variables(), version=7)) == 7
+    return actor
 
 
 def rows(kind: str, num_rows: int):
@@ -83,17 +79,15 @@ def test_distributions_are_those_of_tensorflow(case, num_rows):
     found = learned_policy(case).distribution(
         ts.restart(tree.map_structure(tf.constant, seen), num_rows)
     )
-    for actor in loaded(case):
-        step = actor.act(ts.restart(seen, num_rows), np.random.default_rng(0))
-        np.testing.assert_allclose(
-            actor.entropy(seen), found.action.entropy(), rtol=1e-4, atol=1e-5
-        )
-        tree.map_structure(
-            functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5),
-            step.info,
-            tree.map_structure(np.asarray, found.info),
-        )
-    network = loaded(case)[0].network
+    actor = loaded(case)
+    step = actor.act(ts.restart(seen, num_rows), np.random.default_rng(0))
+    np.testing.assert_allclose(actor.entropy(seen), found.action.entropy(), rtol=1e-4, atol=1e-5)
+    tree.map_structure(
+        functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5),
+        step.info,
+        tree.map_structure(np.asarray, found.info),
+    )
+    network = actor.network
     mode = found.action.mode().numpy()
     assert (network.mode(seen) == mode).all() or np.allclose(network.mode(seen), mode, atol=1e-5)
     np.testing.assert_array_equal(network.mode(seen), distributions.mode(network.parameters(seen)))
@@ -103,38 +97,28 @@ def test_distributions_are_those_of_tensorflow(case, num_rows):
 def test_experience_is_as_the_agent_expects_it(case):
     name, kind, settings = CASES[case]
     agent = make_agent(AGENTS[name], kind, **settings)
-    for actor in loaded(case):
-        step = actor.act(ts.restart(rows(kind, 6), 6), np.random.default_rng(0))
-        spec = agent.collect_data_spec
-        tree.assert_same_structure(step.info, tree.map_structure(lambda one: one, spec.policy_info))
-        for array, one in zip(
-            tree.flatten((step.action, step.info)),
-            tree.flatten((spec.action, spec.policy_info)),
-            strict=True,
-        ):
-            assert isinstance(array, np.ndarray)
-            assert (array.shape, array.dtype) == ((6, *one.shape), one.dtype.as_numpy_dtype)
+    step = loaded(case).act(ts.restart(rows(kind, 6), 6), np.random.default_rng(0))
+    spec = agent.collect_data_spec
+    tree.assert_same_structure(step.info, tree.map_structure(lambda one: one, spec.policy_info))
+    for array, one in zip(
+        tree.flatten((step.action, step.info)),
+        tree.flatten((spec.action, spec.policy_info)),
+        strict=True,
+    ):
+        assert isinstance(array, np.ndarray)
+        assert (array.shape, array.dtype) == ((6, *one.shape), one.dtype.as_numpy_dtype)
 
 
 @pytest.mark.parametrize("case", [0, 2])
 def test_a_generator_decides_the_draws(case):
     kind = CASES[case][1]
     seen = ts.restart(rows(kind, 40), 40)
-    for actor in loaded(case):
-        first, again, other = (
-            actor.act(seen, np.random.default_rng(seed)).action for seed in (1, 1, 2)
-        )
-        np.testing.assert_array_equal(first, again)
-        assert (first != other).any()
-
-
-def test_rows_that_are_filled_up_do_not_matter():
-    """The batch that TensorFlow sees is always 8 rows."""
-    _, actor = loaded(0)
-    seen = rows("float", 8)
-    whole = actor.act(ts.restart(seen, 8), np.random.default_rng(0)).info
-    part = actor.act(ts.restart(seen[:3], 3), np.random.default_rng(0)).info
-    tree.map_structure(lambda a, b: np.testing.assert_array_equal(a[:3], b), whole, part)
+    actor = loaded(case)
+    first, again, other = (
+        actor.act(seen, np.random.default_rng(seed)).action for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
 
 
 def test_new_values_replace_the_old_ones():
@@ -154,15 +138,12 @@ def test_new_values_replace_the_old_ones():
     assert not np.allclose(actor.mode(seen), kept)
 
 
-@pytest.mark.parametrize(
-    "make_actor", [NumpyActor.from_policy, lambda policy: TFActor(lambda: policy, 4)]
-)
-def test_the_trainable_variables_alone_are_refused(make_actor):
+def test_the_trainable_variables_alone_are_refused():
     """PPO's observation normaliser is not trainable, and lies in the middle of the variables; the
     standard deviation is not either.
     """
     policy = collect_policy("ppo", "float", **NORMALISED)
-    actor = make_actor(policy)
+    actor = NumpyActor.from_policy(policy)
     data = variables.to_bytes(policy.trainable_variables)
     names = [each.name for each in policy.variables() if not each.trainable]
     with pytest.raises(variables.VariablesError, match="send all of policy.variables()") as caught:
@@ -177,18 +158,16 @@ def test_an_actor_without_values_says_so():
         actor.act(ts.restart(rows("float", 2), 2), np.random.default_rng(0))
 
 
-def test_policies_that_fit_no_actor_are_named():
+def test_a_policy_without_a_twin_is_named():
     time_steps, actions = SPECS["float"]()
     policy = random_tf_policy.RandomTFPolicy(time_steps, actions)
     with pytest.raises(UserError, match="only those have a twin in NumPy"):
         NumpyActor.from_policy(policy)
-    with pytest.raises(UserError, match="expected a categorical or a normal distribution"):
-        TFActor(lambda: make_agent(ppo).policy, 4).entropy(rows("float", 2))
 
 
 def test_tensorflow_is_not_needed(tmp_path):
     """To read an actor, to load values and to ask it; the import of TensorFlow would take 3 s."""
-    actor, _ = loaded(0)
+    actor = loaded(0)
     policy = learned_policy(0)
     seen = rows("float", 5)
     (tmp_path / "actor").write_bytes(pickled(NumpyActor.from_policy(policy)))
@@ -236,7 +215,7 @@ def test_categorical_draws_and_entropy_worked_by_hand():
 
 
 def test_large_batches_are_the_sum_of_their_blocks():
-    network = loaded(0)[0].network
+    network = loaded(0).network
     seen = rows("float", 300)
     blocks = [network.mode(seen[start : start + 128]) for start in (0, 128, 256)]
     np.testing.assert_array_equal(network.mode(seen), np.concatenate(blocks))
@@ -248,7 +227,7 @@ def test_damaged_arrays_are_refused():
     agent = make_agent(reinforce, "float")
     network = agent.actor_network
     arrays = {name: each.numpy() for name, each in network.named_variables().items()}
-    with pytest.raises(ValueError, match=r"bias_1 of the shape \(3,\), not \(32,\)"):
+    with pytest.raises(ValueError, match=r"bias_1 of the shape \(3,\), not \(64,\)"):
         NumpyNetwork(network.describe(), arrays | {"bias_1": np.zeros(3)})
     del arrays["log_std"]
     with pytest.raises(KeyError, match="log_std"):

@@ -62,6 +62,9 @@ class SiteProblem:
             return Fixed(name, lambda features: np.full(len(features), name == "always"))
         raise UserError(f"policy: expected default, always or never, found {name}")
 
+    def play_default(self, label):
+        return self.play(self.baseline("default"), label)
+
     def play(self, policy, label):
         self.labels.append(label)
         return [

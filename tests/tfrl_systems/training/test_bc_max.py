@@ -12,8 +12,8 @@ import pytest
 from environments.errors import UserError
 from tests.tfrl_systems.training.site_problem import NAMES, SiteProblem, draw_sites
 from tfrl_systems.agents import bc_max
-from tfrl_systems.training.bc_max import BcMaxLoop, Config, saving_percent
-from tfrl_systems.training.evaluation import evaluate
+from tfrl_systems.training.bc_max import BcMaxLoop, Config
+from tfrl_systems.training.evaluation import evaluate, saving_percent
 
 AGENT = bc_max.Config(
     model="trees", num_models=1, num_trees=30, max_leaf_nodes=4, min_samples_leaf=1
@@ -157,9 +157,8 @@ def test_contexts_that_fail_are_left_out_of_every_sum():
     default = cost_of(problem, problem.baseline("default"))
     assert first.default_cost == first.policy_cost == default
     assert first.flips == 6 * 12
-    assert (
-        evaluate(problem, problem.baseline("never"), problem.baseline("default"), "").contexts == 6
-    )
+    found = evaluate(problem, problem.baseline("never"), "")
+    assert found.to_json()["contexts"] == 6
 
 
 def test_contexts_without_decisions_do_no_harm():
@@ -197,7 +196,7 @@ def test_evaluation_by_hand():
         "c": ("q", []),  #                              1000              1000
     }
     problem = SiteProblem(sites)
-    found = evaluate(problem, problem.baseline("always"), problem.baseline("default"), "x")
+    found = evaluate(problem, problem.baseline("always"), "x")
     assert found.to_json() == {
         "policy": "always",
         "contexts": 3,
@@ -206,7 +205,18 @@ def test_evaluation_by_hand():
         "worse": 1,
         "changed": 0.75,
         "saving_percent": pytest.approx(-100 * 4 / 2990),
+        "saving_percent_by_group": {
+            "p": pytest.approx(100 * 3 / 990),
+            "q": pytest.approx(-100 * 7 / 2000),
+        },
     }
+    curves = found.comparison.curves()
+    assert curves["saving_percent_by_group/q"] == found.to_json()["saving_percent_by_group"]["q"]
+    # One number for each context; one without decisions has no share of them.
+    np.testing.assert_allclose(
+        curves["histogram/saving_percent"], [100 * 3 / 990, -100 * 7 / 1000, 0]
+    )
+    np.testing.assert_allclose(curves["histogram/share_of_decisions_changed"], [2 / 3, 1])
     assert problem.labels == ["x, default", "x, always"]
 
 

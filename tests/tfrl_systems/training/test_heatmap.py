@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tfrl_systems.training.heatmap import Heatmap
-from tfrl_systems.training.summaries import write_curves
+from tfrl_systems.training.summaries import write_curves, write_settings
 
 COUNTS = {"bert": {"fuse": 3, "drop": 0}, "resnet": {"fold": 1}}
 
@@ -49,6 +49,23 @@ def test_tensorboard_reads_what_was_written(tmp_path):
     (event,) = events.Tensors("rules")
     assert event.step == 10
     np.testing.assert_array_equal(picture(event), heatmap.to_image())
+
+
+def test_histograms_and_settings(tmp_path):
+    for _ in range(2):  # a run that is resumed writes its settings again
+        write_settings(tmp_path, {"seed": 0, "margins": (0.0, 0.5), "name": "a|b"})
+    write_curves(tmp_path, 1, [(1, {"saved": np.array([-1.0, 0.0, 0.0, 3.0])})])
+    events = read(tmp_path)
+    (text,) = events.Tensors("settings")
+    table = tf.make_ndarray(text.tensor_proto).item().decode()
+    assert table.splitlines()[2:] == [
+        "| margins | (0.0, 0.5) |",
+        "| name | a\\|b |",
+        "| seed | 0 |",
+    ]
+    (event,) = events.Tensors("saved")
+    buckets = tf.make_ndarray(event.tensor_proto)  # rows of left edge, right edge, count
+    assert buckets[0, 0] == -1 and buckets[-1, 1] == 3 and buckets[:, 2].sum() == 4
 
 
 def read(directory):

@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
 import pytest
 
 from environments.errors import UserError
-from tfrl_systems.agents import ppo, reinforce
-from tfrl_systems.cli.learn_to_optimize.problem import MakeRunner, Problem
-from tfrl_systems.cli.learn_to_optimize.train import Training, train
+from tfrl_systems import experiments
+from tfrl_systems.drivers.collect import Collect
+from tfrl_systems.drivers.pipes.worker_handle import WorkerHandle
+from tfrl_systems.experiments.systems.learn_to_optimize.learning import MakeRunner
 from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
 from tfrl_systems.training import online
-from tfrl_systems.training.checkpoints import open_workdir
 
-CONFIG = online.Config(
-    iterations=6, num_chunks=3, episodes_per_chunk=4, evaluate_every=2, checkpoint_every=2
-)
-TRAINING = Training(
-    Problem("shifted_sphere", 2, 1, sampler="heterogeneous"),
-    CONFIG,
-    "ppo",
-    ppo.Config(hidden_sizes=(8,), num_epochs=2),
-)
+SETTINGS = {
+    "iterations": 6,
+    "num_chunks": 3,
+    "episodes_per_chunk": 4,
+    "evaluate_every": 2,
+    "checkpoint_every": 2,
+    "hidden_sizes": (8,),
+}
 SAME = ("experience_sha256", "policy_sha256", "environment_steps")
 
 
-def run(path, training=TRAINING, num_workers=0, resume=False):
-    with open_workdir(path, training.settings(), resume=resume) as workdir:
-        return train(training, workdir, num_workers)
+def run(path, agent="ppo", collect=None, seed=0, resume=False, **settings):
+    found = experiments.train(
+        "learn_to_optimize",
+        agent=agent,
+        workdir=path,
+        seed=seed,
+        settings={**SETTINGS, **settings},
+        collect=collect,
+        resume=resume,
+        function="shifted_sphere",
+        sampler="heterogeneous",
+    )
+    return found.result
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +65,28 @@ def test_a_run_by_hand(finished):
     ]
 
 
-def test_workers_collect_the_same(finished, tmp_path):
-    piped = run(tmp_path / "run", num_workers=2)
+def test_workers_collect_the_same_though_one_is_killed_at_work(
+    finished, tmp_path, monkeypatch, caplog
+):
+    given = []
+
+    def give_and_kill(worker, number, job_pickled, give=WorkerHandle.run):
+        given.append(number)
+        if len(given) == 5:  # in the second iteration; it dies with the chunk unanswered
+            worker._process.kill()
+        give(worker, number, job_pickled)
+
+    monkeypatch.setattr(WorkerHandle, "run", give_and_kill)
+    piped = run(tmp_path / "run", collect=Collect("pipes", 2))
+    assert "of iteration 1, seed 0: its worker was ended by SIGKILL" in caplog.text
+    assert len(given) > 6 * 3
     assert [piped[name] for name in SAME] == [finished[1][name] for name in SAME]
     assert piped["seconds"]["collecting"] > 0 and piped["seconds"]["broadcasting"] > 0
 
 
 @pytest.mark.parametrize("agent", ["ppo", "reinforce"])
 def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, monkeypatch, agent):
-    agent_config = {"ppo": TRAINING.agent_config, "reinforce": reinforce.Config(hidden_sizes=(8,))}
-    training = Training(TRAINING.problem, CONFIG, agent, agent_config[agent])
-    whole = run(tmp_path / "whole", training)
+    whole = run(tmp_path / "whole", agent)
     step = online.OnlineLoop.step
 
     def interrupted(loop):
@@ -77,21 +96,16 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, monkeypatch, ag
 
     monkeypatch.setattr(online.OnlineLoop, "step", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "run", training)
+        run(tmp_path / "run", agent)
     monkeypatch.undo()
-    resumed = run(tmp_path / "run", training, resume=True)
+    resumed = run(tmp_path / "run", agent, resume=True)
     assert [resumed[name] for name in SAME] == [whole[name] for name in SAME]
     assert resumed["evaluation"] == whole["evaluation"]
 
 
 def test_another_seed_is_another_run(finished, tmp_path):
-    training = Training(
-        TRAINING.problem,
-        online.Config(**{**vars(CONFIG), "seed": 1}),
-        "ppo",
-        ppo.Config(hidden_sizes=(8,), num_epochs=2, seed=1),
-    )
-    assert run(tmp_path / "run", training)["experience_sha256"] != finished[1]["experience_sha256"]
+    other = run(tmp_path / "run", seed=1)
+    assert other["experience_sha256"] != finished[1]["experience_sha256"]
 
 
 class Faulty:
@@ -112,18 +126,14 @@ def test_chunks_that_fail(finished, tmp_path, monkeypatch):
     monkeypatch.setattr(MakeRunner, "__call__", lambda self: Faulty(make(self)))
     with pytest.raises(UserError, match="1 of 3 chunks failed: chunk 1 of iteration 0.*no such"):
         run(tmp_path / "stopped")
-    config = dataclasses.replace(CONFIG, max_failed_chunks=1)
-    result = run(tmp_path / "run", dataclasses.replace(TRAINING, config=config))
+    result = run(tmp_path / "run", max_failed_chunks=1)
     # Of 3 chunks 2 are learned from.
     assert result["environment_steps"] == 6 * 2 * 4 * 2
 
 
 def test_a_loss_that_is_no_number_is_one_line(finished, tmp_path):
-    training = Training(
-        TRAINING.problem, CONFIG, "ppo", ppo.Config(hidden_sizes=(8,), learning_rate=1e30)
-    )
     with pytest.raises(UserError, match="expected a finite"):
-        run(tmp_path / "run", training)
+        run(tmp_path / "run", learning_rate=1e30)
 
 
 def test_the_state_of_another_agent_is_refused(finished, tmp_path):

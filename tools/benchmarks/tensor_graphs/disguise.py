@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.nodes import INPUT, Ref
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import INPUT, Ref
 
 
 def disguised(graph: Graph, seed: int) -> Graph:

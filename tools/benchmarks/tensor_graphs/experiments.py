@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from tfrl_systems.cli.console import Progress
+from tfrl_systems.experiments.reporting import Reporter
 from tools.benchmarks.shared import Do, Record, Task, followed
 from tools.benchmarks.tensor_graphs import pictures, report, writing
 from tools.benchmarks.tensor_graphs.cases import CHANCE, SEARCHES, Plan, Run, halves, usual_reward
@@ -36,21 +36,21 @@ class Experiments:
       benchmark: where records are kept, and the settings.
       models: names.
       agents: names; the first one also learns with other rewards, and for several models.
-      progress: is told.
+      reporter: is told.
       found: the records so far.
     """
 
     benchmark: Benchmark
     models: Sequence[str]
     agents: Sequence[str]
-    progress: Progress
+    reporter: Reporter
     found: Found = dataclasses.field(default_factory=Found)
 
     @functools.cached_property
     def usual(self) -> str:
         """The reward of the settings."""
-        training = self.benchmark.training(Run(self.agents[0], (self.models[0],), 0))
-        return usual_reward(training.problem.config.reward)
+        planned = self.benchmark.plan(Run(self.agents[0], (self.models[0],), 0))
+        return usual_reward(planned.settings["environment"].reward)
 
     def search(self) -> None:
         """What needs no learning: searches and random walks."""
@@ -73,7 +73,7 @@ class Experiments:
             plan = dataclasses.replace(plan, rewards=(), general=None)
         tasks = [functools.partial(train, self.benchmark, run) for run in plan.runs]
         label = f"seed {seed}: "
-        self.found.runs += followed(do(tasks), len(tasks), self.progress, f"{label}trainings")
+        self.found.runs += followed(do(tasks), len(tasks), self.reporter, f"{label}trainings")
         plays = [task for model in self.models for task in self._plays(plan, model)]
         self.found.plays += self._alone(plays, f"{label}policies")
 
@@ -123,7 +123,7 @@ class Experiments:
         self.found.memory += self._alone(memories, "memory")
 
     def _alone(self, tasks: Sequence[Task], label: str) -> list[Record]:
-        return list(followed((task() for task in tasks), len(tasks), self.progress, label))
+        return list(followed((task() for task in tasks), len(tasks), self.reporter, label))
 
     def write(self, about: Record) -> None:
         """Writes tables and pictures of what has been measured so far."""

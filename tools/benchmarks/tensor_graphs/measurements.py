@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
 import hashlib
 import pathlib
 import sys
+from collections.abc import Mapping
 from typing import Any
 
-from environments.tensor_graphs import rules
+from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.search import INTERRUPTED, Budget, Result
-from tfrl_systems.cli.settings import parse_settings
-from tfrl_systems.cli.tensor_graphs import train as learning
-from tfrl_systems.cli.tensor_graphs.policy import Chance, GraphPolicy
-from tfrl_systems.cli.tensor_graphs.problem import Problem, model_of
-from tfrl_systems.cli.train import settings_on_graphs
-from tfrl_systems.training.checkpoints import open_workdir
-from tools.benchmarks.shared import Record, kept
+from tfrl_systems import experiments
+from tfrl_systems.experiments import TrainingRun
+from tfrl_systems.experiments.reporting import Reporter
+from tfrl_systems.experiments.settings import option
+from tfrl_systems.experiments.systems.tensor_graphs.policy import Chance, GraphPolicy
+from tfrl_systems.experiments.systems.tensor_graphs.problem import (
+    GraphProblem,
+    Rewriting,
+    find_model,
+)
+from tools.benchmarks.shared import Record, identity_of, kept
 from tools.benchmarks.tensor_graphs.cases import CHANCE, Run, slug
 from tools.benchmarks.tensor_graphs.disguise import disguised
 
+_SYSTEM = "tensor_graphs"
 _SEED_OF_DISGUISE = 1
 
 
@@ -30,76 +35,64 @@ class Benchmark:
     """What is the same for all measurements.
 
     Attributes:
-      output: directory.
-      rules: a file; None for those that come with the program.
-      objective: name of what is to become less.
-      dimensions: sizes that models leave open, by name.
-      assignments: `field=value`, as for `tfrl train`.
-      iterations: for each model of a training; None for those of `tfrl train`.
-      seconds: that a search may take, and what a policy does in its place.
+      output: directory that gets tables, pictures and all records.
+      rewriting: rules, objective, and sizes that models leave open.
+      settings: of all trainings, by name, as for `experiments.train`.
+      iterations: for each model of a training; by default those of tfrl train.
+      seconds: for each search, and for what a policy does in its place.
       rollouts: episodes that a policy plays; the first one without chance.
-      measure_seconds: of each measurement of two models against each other.
+      measure_seconds: for two models end to end.
     """
 
-    output: pathlib.Path
-    rules: pathlib.Path | None = None
-    objective: str = "onnxruntime"
-    dimensions: tuple[tuple[str, int], ...] = ()
-    assignments: tuple[str, ...] = ()
-    iterations: int | None = None
-    seconds: float = 60.0
-    rollouts: int = 64
-    measure_seconds: float = 10.0
+    output: pathlib.Path = option(metavar="DIR")
+    rewriting: Rewriting = Rewriting()
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    iterations: int | None = option(None, metavar="N", minimum=1)
+    seconds: float = option(60.0, metavar="N", positive=True)
+    rollouts: int = option(64, metavar="K", minimum=1)
+    measure_seconds: float = option(10.0, metavar="N", positive=True)
 
-    def training(self, run: Run) -> learning.Training:
-        """What `tfrl train` would train."""
-        values = parse_settings(self.assignments, settings_on_graphs(run.agent, len(run.models)))
-        if self.iterations is not None:
-            values["loop"]["iterations"] = self.iterations
-        # Each model has as many as with a policy of its own.
-        values["loop"]["iterations"] *= len(run.models)
+    def arguments(self, run: Run) -> dict[str, Any]:
+        """What `experiments.plan` and `experiments.train` are called with."""
+        rewriting = dataclasses.asdict(self.rewriting)
+        given = {"agent": run.agent, "seed": run.seed, "models": run.models, **rewriting}
+        settings = dict(self.settings)
         if run.reward:
-            values["environment"]["reward"] = run.reward
-        options = argparse.Namespace(
-            models=run.models,
-            agent=run.agent,
-            seed=run.seed,
-            rules=self.rules,
-            objective=self.objective,
-            dimensions=self.dimensions,
-        )
-        return learning.Training.of(options, values)
+            settings["reward"] = run.reward
+        if self.iterations is not None:
+            settings["iterations"] = self.iterations
+        # Each model has as many as with a policy of its own.
+        for_one = experiments.plan(_SYSTEM, settings=settings, **given).settings["loop"].iterations
+        settings["iterations"] = for_one * len(run.models)
+        return {**given, "settings": settings}
+
+    def plan(self, run: Run) -> TrainingRun:
+        """What is trained."""
+        return experiments.plan(_SYSTEM, **self.arguments(run))
 
     def policy_directory(self, run: Run) -> pathlib.Path:
         """Where a run's policy is."""
         return self.output / "runs" / run.name / "policy"
 
-    def problem(self, model: str) -> Problem:
+    def problem(self, model: str) -> GraphProblem:
         """A model to be optimised. The last one is remembered: models are large."""
-        return _problem(model, self.rules, self.objective, self.dimensions)
+        return _problem(model, self.rewriting)
 
     def about(self, model: str) -> dict[str, Any]:
         """What identifies a model with its rules and costs, as JSON values."""
+        rules = self.rewriting.rules
         return {
             "model": model,
-            "rules": str(self.rules) if self.rules else None,
-            "rules_sha256": hashlib.sha256((self.rules or rules.PATH).read_bytes()).hexdigest(),
-            "objective": self.objective,
-            "dimensions": dict(self.dimensions),
+            "rules": str(rules) if rules else None,
+            "rules_sha256": hashlib.sha256((rules or rule_files.PATH).read_bytes()).hexdigest(),
+            "objective": self.rewriting.objective,
+            "dimensions": dict(self.rewriting.dimensions),
         }
 
 
 @functools.lru_cache(maxsize=1)
-def _problem(
-    model: str,
-    rules_file: pathlib.Path | None,
-    objective: str,
-    dimensions: tuple[tuple[str, int], ...],
-) -> Problem:
-    options = argparse.Namespace(
-        seed=0, rules=rules_file, objective=objective, dimensions=dimensions
-    )
-    return Problem.of(model, model_of(options, model), options)
+def _problem(model: str, rewriting: Rewriting) -> GraphProblem:
+    return GraphProblem.of(model, find_model(model), rewriting)
 
 
 def train(benchmark: Benchmark, run: Run) -> Record:
@@ -108,12 +101,13 @@ def train(benchmark: Benchmark, run: Run) -> Record:
     Raises:
       UserError: the kept one was made with other settings.
     """
-    training = benchmark.training(run)
-    path = benchmark.output / "runs" / run.name
-    with open_workdir(path, training.settings(), resume=True) as workdir:
-        result = workdir.result()
-        if result is None:
-            result = learning.train(training, workdir)
+    result = experiments.train(
+        _SYSTEM,
+        workdir=benchmark.output / "runs" / run.name,
+        resume=True,
+        reporter=Reporter(),
+        **benchmark.arguments(run),
+    ).result
     wanted = ("iterations", "environment_steps", "seconds", "training")
     return {
         **dataclasses.asdict(run),
@@ -146,7 +140,7 @@ def play(benchmark: Benchmark, model: str, run: Run, *, in_disguise: bool = Fals
     """
     settings = {
         **benchmark.about(model),
-        "training": benchmark.training(run).settings(),
+        "training": identity_of(benchmark.plan(run)),
         "seconds": benchmark.seconds,
         "rollouts": benchmark.rollouts,
         "disguise": _SEED_OF_DISGUISE if in_disguise else None,
@@ -193,7 +187,7 @@ def play_by_chance(benchmark: Benchmark, model: str, learned: Record) -> Record:
     }
 
     def make() -> Record:
-        config = benchmark.training(Run(learned["method"], (model,), 0)).problem.config
+        config = benchmark.plan(Run(learned["method"], (model,), 0)).settings["environment"]
         policy = GraphPolicy(Chance(), dataclasses.asdict(config), seed)
         budget = Budget(benchmark.seconds, learned["expansions"])
         found = benchmark.problem(model).search("policy", budget, policy, sys.maxsize)

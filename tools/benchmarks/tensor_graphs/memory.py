@@ -1,14 +1,15 @@
 """The most memory that a program takes, in a process of its own.
 
-    python -m tools.benchmarks.tensor_graphs.memory tfrl evaluate tensor_graphs --model …
+    python -m tools.benchmarks.tensor_graphs.memory evaluate POLICY --model …
     python -m tools.benchmarks.tensor_graphs.memory run model.onnx inputs.npz
 
-does what `tfrl …` does, or runs a model a few times with onnxruntime, and prints the most bytes
-that the process had in memory.
+does what `tfrl evaluate tensor_graphs --policy POLICY --model …` does, or runs a model a few times
+with onnxruntime, and prints the most bytes that the process had in memory.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import pathlib
 import re
@@ -59,29 +60,39 @@ def peak_of_this_process() -> int:
     return 1024 * int(match[1])
 
 
-def _run(model: pathlib.Path, inputs: pathlib.Path) -> int:
-    from environments.tensor_graphs.backends import backend
+def _evaluate(arguments: Sequence[str]) -> None:
+    from tfrl_systems import experiments
+    from tfrl_systems.experiments.arguments import add_fields, read_fields
+    from tfrl_systems.experiments.reporting import Reporter
+    from tfrl_systems.experiments.systems.tensor_graphs.evaluating import Evaluation
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("policy")
+    add_fields(parser, Evaluation)
+    options = parser.parse_args(arguments)
+    asked = read_fields(options, Evaluation)
+    experiments.evaluate("tensor_graphs", policies=[options.policy], reporter=Reporter(), **asked)
+
+
+def _run(model: pathlib.Path, inputs: pathlib.Path) -> None:
+    from environments.tensor_graphs.execution.backends import backend
 
     program = backend().open(model)
     with np.load(inputs) as given:
         arrays = dict(given)
     for _ in range(_NUM_RUNS):
         program.run(arrays)
-    return 0
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Does what the arguments say; the last line on stdout is the number of bytes."""
+def main(arguments: Sequence[str]) -> None:
+    """Does what the arguments say, and prints the number of bytes."""
     what, *rest = arguments
-    if what == "tfrl":
-        from tfrl_systems.cli.main import main as tfrl
-
-        status = tfrl(rest)
+    if what == "evaluate":
+        _evaluate(rest)
     else:
-        status = _run(*map(pathlib.Path, rest))
+        _run(*map(pathlib.Path, rest))
     print(peak_of_this_process())
-    return status
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

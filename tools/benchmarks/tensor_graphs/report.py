@@ -247,7 +247,7 @@ def rewards(found: Found, model: str, agent: str, usual: str) -> dict[str, Any]:
 
 
 def substitutions(found: Found, model: str, agent: str) -> dict[str, float]:
-    """Applications of each rule on the way to the best graph, mean of the seeds (Fig. 4.11)."""
+    """Count how often each rule is on the path to the best graph, mean of the seeds (Fig. 4.11)."""
     plays = found.own_plays(model, agent)
     counts = collections.Counter(xfer for one in plays for xfer, _ in one["path"])
     return {xfer: count / len(plays) for xfer, count in sorted(counts.items())}

@@ -5,7 +5,6 @@ Nothing else should run beside these measurements, though ratios are hardly touc
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
 import pathlib
@@ -17,13 +16,16 @@ import numpy as np
 import onnx
 
 from environments.errors import UserError
-from environments.tensor_graphs import equivalence, onnx_io
-from environments.tensor_graphs.backends import Arrays, Backend, backend
-from environments.tensor_graphs.inputs import random_inputs
-from environments.tensor_graphs.measuring import Comparison, compare
+from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.execution import equivalence
+from environments.tensor_graphs.execution.backends import Arrays, Backend, backend
+from environments.tensor_graphs.execution.inputs import random_inputs
+from environments.tensor_graphs.execution.measuring import Comparison, compare
 from environments.tensor_graphs.search import Step, Visited, replay
-from tfrl_systems.cli.tensor_graphs.problem import Problem, model_of
-from tools.benchmarks.shared import Record, kept
+from tfrl_systems.experiments.settings import as_options
+from tfrl_systems.experiments.systems.tensor_graphs.evaluating import Evaluation
+from tfrl_systems.experiments.systems.tensor_graphs.problem import GraphProblem, find_model
+from tools.benchmarks.shared import Record, identity_of, kept
 from tools.benchmarks.tensor_graphs.cases import SEARCHES, Run, slug
 from tools.benchmarks.tensor_graphs.measurements import Benchmark
 from tools.benchmarks.tensor_graphs.memory import peak_bytes
@@ -108,14 +110,14 @@ def _at_each_level(
 
 def file_of(model: str, scratch: pathlib.Path) -> pathlib.Path:
     """A model as it was, in a file; one of `models.NAMES` is written to `scratch`."""
-    source = model_of(argparse.Namespace(seed=0), model)
+    source = find_model(model)
     if isinstance(source, pathlib.Path):
         return source
     onnx.save(source, scratch)
     return scratch
 
 
-def inputs_of(model: pathlib.Path, problem: Problem) -> Mapping[str, np.ndarray]:
+def inputs_of(model: pathlib.Path, problem: GraphProblem) -> Mapping[str, np.ndarray]:
     """Random inputs, of the sizes that costs are for."""
     return random_inputs(onnx.load(model, load_external_data=False), sizes=problem.sizes)
 
@@ -131,33 +133,36 @@ def memory(benchmark: Benchmark, model: str, method: str, run: Run | None = None
     """
     settings = {
         **benchmark.about(model),
-        "training": benchmark.training(run).settings() if run else None,
+        "training": identity_of(benchmark.plan(run)) if run else None,
         "seconds": benchmark.seconds,
         "rollouts": benchmark.rollouts,
     }
     chosen = SEARCHES[0] if method == ORIGINAL else method
     policy = str(benchmark.policy_directory(run)) if run else chosen
-    words = ["tfrl", "evaluate", "tensor_graphs", "--model", model, "--policy", policy, "--json"]
-    words += ["--objective", benchmark.objective, "--seconds", f"{benchmark.seconds}"]
-    words += ["--rollouts", f"{benchmark.rollouts}"]
-    words += ["--rules", f"{benchmark.rules}"] if benchmark.rules else []
-    words += [
-        word for one in benchmark.dimensions for word in ("--dimension", "{}={}".format(*one))
-    ]
-    words += ["--expansions", "0"] if method == ORIGINAL else []
+    asked = Evaluation(
+        models=(model,),
+        **dataclasses.asdict(benchmark.rewriting),
+        seconds=benchmark.seconds,
+        expansions=0 if method == ORIGINAL else None,
+        rollouts=benchmark.rollouts,
+    )
     path = benchmark.output / "memory" / f"{slug(model)}-{method}.json"
     return kept(
         path,
         settings,
-        lambda: {"model": model, "method": method, "peak_bytes": peak_bytes(*words)},
+        lambda: {
+            "model": model,
+            "method": method,
+            "peak_bytes": peak_bytes("evaluate", policy, *as_options(asked)),
+        },
     )
 
 
-def _replayed(problem: Problem, found: Record) -> Any:
-    """The graph that a way leads to.
+def _replayed(problem: GraphProblem, found: Record) -> Any:
+    """Replay a path; return the graph that it leads to.
 
     Raises:
-      UserError: the way cannot be gone any more.
+      UserError: a step of the path does not apply any more.
     """
     steps = [Step(xfer, tuple(location)) for xfer, location in found["path"]]
     try:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from environments.tensor_graphs import onnx_io
-from environments.tensor_graphs.analytic import figures
-from environments.tensor_graphs.backends import backend
-from environments.tensor_graphs.engine import State
-from environments.tensor_graphs.measuring import compare
+from environments.tensor_graphs.costs.analytic import figures
+from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.execution.measuring import compare
+from environments.tensor_graphs.rewriting.engine import State
 from tools.benchmarks.shared import Record, kept
 from tools.benchmarks.tensor_graphs.cases import slug
 from tools.benchmarks.tensor_graphs.measurements import Benchmark

@@ -1,4 +1,4 @@
-"""Runs models, to see whether two of them compute the same."""
+"""Run models to see whether two of them compute the same."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from onnx import numpy_helper
 NODE_TESTS = pathlib.Path(onnx.__file__).parent / "backend/test/data/node"
 LIGHT_MODELS = pathlib.Path(onnx.__file__).parent / "backend/test/data/light"
 RANDOM = ("test_bernoulli", "test_randomuniform", "test_training_dropout")
-"""Node tests whose results nobody can know."""
+"""Node tests with random results."""
 
 
 def parsed(text: str, **changes: Any) -> onnx.ModelProto:
-    """A model in ONNX's own notation, of opset 17 if it says none."""
+    """Parse a model in ONNX's own notation; its opset is 17 if it names none."""
     if not text.lstrip().startswith("<"):
         text = f'<ir_version: 8, opset_import: ["" : {changes.pop("opset", 17)}]> {text}'
     model = onnx.parser.parse_model(text)
@@ -27,7 +27,7 @@ def parsed(text: str, **changes: Any) -> onnx.ModelProto:
 
 
 def run(model: onnx.ModelProto | pathlib.Path, inputs: Mapping[str, Any]) -> list[Any]:
-    """The outputs of a model as it is, without any optimisation."""
+    """Run a model without any optimisation; return its outputs."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
@@ -38,7 +38,7 @@ def run(model: onnx.ModelProto | pathlib.Path, inputs: Mapping[str, Any]) -> lis
 
 
 def random_inputs(model: onnx.ModelProto, unknown: int = 2, seed: int = 0) -> dict[str, Any]:
-    """Inputs of the right types; sizes that are not known are `unknown`."""
+    """Draw inputs of the right types; sizes that are not known are `unknown`."""
     rng = np.random.default_rng(seed)
     given = {one.name for one in model.graph.initializer}
     inputs = {}
@@ -55,7 +55,7 @@ def random_inputs(model: onnx.ModelProto, unknown: int = 2, seed: int = 0) -> di
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Whether outputs are the same bit for bit, but for the bits of NaN."""
+    """Whether outputs are equal bit for bit, except for the bits of NaNs."""
     if isinstance(one, list):
         return len(one) == len(other) and all(map(equal, one, other))
     if one is None or other is None:
@@ -69,7 +69,7 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def node_tests() -> Iterator[tuple[str, onnx.ModelProto, dict[str, Any]]]:
-    """ONNX's tests of single nodes: name, model, inputs."""
+    """Yield name, model and inputs of each of ONNX's tests of single nodes."""
     for directory in sorted(NODE_TESTS.iterdir()):
         if directory.name.startswith(RANDOM):
             continue
@@ -95,7 +95,7 @@ def _value(path: pathlib.Path, info: onnx.ValueInfoProto) -> Any:
 
 
 def with_constants(model: onnx.ModelProto, values: Mapping[str, Any]) -> onnx.ModelProto:
-    """The model with some of its inputs known."""
+    """Return a model with some of its inputs replaced by constants."""
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model)
     fixed.ir_version = max(model.ir_version, 4)

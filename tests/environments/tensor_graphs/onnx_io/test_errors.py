@@ -1,4 +1,4 @@
-"""Files that are no models, or wrong ones: one line each that says what is wrong."""
+"""Files that are no valid models are refused by one line that says why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHAIN = "g (float[2,3] x) => (float[2,3] y) { a = Relu(x) b = Tanh(a) y = Abs(b)
 
 
 def refusal(source) -> str:
-    """The line that says why a model is refused."""
+    """Return the line that says why a model is refused."""
     with pytest.raises(UserError) as caught:
         read(source)
     message = str(caught.value)
@@ -22,7 +22,7 @@ def refusal(source) -> str:
 
 
 def broken(**changes) -> onnx.ModelProto:
-    """The chain with other inputs of nodes."""
+    """Make a chain of nodes with some inputs replaced."""
     model = parsed(CHAIN)
     for node in model.graph.node:
         if node.op_type in changes:
@@ -104,7 +104,7 @@ def test_shapes_and_types_that_do_not_fit(text):
     assert "shapes or types do not fit: " in refusal(model)
 
 
-def test_weights_that_are_not_as_many_as_they_should_be():
+def test_weights_that_do_not_fit_their_shape():
     model = parsed(CHAIN)
     model.graph.initializer.add(name="w", data_type=1, dims=[2, 3], raw_data=b"1234")
     assert "tensor 'w' of shape [2, 3]: expected 24 bytes, found 4" in refusal(model)
@@ -138,7 +138,7 @@ def test_numbers_at_which_onnx_would_crash(node):
     assert "the model" in refusal(model)
 
 
-def test_a_name_that_is_no_text():
+def test_a_name_that_is_not_utf_8():
     content = parsed(CHAIN).SerializeToString()
     assert "a name in it is no text" in refusal(content.replace(b"Tanh", b"Ta\xffh"))
 

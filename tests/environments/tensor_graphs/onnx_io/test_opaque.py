@@ -1,4 +1,4 @@
-"""What passes through untouched."""
+"""Opaque nodes are written as they were read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from environments.tensor_graphs.nodes import Ref
+from environments.tensor_graphs.graph.nodes import Ref
 from environments.tensor_graphs.onnx_io import read, write
 from environments.tensor_graphs.operators import building
 from tests.environments.tensor_graphs.onnx_io.running import equal, parsed, random_inputs, run
@@ -39,7 +39,7 @@ def test_subgraphs_use_values_around_them(yes):
 
 
 def test_what_a_subgraph_uses_can_be_replaced():
-    """Names in the subgraph follow; those that it has itself are not taken by others."""
+    """Captured names are replaced too, and no value gets a name that the subgraph defines."""
     graph = read(parsed(BRANCHES))
     (x,) = (Ref(n) for n in graph.inputs if graph.nodes[n].attribute("name") == "x")
     relu = next(n for n in graph.nodes if graph.nodes[n].op == "Relu")
@@ -105,7 +105,7 @@ def test_types_that_numpy_has_not_pass_through():
 
 
 def test_outputs_that_are_left_out_stay_so():
-    """LSTM gives three; only the last one is asked for."""
+    """LSTM has three outputs; only the last one has a name."""
     weights = {
         "w": np.ones((1, 16, 3), np.float32),
         "r": np.ones((1, 16, 4), np.float32),

@@ -1,18 +1,18 @@
-"""What becomes of a model's nodes when it is read."""
+"""Models are read: canonical forms, computed shapes, constants."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.nodes import Node
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import Node
 from environments.tensor_graphs.onnx_io import read, write
 from tests.environments.tensor_graphs.onnx_io.running import equal, parsed, random_inputs, run
 
 
 def ops(graph: Graph) -> list[str]:
-    """What is computed when the model runs, in order."""
+    """Return the operators that run, in order."""
     return [
         graph.nodes[n].op
         for n in graph.order()
@@ -21,13 +21,13 @@ def ops(graph: Graph) -> list[str]:
 
 
 def only(graph: Graph, op: str) -> Node:
-    """The one node of an operator."""
+    """Return the only node of an operator."""
     (found,) = [node for node in graph.nodes.values() if node.op == op]
     return found
 
 
 def check_round_trip(text: str, opset: int = 17, unknown: int = 2) -> Graph:
-    """Reads a model; it must compute the same when it was written again."""
+    """Read a model, and check that it computes the same after it is written again."""
     model = parsed(text, opset=opset)
     content = model.SerializeToString()
     graph = read(model)
@@ -47,7 +47,7 @@ def test_defaults_are_filled_in():
 
 
 @pytest.mark.parametrize(
-    ("way", "size", "pads"),
+    ("mode", "size", "pads"),
     [
         ("SAME_UPPER", 8, (0, 0, 1, 1)),
         ("SAME_LOWER", 8, (1, 1, 0, 0)),
@@ -55,10 +55,10 @@ def test_defaults_are_filled_in():
         ("VALID", 8, (0, 0, 0, 0)),
     ],
 )
-def test_automatic_padding_is_written_out(way, size, pads):
+def test_automatic_padding_is_written_out(mode, size, pads):
     graph = check_round_trip(
         f"""g (float[1,2,{size},{size}] x, float[3,2,3,3] w) => (float[1,3,a,b] y)
-        {{ y = Conv <auto_pad = "{way}", strides = [2, 2]> (x, w) }}"""
+        {{ y = Conv <auto_pad = "{mode}", strides = [2, 2]> (x, w) }}"""
     )
     assert only(graph, "Conv").attribute("pads") == pads
 
@@ -129,7 +129,7 @@ def test_shapes_of_expand_as_pytorch_computes_them():
 
 
 def test_names_of_sizes_that_look_like_computed_ones_are_only_names():
-    """Somebody called a size 2*n; nothing says that it is twice another one."""
+    """A size that the file calls 2*n is not twice the size n."""
     model = parsed("g (float[n] x, float[m] z) => (float[n] y, float[m] t) {y=Relu(x) t=Relu(z)}")
     model.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "2*n"
     model.graph.output[1].type.tensor_type.shape.dim[0].dim_param = "2*n"

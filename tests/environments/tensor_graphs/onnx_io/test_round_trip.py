@@ -1,4 +1,4 @@
-"""What a model computes is what it computes after it was read and written."""
+"""A model computes the same after it was read and written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.environments.tensor_graphs.onnx_io.running import (
 )
 
 NOT_UNDERSTOOD = {"test_not_2d", "test_not_3d", "test_not_4d", "test_scan_sum"}
-"""Of opset 1, and a Scan of opset 8: they are refused."""
+"""Models of opset 1, and with a Scan of opset 8, which are refused."""
 
 # What the reference makes of numbers that do not fit is its own affair.
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
@@ -75,14 +75,14 @@ def test_our_larger_models(name, batch):
 
 
 def test_node_tests_of_onnx():
-    """At least 300 of them; all with -m slow."""
+    """Test some of them, at least 300; -m slow tests all."""
     outcomes = _round_trips(list(node_tests())[::STRIDE])
     assert outcomes["equal"] >= 300
     assert set(outcomes) <= {"equal", "cannot run", "refused"}
 
 
 def test_node_tests_with_known_lists():
-    """Axes, shapes and bounds that do not change become attributes, and inputs again."""
+    """Constant axes, shapes and bounds become attributes when read, and inputs when written."""
     cases = [(name, *_fixed(model, inputs, _is_list)) for name, model, inputs in node_tests()]
     outcomes = _round_trips([case for case in cases if case[1].graph.initializer][::STRIDE])
     assert outcomes["equal"] >= 100
@@ -99,7 +99,7 @@ def test_all_node_tests_of_onnx():
 @pytest.mark.slow
 @pytest.mark.parametrize("all_inputs", [False, True])
 def test_all_node_tests_with_known_inputs(all_inputs):
-    """Where all inputs are known, all is computed when the model is written, in float64."""
+    """If all inputs are constant, everything is folded, in float64, when the model is written."""
     known = (lambda place, value: True) if all_inputs else _is_list
     cases = [(name, *_fixed(model, inputs, known)) for name, model, inputs in node_tests()]
     tolerance = 2e-5 if all_inputs else 0.0

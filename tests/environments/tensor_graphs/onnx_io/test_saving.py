@@ -1,4 +1,4 @@
-"""Models in files, with weights beside them."""
+"""Models are saved, with weights in the file or beside it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def model() -> onnx.ModelProto:
 
 @pytest.fixture
 def external(model: onnx.ModelProto, tmp_path: pathlib.Path) -> pathlib.Path:
-    """The model in a file, its weights in another one."""
+    """A model file whose weights are in another file."""
     path = tmp_path / "external.onnx"
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -44,7 +44,7 @@ def test_weights_in_another_file_are_read(model, external):
     assert write(read(external)) == write(read(model))
 
 
-def test_weights_go_into_another_file_where_they_are_many(model, tmp_path):
+def test_large_weights_go_into_another_file(model, tmp_path):
     path = tmp_path / "large.onnx"
     save(read(model), path, max_embedded_bytes=1000)
     names = sorted(one.name for one in tmp_path.iterdir())
@@ -66,7 +66,7 @@ def test_a_file_takes_the_place_of_the_one_that_it_was_read_from(model, external
     assert equal(run(model, inputs), run(external, inputs))
 
 
-def test_nothing_is_written_where_something_fails(model, tmp_path):
+def test_nothing_is_written_if_saving_fails(model, tmp_path):
     path = tmp_path / "model.onnx"
     path.write_text("precious")
     graph = read(model)

@@ -1,4 +1,4 @@
-"""Arrays and ONNX's tensors."""
+"""ONNX's tensors are converted to arrays and back."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_types_smaller_than_a_byte(codes, dtype):
         ("float8e5m2", [0x3C, 0xC0, 0x38]),
     ],
 )
-def test_types_that_numpy_has_not_keep_their_bits(dtype, bits):
+def test_types_that_numpy_lacks_keep_their_bits(dtype, bits):
     told = onnx.helper.make_tensor("a", tensors.NUMBERS[dtype], [3], [1.0, -2.0, 0.5])
     array = tensors.to_array(told, None)
     assert array.dtype == tensors.storage(dtype)
@@ -66,4 +66,4 @@ def test_sparse_tensors(linear):
     places = [1, 5] if linear else [0, 1, 1, 2]
     indices = onnx.helper.make_tensor("i", 7, [2] if linear else [2, 2], places)
     sparse = onnx.helper.make_sparse_tensor(values, indices, [2, 3])
-    assert tensors.densified(sparse, None).tolist() == [[0, 5, 0], [0, 0, 7]]
+    assert tensors.to_dense(sparse, None).tolist() == [[0, 5, 0], [0, 0, 7]]

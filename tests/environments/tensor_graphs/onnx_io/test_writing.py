@@ -1,4 +1,4 @@
-"""How a graph is written, and what is computed for good."""
+"""Graphs are written: names, lowering, folded constants, models of single nodes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import pytest
 from onnx import numpy_helper
 
 from environments.errors import UserError
-from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.nodes import INPUT, Ref, TensorType
-from environments.tensor_graphs.onnx_io import one_node_model, read, write
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import INPUT, Ref, TensorType
+from environments.tensor_graphs.onnx_io import part_model, read, write
 from environments.tensor_graphs.operators import building
 from tests.environments.tensor_graphs.onnx_io.running import equal, parsed, random_inputs, run
 
 
 def weights(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    """The initialisers."""
+    """Return the initialisers of a model by name."""
     return {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
 
 
-def test_what_the_file_says_besides_is_kept():
+def test_names_versions_and_documentation_are_kept():
     text = """<ir_version: 8, opset_import: ["" : 17, "mine" : 2], producer_name: "us",
          producer_version: "3", domain: "ours", model_version: 7, doc_string: "all about it",
          metadata_props: ["author": "me", "size": "small"]>
@@ -36,7 +36,7 @@ def test_what_the_file_says_besides_is_kept():
     assert write(read(model)) == model
 
 
-def test_a_model_that_is_in_canonical_form_stays_as_it_is():
+def test_a_model_in_canonical_form_is_written_as_it_was():
     """Node for node and name for name."""
     model = parsed(
         """g (float[2,4] x) => (float[2,3] y)
@@ -68,7 +68,7 @@ def test_one_value_may_be_two_outputs_and_an_input_one():
 
 
 def test_a_name_of_an_output_goes_to_what_replaces_it():
-    """Relu was called y; it is still used, but the output y is now something else."""
+    """Relu was called y. It is still used, but y is now the name of the output that replaced it."""
     graph = read(parsed("g (float[2] x) => (float[2] y, float[2] z) {y = Relu(x) z = Tanh(y)}"))
     relu, edit = graph.outputs[0], graph.edit()
     (neg,) = building.add(edit, "Neg", relu)
@@ -113,7 +113,7 @@ def test_large_tensors_of_one_number_are_not_written_out():
 
 
 def test_products_of_small_factors_are_written_out():
-    """A merged adapter is larger than its factors, and all the better."""
+    """A merged adapter is folded although it is larger than its factors."""
     edit = Graph().edit()
     rng = np.random.default_rng(0)
     a, b = (
@@ -162,7 +162,7 @@ def test_reshapes_of_unknown_sizes(shape, target):
     assert y.ravel().tolist() == x.tolist()
 
 
-def test_an_operator_that_the_opset_has_not_is_refused():
+def test_an_operator_that_the_opset_lacks_is_refused():
     graph = read(parsed("g (float[2] x) => (float[2] y) { y = Relu(x) }"))
     edit = graph.edit()
     edit.set_outputs(building.add(edit, "Gelu", graph.outputs[0]), ["y"])
@@ -170,8 +170,8 @@ def test_an_operator_that_the_opset_has_not_is_refused():
         write(edit.finish()[0])
 
 
-def test_one_node_models():
-    """What a node costs is measured with such."""
+def test_models_of_single_nodes():
+    """The costs of nodes are measured with such models."""
     model = parsed(
         """g (float[2,3] x, int64[2] i) => (float[2,4] y)
         <float[3,4] w = {1,2,3,4,5,6,7,8,9,10,11,12}, int64[1] axes = {0}, float[4] b = {1,2,3,4}> {
@@ -187,9 +187,9 @@ def test_one_node_models():
         node = graph.nodes[number]
         if node.op == "Input" or graph.is_constant(number):
             with pytest.raises(ValueError, match="not computed"):
-                one_node_model(graph, number)
+                part_model(graph, [number])
             continue
-        alone = one_node_model(graph, number)
+        alone = part_model(graph, [number])
         onnx.checker.check_model(alone, full_check=True)
         assert len(alone.graph.node) == 1
         (output,) = run(alone, {**random_inputs(alone), **_indices(alone)})

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from environments.tensor_graphs.nodes import TensorType
+from environments.tensor_graphs.graph.nodes import TensorType
 
 Spec = tuple[int, ...] | tuple[str, tuple[int, ...]]
 

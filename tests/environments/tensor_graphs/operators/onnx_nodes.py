@@ -1,4 +1,4 @@
-"""Runs a node in its canonical form by onnxruntime: the other opinion of what it means."""
+"""Run a canonical node by onnxruntime, as an independent implementation of its meaning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 
-from environments.tensor_graphs.nodes import Attributes
+from environments.tensor_graphs.graph.nodes import Attributes
 
 OPSET = 21
 
@@ -33,7 +33,7 @@ LISTS = {
 def run(
     op: str, arrays: Sequence[np.ndarray], attributes: Attributes, num_outputs: int = 1
 ) -> list[np.ndarray]:
-    """What onnxruntime computes."""
+    """Compute a node's outputs by onnxruntime."""
     values: dict[str, Any] = dict(attributes)
     names = [f"x{k}" for k in range(len(arrays))]
     lists = [_list(op, name, values.pop(name), arrays[0].dtype) for name in LISTS.get(op, ())]

@@ -1,12 +1,12 @@
-"""A node is written down in one way."""
+"""Each operator has one canonical form."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.nodes import INPUT, Attributes, Ref, TensorType
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import INPUT, Attributes, Ref, TensorType
 from environments.tensor_graphs.operators import layout, table
 from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.operators.operator import OperatorError
@@ -121,7 +121,7 @@ def test_reshapes_of_other_names(op, shape, attributes, expected):
         (("N", "S", "T"), (1, "N", "S", "T"), None),
     ],
 )
-def test_what_reshape_is_told(shape, target, request_):
+def test_the_shape_argument_of_reshape(shape, target, request_):
     assert layout.reshape_request(shape, target) == request_
 
 

@@ -1,4 +1,4 @@
-"""Sizes that have only names."""
+"""Arithmetic of sizes with names."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ VALUES = {"N": 5, "S": 7, "H": 11, "W": 2}
 
 
 def value(size: int | str) -> int:
-    """The text of a size is Python's, too."""
-    return eval(str(size), {}, VALUES)
+    """Evaluate the text of a size, which is also valid Python."""
+    expected: int = eval(str(size), {}, VALUES)
+    assert dimensions.value(size, VALUES) == expected
+    return expected
 
 
 def test_sizes_are_written_in_one_way():
@@ -73,9 +75,17 @@ SIZES = st.one_of(st.integers(0, 9), st.sampled_from([*VALUES, "2*N", "N+3", "((
 
 
 @given(st.lists(SIZES, max_size=4), st.lists(SIZES, max_size=4), st.integers(1, 5))
-def test_texts_mean_what_they_are_made_of(one, other, divisor):
+def test_a_text_has_the_value_of_what_it_was_made_of(one, other, divisor):
     sums = [dimensions.total(one), dimensions.total(other)]
     result = dimensions.product(sums)
     assert value(result) == sum(map(value, one)) * sum(map(value, other))
     assert value(dimensions.rounded_down(result, divisor)) == value(result) // divisor
     assert dimensions.product(reversed(sums)) == result == dimensions.canonical(result)
+
+
+def test_a_size_is_worked_out_where_names_have_values():
+    assert dimensions.value(7, {}) == 7
+    assert dimensions.value("N", {"N": 3}) == 3
+    assert dimensions.value("128*N-1", {"N": 3}) == 383
+    assert dimensions.value("2*{past length}+((H+1)//2)", {"past length": 5, "H": 4}) == 12
+    assert dimensions.value("past length", {}) == 1

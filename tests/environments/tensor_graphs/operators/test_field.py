@@ -1,4 +1,4 @@
-"""Numbers modulo a prime in the place of real ones."""
+"""Operators evaluated on integers modulo a prime."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_shapes_are_those_of_floats(case: Case):
 
 @pytest.mark.parametrize("case", [one for one in ALL if one.op in EXACT.split()], ids=str)
 def test_small_numbers_are_the_real_ones(case: Case):
-    """Float64 is exact for them: both algebras must say the same."""
+    """float64 is exact for them, so both algebras must agree."""
     rng = np.random.default_rng(3)
     arrays = [
         rng.integers(-6, 7, one.shape) / 2.0 if one.dtype.kind == "f" else one
@@ -185,7 +185,7 @@ FALSE = {
 
 
 @pytest.mark.parametrize("name", TRUE)
-def test_what_is_true_of_all_numbers(name):
+def test_equalities_of_all_real_numbers_hold(name):
     for key in range(3):
         x, y = number(5, 4), number(5, 4)
         one, other = TRUE[name](lambda op, *a, k=key, **b: do(op, *a, key=Field(k), **b), x, y)
@@ -193,7 +193,7 @@ def test_what_is_true_of_all_numbers(name):
 
 
 @pytest.mark.parametrize("name", FALSE)
-def test_what_is_not(name):
+def test_false_equalities_do_not_hold(name):
     for key in range(3):
         x, y = number(5, 4), number(5, 4)
         one, other = FALSE[name](lambda op, *a, k=key, **b: do(op, *a, key=Field(k), **b), x, y)

@@ -1,4 +1,4 @@
-"""Every operator against onnxruntime, and types against values."""
+"""Every operator computes what onnxruntime does, with the types that are inferred."""
 
 from __future__ import annotations
 

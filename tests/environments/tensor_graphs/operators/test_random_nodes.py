@@ -1,4 +1,4 @@
-"""Nodes with attributes that nobody would write: refused in one line, or right."""
+"""Nodes with random attributes are refused in one line, or right."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.environments.tensor_graphs.operators.cases import ALL, Case, types_of
 
 
 def changed(rng: np.random.Generator, value: object) -> object:
-    """Another value of the same kind."""
+    """Draw another value of the same kind."""
     if isinstance(value, tuple):
         return tuple(changed(rng, item) if rng.random() < 0.4 else item for item in value)
     if isinstance(value, bool | int):
@@ -21,7 +21,7 @@ def changed(rng: np.random.Generator, value: object) -> object:
 
 
 def mutated(rng: np.random.Generator, case: Case) -> Case:
-    """The case with other sizes here and there, and other attributes."""
+    """Change some sizes and attributes of a case."""
     inputs = []
     for one in case.inputs:
         kind, shape = one if one and isinstance(one[0], str) else ("float32", one)

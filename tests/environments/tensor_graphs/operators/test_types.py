@@ -1,10 +1,10 @@
-"""Types that are inferred: unknown sizes and ranks, and what does not fit."""
+"""Inferred types: unknown sizes, unknown ranks, and inputs that do not fit."""
 
 from __future__ import annotations
 
 import pytest
 
-from environments.tensor_graphs.nodes import TensorType
+from environments.tensor_graphs.graph.nodes import TensorType
 from environments.tensor_graphs.operators import table
 from environments.tensor_graphs.operators.operator import OperatorError
 from tests.environments.tensor_graphs.operators.cases import ALL, Case, types_of
@@ -57,7 +57,7 @@ def test_unknown_sizes(op, shapes, attributes, expected):
 
 @pytest.mark.parametrize("case", ALL, ids=str)
 def test_a_size_that_gets_a_name_gives_the_same_types(case: Case):
-    """The first axis of the first input, where the operator takes it: then the text is the size."""
+    """Name the first axis of the first input; its value put for the name gives the known type."""
     types = types_of(case.arrays())
     attributes = table.complete(case.op, case.attributes, types)
     expected = table.infer(case.op, types, attributes)
@@ -149,7 +149,7 @@ def test_inputs_that_do_not_fit(op, types, attributes):
     assert "\n" not in str(raised.value)
 
 
-def test_work():
+def test_flops_and_bytes():
     x, w = floats(1, 3, 8, 8), floats(4, 3, 3, 3)
     attributes = table.complete("Conv", {"pads": (1, 1, 1, 1)})
     outputs = table.infer("Conv", [x, w], attributes)
@@ -162,7 +162,7 @@ def test_work():
 
 
 @pytest.mark.parametrize("case", ALL, ids=str)
-def test_every_operator_has_its_work(case: Case):
+def test_every_operator_has_flops(case: Case):
     types = types_of(case.arrays())
     attributes = table.complete(case.op, case.attributes, types)
     outputs = table.infer(case.op, types, attributes)

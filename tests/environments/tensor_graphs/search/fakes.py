@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from environments.tensor_graphs.graph import Graph
-from environments.tensor_graphs.nodes import INPUT, Ref, TensorType
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import INPUT, Change, Ref, TensorType
 
 TYPE = TensorType("float32", (2, 3))
 
 
 @dataclasses.dataclass(frozen=True)
 class FakeMatch:
-    xfer: str
+    rule: str
     location: tuple[int, ...]
 
 
@@ -24,6 +24,7 @@ class TableState:
     graph: int
     arrows: Mapping[int, Mapping[str, int]]
     costs: Mapping[int, float]
+    change: None = None
 
     @property
     def matches(self):
@@ -35,7 +36,7 @@ class TableState:
 
     def apply(self, match):
         assert match in self.matches
-        return dataclasses.replace(self, graph=self.arrows[self.graph][match.xfer])
+        return dataclasses.replace(self, graph=self.arrows[self.graph][match.rule])
 
 
 #       down       up            down
@@ -49,7 +50,7 @@ HILL = TableState(
 )
 
 
-Rewrite = Callable[[Graph], Iterator[tuple[tuple[int, ...], Callable[[], Graph]]]]
+Rewrite = Callable[[Graph], Iterator[tuple[tuple[int, ...], Callable[[], tuple[Graph, Change]]]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +59,7 @@ class ToyState:
 
     graph: Graph
     rules: Mapping[str, Rewrite]
+    change: Change | None = None
 
     COSTS = {"Relu": 4.0, "Exp": 4.0, "Neg": 1.0, "Tanh": 8.0, "Fast": 2.0, "Add": 3.0}
 
@@ -74,9 +76,10 @@ class ToyState:
         return sum(self.COSTS[op] for op in ops_of(self.graph))
 
     def apply(self, match):
-        for location, make in self.rules[match.xfer](self.graph):
+        for location, make in self.rules[match.rule](self.graph):
             if location == match.location:
-                return dataclasses.replace(self, graph=make())
+                graph, change = make()
+                return dataclasses.replace(self, graph=graph, change=change)
         raise AssertionError(f"{match} is no match")
 
 
@@ -129,7 +132,7 @@ def _replaced(graph, number, kept):
     def make():
         edit = graph.edit()
         edit.replace({Ref(number): kept})
-        return edit.finish()[0]
+        return edit.finish()
 
     return make
 
@@ -140,7 +143,7 @@ def _swapped(graph, number, outer, inner, below):
         first = edit.add(outer, [below], (), [TYPE])
         second = edit.add(inner, [first], (), [TYPE])
         edit.replace({Ref(number): second}, {first.node, second.node})
-        return edit.finish()[0]
+        return edit.finish()
 
     return make
 
@@ -149,7 +152,7 @@ def _fused(graph, number, fused, below):
     def make():
         edit = graph.edit()
         edit.replace({Ref(number): edit.add(fused, [below], (), [TYPE])})
-        return edit.finish()[0]
+        return edit.finish()
 
     return make
 

@@ -7,14 +7,14 @@ import math
 
 import pytest
 
-from environments.tensor_graphs import models, onnx_io, rules
-from environments.tensor_graphs.analytic import AnalyticObjective
-from environments.tensor_graphs.engine import Engine
-from environments.tensor_graphs.nodes import TensorType
-from environments.tensor_graphs.notation import op, rule
+from environments.tensor_graphs import models, onnx_io
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.graph.nodes import TensorType
+from environments.tensor_graphs.rewriting.engine import Engine
+from environments.tensor_graphs.rules import files as rule_files
+from environments.tensor_graphs.rules.language.notation import op, rule
 from environments.tensor_graphs.search import Visited, replay
-from environments.tensor_graphs.search.neighbourhoods import Looks
-from environments.tensor_graphs.search.results import step_of
+from environments.tensor_graphs.search.neighbourhoods import NodeSignatures
 from environments.tensor_graphs.search.savings import Savings
 from tests.environments.tensor_graphs.search.fakes import TYPE, branches, ops_of
 
@@ -52,7 +52,7 @@ LAYER = "Relu", "Sqrt", "Exp", "Relu"
 def test_nothing_is_known_of_what_was_never_done():
     start = start_of(LAYER)
     savings = Savings()
-    assert not savings.is_known(Looks(start.graph), start.matches[0])
+    assert not savings.is_known(NodeSignatures(start.graph), start.matches[0])
     assert list(savings.descend(start)) == []
 
 
@@ -62,10 +62,10 @@ def test_what_was_done_in_one_layer_is_known_of_all_that_look_like_it():
     first, *others = start.matches
     after = savings.apply(start, first)
     assert after.graph == start.apply(first).graph
-    looks = Looks(start.graph)
-    assert all(savings.is_known(looks, match) for match in others)
-    steps, states = zip(*savings.descend(after), strict=True)
-    assert [step.xfer for step in steps] == ["exp_alone"] * 2
+    signatures = NodeSignatures(start.graph)
+    assert all(savings.is_known(signatures, match) for match in others)
+    matches, states = zip(*savings.descend(after), strict=True)
+    assert [match.rule for match in matches] == ["exp_alone"] * 2
     assert [state.cost_ms for state in states] == [8.0, 6.0]
     assert ops_of(states[-1].graph) == ["Relu", "Exp", "Relu"] * 3
 
@@ -89,8 +89,8 @@ def known_of_both():
 
 
 def test_what_saves_most_is_done_first():
-    steps, states = zip(*known_of_both().descend(start_of(BOTH)), strict=True)
-    assert [step.xfer for step in steps] == ["exp_alone", "tanh_alone"]
+    matches, states = zip(*known_of_both().descend(start_of(BOTH)), strict=True)
+    assert [match.rule for match in matches] == ["exp_alone", "tanh_alone"]
     assert [state.cost_ms for state in states] == [4.0, 3.0]
 
 
@@ -99,8 +99,8 @@ def test_a_step_that_turns_out_to_save_nothing_is_undone_and_no_more_expected_to
     start = start_of(BOTH, LAYER, costs=Costs(dear_from=13))
     assert max(start.graph.nodes) < 13
     savings = known_of_both()
-    steps, states = zip(*savings.descend(start), strict=True)
-    assert [step.xfer for step in steps] == ["exp_alone", "tanh_alone"]
+    matches, states = zip(*savings.descend(start), strict=True)
+    assert [match.rule for match in matches] == ["exp_alone", "tanh_alone"]
     assert [state.cost_ms for state in states] == [10.0 + 5.0, 10.0 - 1.0]
     assert ops_of(states[-1].graph).count("Sqrt") == 2
     assert list(savings.descend(states[-1])) == []
@@ -108,13 +108,13 @@ def test_a_step_that_turns_out_to_save_nothing_is_undone_and_no_more_expected_to
 
 def test_what_saves_most_in_a_layer_of_bert_is_done_in_all_four():
     graph = onnx_io.read(models.make("bert-mini"))
-    start = Engine(rules.load(), AnalyticObjective()).start(graph)
+    start = Engine(rule_files.load(), AnalyticObjective()).start(graph)
     best = min(start.matches, key=lambda match: start.apply(match).cost_ms)
     savings = Savings()
     after = savings.apply(start, best)
-    steps, states = zip(*savings.descend(after), strict=True)
-    assert {step.xfer for step in steps} == {best.xfer} and len(steps) % 4 == 3
+    matches, states = zip(*savings.descend(after), strict=True)
+    assert {match.rule for match in matches} == {best.rule} and len(matches) % 4 == 3
     saved_ms = start.cost_ms - after.cost_ms
-    assert start.cost_ms - states[-1].cost_ms == pytest.approx((1 + len(steps)) * saved_ms)
-    again = replay(Visited(start), [step_of(best), *steps])
+    assert start.cost_ms - states[-1].cost_ms == pytest.approx((1 + len(matches)) * saved_ms)
+    again = replay(Visited(start), [best, *matches])
     assert again.state.graph == states[-1].graph

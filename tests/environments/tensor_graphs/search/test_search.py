@@ -54,7 +54,7 @@ def test_taso_goes_over_a_hill_of_alpha():
     assert search(over_first, "taso", alpha=1.01).best.cost_ms == 9.0
 
 
-def test_taso_does_not_meet_a_graph_twice():
+def test_taso_counts_a_graph_once():
     circle = TableState(
         0, {0: {"a": 1, "b": 2}, 1: {"c": 0}, 2: {"d": 1}}, {0: 1.0, 1: 1.0, 2: 1.0}
     )
@@ -88,11 +88,11 @@ def test_regions_takes_two_steps_that_save_nothing():
     assert ops_of(result.best.graph) == ["Relu", "Relu"]
 
 
-def test_regions_asks_once_for_all_layers():
-    """TASO meets every subset of the layers' steps; here another layer costs its three steps.
+def test_regions_searches_one_layer_and_repeats_its_steps_in_the_others():
+    """TASO meets every subset of the layers' steps; here each more layer costs its three steps.
 
-    Then it asks whether to begin otherwise: with either Neg first, or the Tanh as it is; everywhere
-    at once, and then layer by layer.
+    After that the search tries rules first that have lost matches, in all layers at once and then
+    layer by layer.
     """
     best, all_ = {}, {}
     for layers in (2, 4, 10):
@@ -100,19 +100,19 @@ def test_regions_asks_once_for_all_layers():
         result = search(start, "regions")
         assert ops_of(result.best.graph) == ["Fast"] * layers
         best[layers], all_[layers] = result.expansions_of_best, result.expansions
-    assert best[2] <= 12 and best[4] == best[2] + 2 * 3 and best[10] == best[2] + 8 * 3
-    assert all_[2] <= 60 and all_[4] == all_[2] + 2 * 15 and all_[10] == all_[2] + 8 * 15
+    assert best[4] == best[2] + 2 * 3 and best[10] == best[2] + 8 * 3
+    assert all_[10] - all_[4] == 3 * (all_[4] - all_[2])
     eight = ToyState(branches(*[(*LAYER, "Tanh")] * 8), RULES)
     assert search(eight, "taso", Budget(expansions=10 * best[10])).stopped != "exhausted"
 
 
 @pytest.mark.parametrize("layers", [1, 5])
-def test_regions_leaves_a_way_that_saves_something_at_once(layers):
-    """Tanh(Neg(Relu(x))) costs 13. What is at hand makes 11 of it, and is the end:
+def test_regions_goes_back_where_a_saving_at_once_prevents_a_larger_one(layers):
+    """Tanh(Neg(Relu(x))) costs 13. The step that saves at once leads to 11 and no further:
 
         Neg(Relu(x)) -> Add(x)                              Tanh(Add(x)): 8 + 3
 
-    Who lets Tanh pass first, which saves nothing, comes to 3:
+    Letting Tanh pass first, which saves nothing, leads to 3:
 
         Tanh(Neg(x)) -> Neg(Tanh(x)), Tanh(Relu(x)) -> Fast(x)      Neg(Fast(x)): 1 + 2
     """
@@ -125,11 +125,11 @@ def test_regions_leaves_a_way_that_saves_something_at_once(layers):
     assert search(start, "greedy").best.cost_ms == 11 * layers
     result = search(start, "regions")
     assert result.best.cost_ms == 3 * layers
-    assert {step.xfer for step in result.path} == {"pass", "fuse"}
+    assert {step.rule for step in result.path} == {"pass", "fuse"}
 
 
-def test_regions_leaves_such_a_way_only_where_it_pays():
-    """As above in one layer; five others lose by it, together more than the one gains.
+def test_regions_goes_back_in_single_layers_where_only_they_gain():
+    """As above in one layer; in five others that loses, together more than the one gains.
 
     Exp(Tanh(Neg(Relu(x)))) -> Fast(Add(x)): 5,    or -> Exp(Neg(Fast(x))): 7
     """
@@ -145,7 +145,7 @@ def test_regions_leaves_such_a_way_only_where_it_pays():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_path_can_be_gone_again(method):
+def test_every_path_can_be_replayed(method):
     start = ToyState(chain(*LAYER * 3, "Tanh"), RULES)
     result = search(start, method, Budget(expansions=300))
     again = replay(Visited(start), result.path)
@@ -176,15 +176,15 @@ def test_ctrl_c_returns_the_best_so_far():
     assert result.stopped == "interrupted" and result.best.cost_ms < result.start_cost_ms
 
 
-def test_progress_is_told():
-    told = []
+def test_progress_is_reported():
+    reports = []
     start = ToyState(chain(*LAYER), RULES)
-    result = search(start, "taso", on_progress=told.append)
-    assert told[-1].best_cost_ms == result.best.cost_ms
-    assert told[-1].expansions == result.expansions
+    result = search(start, "taso", on_progress=reports.append)
+    assert reports[-1].best_cost_ms == result.best.cost_ms
+    assert reports[-1].expansions == result.expansions
 
 
-def test_a_search_goes_on_where_another_had_come_to(tmp_path):
+def test_a_search_resumes_another_one(tmp_path):
     file = tmp_path / "search.json"
     start = ToyState(chain(*LAYER * 3, "Tanh"), RULES)
     half = search(start, "regions", Budget(expansions=8), resume_file=file)
@@ -205,7 +205,7 @@ def test_a_search_goes_on_where_another_had_come_to(tmp_path):
         (lambda text: text.replace("neg_relu", "other"), "no match of other"),
     ],
 )
-def test_a_file_that_is_not_of_this_search(tmp_path, spoil, expected):
+def test_a_resume_file_of_another_search_is_refused(tmp_path, spoil, expected):
     file = tmp_path / "search.json"
     start = ToyState(chain(*LAYER), RULES)
     search(start, "regions", resume_file=file)
@@ -227,7 +227,7 @@ def test_the_result_is_the_same_in_every_process():
         "    result = search(start, method, Budget(expansions=200))\n"
         "    print(method, result.path, result.expansions, hash(result.best.graph))\n"
     )
-    told = {
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", program],
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -237,4 +237,4 @@ def test_the_result_is_the_same_in_every_process():
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(told) == 1
+    assert len(outputs) == 1

@@ -1,0 +1,1 @@
+"""Compilers that ask for each decision: channel, processes, sizes of objects."""

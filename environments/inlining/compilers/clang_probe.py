@@ -1,0 +1,165 @@
+"""What a clang can do, found out by trying: versions differ, and so do their faults."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+import subprocess
+import tempfile
+
+from environments.errors import UserError
+from environments.inlining.compilers.channel import Channel, StreamParser
+from environments.inlining.compilers.compilation import (
+    ADVISE_OPTIONS,
+    DEFAULT_FEATURE,
+    INCLUDE_DEFAULT_OPTION,
+)
+
+MINIMUM_VERSION = 17
+
+# Each call site calls a function with three basic blocks: LLVM 19 overwrites that count with its
+# own decision, which is to inline the last call site alone, the only one of a local function.
+_BLOCKS = "callee_basic_block_count"
+_PROBE_BLOCKS = (3, 3, 3)
+_PROBE_DEFAULTS = (0, 0, 1)
+PROBE_IR = """\
+target triple = "x86_64-unknown-linux-gnu"
+declare void @sink(i32)
+define void @callee(i32 %x) minsize optsize {
+  %positive = icmp sgt i32 %x, 0
+  br i1 %positive, label %then, label %end
+then:
+  call void @sink(i32 1)
+  call void @sink(i32 2)
+  call void @sink(i32 3)
+  br label %end
+end:
+  call void @sink(i32 %x)
+  ret void
+}
+define internal void @once(i32 %x) minsize optsize {
+  %positive = icmp sgt i32 %x, 0
+  br i1 %positive, label %then, label %end
+then:
+  call void @sink(i32 1)
+  call void @sink(i32 2)
+  br label %end
+end:
+  call void @sink(i32 %x)
+  ret void
+}
+define void @caller(i32 %x) minsize optsize {
+  call void @callee(i32 %x)
+  ret void
+}
+define void @caller_too(i32 %x) minsize optsize {
+  call void @callee(i32 %x)
+  call void @once(i32 %x)
+  ret void
+}
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class ClangFacts:
+    """What was found of one clang.
+
+    Attributes:
+      version: the full version, for instance "19.1.7".
+      banner: what tells two builds of one version apart: vendor, version and target.
+      default_feature: the feature in which its channel can send LLVM's own decision, perhaps one
+        that this overwrites (LLVM 19); "" where it can not.
+      announced: names of the features of its channel, in order.
+    """
+
+    version: str
+    banner: str
+    default_feature: str
+    announced: tuple[str, ...]
+
+    @property
+    def announces_default(self) -> bool:
+        """Can its channel send LLVM's own decision?"""
+        return bool(self.default_feature)
+
+
+def probe_clang(executable: str) -> ClangFacts:
+    """Asks `executable` for its version and tries its interactive channel.
+
+    Raises:
+      UserError: it is not clang, older than LLVM 17, or its channel does not work.
+    """
+    version, banner = _version(executable)
+    if int(version.split(".")[0]) < MINIMUM_VERSION:
+        raise UserError(
+            f"compiler: expected clang {MINIMUM_VERSION} or newer (the first whose inliner can be "
+            f"steered), found {executable} of version {version}; install a newer one, or use "
+            "--compiler embedded"
+        )
+    plain = _probe(executable, [])
+    if plain.get(_BLOCKS) != _PROBE_BLOCKS:
+        raise UserError(
+            f"compiler: expected {executable} (version {version}) to ask for inlining advice, "
+            "found that it does not; use another build of clang, or --compiler embedded"
+        )
+    including = _probe(executable, [INCLUDE_DEFAULT_OPTION])
+    if including.get(DEFAULT_FEATURE) == _PROBE_DEFAULTS:
+        return ClangFacts(version, banner, DEFAULT_FEATURE, tuple(including))
+    if including.get(_BLOCKS) == _PROBE_DEFAULTS:
+        return ClangFacts(version, banner, _BLOCKS, tuple(including))
+    return ClangFacts(version, banner, "", tuple(plain))
+
+
+def _version(executable: str) -> tuple[str, str]:
+    """The version, and the banner (see `ClangFacts`)."""
+    try:
+        shown = subprocess.run(
+            [executable, "--version"], capture_output=True, text=True, timeout=30, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(
+            f"compiler: expected clang, found that {executable} does not run ({error}); "
+            "name another with --compiler"
+        ) from error
+    match = re.search(r"clang version (\d+(?:\.\d+)*)", shown)
+    if match is None:
+        line = (shown.splitlines() or ["nothing"])[0]
+        raise UserError(
+            f"compiler: expected clang {MINIMUM_VERSION} or newer, found {executable} that says "
+            f"{line!r}; name a clang with --compiler, or use --compiler embedded"
+        )
+    target = re.search(r"^Target: \S+", shown, re.MULTILINE)
+    banner = [shown.splitlines()[0], target[0] if target else ""]
+    return match[1], " ".join(banner).strip()
+
+
+def _probe(executable: str, options: list[str]) -> dict[str, tuple[int, ...]]:
+    """What the channel says of the probe's call sites, by feature; empty where it says nothing."""
+    channel = Channel()
+    with tempfile.TemporaryDirectory(prefix="tfrl-probe-") as directory:
+        source = pathlib.Path(directory) / "probe.ll"
+        source.write_text(PROBE_IR)
+        llvm_options = [option.format(base=channel.base) for option in ADVISE_OPTIONS]
+        command = [executable, "-Oz", "-c", "-x", "ir", str(source), "-o", f"{directory}/probe.o"]
+        command += [word for option in llvm_options + options for word in ("-mllvm", option)]
+        # All answers may wait in the pipe.
+        channel.answer_ahead(bytes(8 * len(_PROBE_DEFAULTS)))
+        try:
+            subprocess.run(command, capture_output=True, timeout=60, check=False)
+            channel.pump()
+            return _by_feature(channel.parser)
+        except subprocess.TimeoutExpired:
+            return {}
+        finally:
+            channel.close()
+
+
+def _by_feature(parser: StreamParser) -> dict[str, tuple[int, ...]]:
+    rows = []
+    while (observation := parser.next_observation()) is not None:
+        assert parser.header is not None
+        rows.append(parser.header.unpack(observation))
+    if parser.header is None:
+        return {}
+    return dict(zip(parser.header.names, zip(*rows, strict=True), strict=bool(rows)))

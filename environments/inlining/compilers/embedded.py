@@ -1,0 +1,284 @@
+"""The LLVM inside the llvmlite wheel, in a worker process of its own (`embedded_worker.py`)."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import pathlib
+import select
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+from environments.inlining.compilers import guardian
+from environments.inlining.compilers.channel import Channel
+from environments.inlining.compilers.clang_probe import PROBE_IR
+from environments.inlining.compilers.compilation import (
+    ADVISE_OPTIONS,
+    DEFAULT_FEATURE,
+    DEFAULT_TIMEOUT_S,
+    INCLUDE_DEFAULT_OPTION,
+    Compilation,
+    CompilerError,
+    compile_without_advice,
+)
+from environments.inlining.compilers.object_size import ObjectSize
+from environments.inlining.corpus.modules import Module
+
+_WORKER_SCRIPT = pathlib.Path(__file__).with_name("embedded_worker.py")
+_NAME_CALLEES = ("-pass-remarks-missed=inline", "-pass-remarks=inline")
+_READ_BYTES = 1 << 16
+# llvmlite 0.50 leaks the passes that it builds, about 50 KiB for each compile and more for large
+# modules; a worker that has grown so large makes room for a new one.
+_MAX_WORKER_BYTES = 512 << 20
+# By identity: the same in the whole process.
+_announced: dict[str, tuple[str, ...]] = {}
+
+
+class EmbeddedLlvm:
+    """The embedded LLVM: needs nothing installed, starts once for many modules.
+
+    Args:
+      timeout_s: a compile that keeps its host waiting longer is stopped.
+    """
+
+    def __init__(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self.name = "embedded"
+        version = importlib.metadata.version("llvmlite")
+        self.identity = f"embedded llvmlite-{version} -Oz pic {ADVISE_OPTIONS[-1]}"
+        self._timeout_s = timeout_s
+        self._worker: EmbeddedWorker | None = None
+        # LLVM's options hold for a whole process, so that one process cannot do both.
+        self._plain_worker: EmbeddedWorker | None = None
+        self._channel: Channel | None = None
+
+    @property
+    def announced(self) -> tuple[str, ...]:
+        """Feature names of the channel, in order; found by compiling a small probe, once."""
+        if self.identity not in _announced:
+            _announced[self.identity] = self._probe()
+        return _announced[self.identity]
+
+    def _probe(self) -> tuple[str, ...]:
+        with guardian.make_directory() as directory:
+            path = pathlib.Path(directory) / "probe.ll"
+            path.write_text(PROBE_IR)
+            with self._compile(Module("probe", path, ".", "unknown")) as compilation:
+                while (site := compilation.next_site()) is not None:
+                    compilation.advise(site.default)
+                return compilation.announced
+
+    def compile(self, module: Module) -> Compilation:
+        """Begins to compile `module`; see `Compiler`.
+
+        Raises:
+          CompilerError: the module needs options that only clang understands.
+        """
+        if module.thinlto_index is not None:
+            raise CompilerError(
+                f"{module.name}: expected a module on its own, found one with a ThinLTO index; "
+                "use a clang: --compiler clang"
+            )
+        # Asked for now, because the probe cannot be compiled in the middle of another module.
+        assert self.announced
+        return self._compile(module)
+
+    def _compile(self, module: Module) -> Compilation:
+        worker, channel = self._start()
+        channel.restart()
+        return Compilation(
+            module.name,
+            EmbeddedRequest(worker, module.path),
+            channel,
+            DEFAULT_FEATURE,
+            self._timeout_s,
+        )
+
+    def compile_plain(self, module: Module) -> ObjectSize:
+        """Compiles without advice, in a process of its own.
+
+        Raises:
+          CompilerError: the compiler failed, died or hung.
+        """
+        if self._plain_worker is not None and self._plain_worker.is_spent():
+            self._plain_worker.kill()
+            self._plain_worker = None
+        if self._plain_worker is None:
+            self._plain_worker = EmbeddedWorker([])
+        request = EmbeddedRequest(self._plain_worker, module.path)
+        return compile_without_advice(module.name, request, self._timeout_s)
+
+    def read_calls(self, module: Module) -> Mapping[str, Sequence[str]]:
+        """See `Compiler`.
+
+        Raises:
+          CompilerError: the module cannot be read.
+        """
+        worker, _ = self._start()
+        return read_module(worker, module, self._timeout_s, calls=True).calls
+
+    def close(self) -> None:
+        """Ends the worker process and removes its pipes."""
+        for worker in (self._worker, self._plain_worker):
+            if worker is not None:
+                worker.kill()
+        self._worker = self._plain_worker = None
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _start(self) -> tuple[EmbeddedWorker, Channel]:
+        if self._worker is not None and self._worker.is_spent():
+            self.close()
+        if self._worker is None or self._channel is None:
+            self._channel = Channel()
+            options = [option.format(base=self._channel.base) for option in ADVISE_OPTIONS]
+            self._worker = EmbeddedWorker([*options, INCLUDE_DEFAULT_OPTION, *_NAME_CALLEES])
+        return self._worker, self._channel
+
+
+class EmbeddedWorker:
+    """An `embedded_worker.py` process.
+
+    Args:
+      options: for LLVM; they hold for the whole process.
+    """
+
+    def __init__(self, options: Sequence[str]) -> None:
+        self._object_fd = os.memfd_create("object")
+        self.busy = False
+        self.memory_bytes = 0
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", _WORKER_SCRIPT, str(self._object_fd), *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(self._object_fd,),
+            # A Ctrl-C is for the host, which then ends its compilers in good order.
+            start_new_session=True,
+        )
+        guardian.watch(self.process)
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+
+    def is_spent(self) -> bool:
+        """Is the process gone, or has it grown too large for another request?"""
+        too_large = not self.busy and self.memory_bytes > _MAX_WORKER_BYTES
+        return too_large or self.process.poll() is not None
+
+    def request(self, message: dict) -> None:
+        """Asks for something; its replies must be read to their end before the next request."""
+        assert self.process.stdin is not None
+        if self.busy:
+            raise RuntimeError("expected one module at a time, found a second in an EmbeddedLlvm")
+        self.busy = True
+        with contextlib.suppress(BrokenPipeError):  # its death is reported by the reading side
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def read_object(self) -> bytes:
+        """The object that it wrote last."""
+        return os.pread(self._object_fd, os.fstat(self._object_fd).st_size, 0)
+
+    def kill(self) -> None:
+        """Kills the process and releases what it held; may be called again."""
+        if self._object_fd < 0:
+            return
+        guardian.kill(self.process)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()  # type: ignore[union-attr]
+        os.close(self._object_fd)
+        self._object_fd = -1
+
+
+class EmbeddedRequest:
+    """One module in an embedded worker, as `Compilation` wants it: compiled, or only read.
+
+    Attributes:
+      linkage: name to linkage of the functions defined, once the worker has told it.
+      calls: names called directly, by calling function, if asked for.
+    """
+
+    def __init__(
+        self,
+        worker: EmbeddedWorker,
+        bitcode: pathlib.Path,
+        *,
+        compiles: bool = True,
+        calls: bool = False,
+    ) -> None:
+        self.process = worker.process
+        assert worker.process.stdout is not None
+        self.end_fd = worker.process.stdout.fileno()
+        self.linkage: Mapping[str, str] = {}
+        self.calls: Mapping[str, Sequence[str]] = {}
+        self._worker = worker
+        self._replies = bytearray()
+        worker.request({"bitcode": os.fspath(bitcode), "compiles": compiles, "calls": calls})
+
+    def poll_end(self) -> bool:
+        """See `Backend`."""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self.end_fd, _READ_BYTES):
+                self._replies += data
+            status = self.process.wait()
+            raise CompilerError(
+                f"expected an object, found that the embedded LLVM {describe_end(status)}"
+            )
+        while (end := self._replies.find(b"\n")) >= 0:
+            reply = json.loads(self._replies[:end])
+            del self._replies[: end + 1]
+            if "functions" in reply:
+                self.linkage = dict(reply["functions"])
+            elif "calls" in reply:
+                self.calls = reply["calls"]
+            else:
+                self._worker.busy = False
+                if "error" in reply:
+                    raise CompilerError(
+                        "expected bitcode that LLVM of this version can compile, found: "
+                        f"{reply['error']}; rebuild the module with this LLVM or an older one"
+                    )
+                self._worker.memory_bytes = reply["memory_bytes"]
+                return True
+        return False
+
+    def read_object(self) -> bytes:
+        """See `Backend`."""
+        return self._worker.read_object()
+
+    def finish(self) -> None:
+        """See `Backend`; the worker goes on to the next request unless this one is unfinished."""
+        if self._worker.busy:
+            self._worker.kill()
+
+
+def read_module(
+    worker: EmbeddedWorker, module: Module, timeout_s: float, *, calls: bool
+) -> EmbeddedRequest:
+    """Has `worker` read a module without compiling it.
+
+    Raises:
+      CompilerError: this LLVM cannot read it, or not in time.
+    """
+    request = EmbeddedRequest(worker, module.path, compiles=False, calls=calls)
+    waiting = select.poll()
+    waiting.register(request.end_fd, select.POLLIN)
+    try:
+        while waiting.poll(timeout_s * 1000):
+            if request.poll_end():
+                return request
+        raise CompilerError(f"expected it read within {timeout_s:g} s, found that it was not")
+    except CompilerError as error:
+        raise CompilerError(f"{module.name}: {error}") from error
+    finally:
+        request.finish()
+
+
+def describe_end(status: int) -> str:
+    """How a process ended, from its `returncode`."""
+    return f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"

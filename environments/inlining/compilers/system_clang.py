@@ -1,0 +1,199 @@
+"""A clang of the user's, LLVM 17 or newer, steered without being rebuilt."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from environments.errors import UserError
+from environments.inlining.compilers import guardian
+from environments.inlining.compilers.channel import Channel
+from environments.inlining.compilers.clang_probe import probe_clang
+from environments.inlining.compilers.compilation import (
+    ADVISE_OPTIONS,
+    DEFAULT_FEATURE,
+    DEFAULT_TIMEOUT_S,
+    INCLUDE_DEFAULT_OPTION,
+    Compilation,
+    CompilerError,
+    compile_without_advice,
+)
+from environments.inlining.compilers.embedded import EmbeddedWorker, describe_end, read_module
+from environments.inlining.compilers.object_size import ObjectSize
+from environments.inlining.corpus.modules import Module
+
+_NAME_CALLEES = ("-Rpass-missed=inline", "-Rpass=inline")
+
+
+class SystemClang:
+    """One clang process for each module, as a build system starts it.
+
+    Args:
+      executable: path, or a name on PATH.
+      timeout_s: a compile that keeps its host waiting longer is stopped.
+
+    Raises:
+      UserError: there is no such program, it is not clang, or it is too old.
+    """
+
+    def __init__(
+        self, executable: str | os.PathLike = "clang", timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        found = shutil.which(os.fspath(executable))
+        if found is None:
+            raise UserError(
+                f"compiler: expected a clang of LLVM 17 or newer, found no program "
+                f"{os.fspath(executable)!r}; install one, or use --compiler embedded"
+            )
+        self.executable = found
+        self.name = pathlib.Path(found).name
+        self.facts = probe_clang(found)
+        self.identity = f"{self.facts.banner} -Oz {ADVISE_OPTIONS[-1]}"
+        if self.facts.default_feature not in ("", DEFAULT_FEATURE):
+            self.identity += f" {INCLUDE_DEFAULT_OPTION}"  # it changes another feature
+        self.announced = self.facts.announced
+        self._timeout_s = timeout_s
+        self._reader: EmbeddedWorker | None = None
+        # Of the module that was compiled last: exploring compiles one many times in a row.
+        self._linkage: tuple[str, Mapping[str, str]] = ("", {})
+
+    def command(self, module: Module, options: Sequence[str] = ()) -> list[str]:
+        """The command line that compiles `module` to its standard output.
+
+        Args:
+          module: what to compile, with its recorded options if it has some.
+          options: for LLVM.
+        """
+        command = [self.executable, *(module.command or ("-Oz", "-c"))]
+        if module.thinlto_index is not None:
+            command.append(f"-fthinlto-index={module.thinlto_index}")
+        for option in options:
+            command += ["-mllvm", option]
+        return [*command, "-x", "ir", os.fspath(module.path), "-o", "-"]
+
+    def compile(self, module: Module) -> Compilation:
+        """Begins to compile `module`; see `Compiler`.
+
+        Raises:
+          CompilerError: clang cannot be started.
+        """
+        channel = Channel()
+        options = [option.format(base=channel.base) for option in ADVISE_OPTIONS]
+        names: tuple[str, ...] = ()
+        if self.facts.announces_default:
+            options.append(INCLUDE_DEFAULT_OPTION)
+            names = _NAME_CALLEES
+        command = self.command(module, options)
+        command[2:2] = names  # behind -cc1, which must come first
+        try:
+            backend = _ClangProcess(module.name, command)
+        except BaseException:
+            channel.close()
+            raise
+        compilation = Compilation(
+            module.name,
+            backend,
+            channel,
+            self.facts.default_feature,
+            self._timeout_s,
+            owns_channel=True,
+        )
+        if self.facts.announces_default:
+            # Read while clang starts.
+            try:
+                backend.linkage = self._read_linkage(module)
+            except BaseException:
+                compilation.close()
+                raise
+        return compilation
+
+    def compile_plain(self, module: Module) -> ObjectSize:
+        """Compiles without advice.
+
+        Raises:
+          CompilerError: clang failed, died or hung.
+        """
+        backend = _ClangProcess(module.name, self.command(module))
+        return compile_without_advice(module.name, backend, self._timeout_s)
+
+    def read_calls(self, module: Module) -> Mapping[str, Sequence[str]]:
+        """See `Compiler`.
+
+        Raises:
+          CompilerError: the embedded LLVM, which reads them, cannot read the module.
+        """
+        return read_module(self._start_reader(), module, self._timeout_s, calls=True).calls
+
+    def close(self) -> None:
+        """Ends the process that reads modules."""
+        if self._reader is not None:
+            self._reader.kill()
+            self._reader = None
+
+    def _read_linkage(self, module: Module) -> Mapping[str, str]:
+        """Linkage by name; empty where the embedded LLVM cannot read the module, say if newer."""
+        try:
+            if self._linkage[0] == module.sha256:
+                return self._linkage[1]
+            read = read_module(self._start_reader(), module, self._timeout_s, calls=False)
+        except (CompilerError, OSError):
+            return {}
+        self._linkage = (module.sha256, read.linkage)
+        return read.linkage
+
+    def _start_reader(self) -> EmbeddedWorker:
+        if self._reader is not None and self._reader.is_spent():
+            self._reader.kill()
+            self._reader = None
+        if self._reader is None:
+            self._reader = EmbeddedWorker([])
+        return self._reader
+
+
+class _ClangProcess:
+    """One clang that compiles one module, as `Compilation` wants it."""
+
+    def __init__(self, module_name: str, command: Sequence[str]) -> None:
+        self.linkage: Mapping[str, str] = {}
+        self._object_fd = os.memfd_create("object")
+        try:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=self._object_fd,
+                stderr=subprocess.PIPE,
+                # A Ctrl-C is for the host, which then ends its compilers in good order.
+                start_new_session=True,
+            )
+        except OSError as error:
+            os.close(self._object_fd)
+            raise CompilerError(
+                f"{module_name}: expected {command[0]} to start, found: {error}; "
+                "name another compiler with --compiler"
+            ) from error
+        guardian.watch(self.process)
+        assert self.process.stderr is not None
+        os.set_blocking(self.process.stderr.fileno(), False)
+        self.end_fd = os.pidfd_open(self.process.pid)
+
+    def poll_end(self) -> bool:
+        """See `Backend`."""
+        status = self.process.wait()
+        if status != 0:
+            raise CompilerError(f"expected an object, found that clang {describe_end(status)}")
+        return True
+
+    def read_object(self) -> bytes:
+        """See `Backend`."""
+        return os.pread(self._object_fd, os.fstat(self._object_fd).st_size, 0)
+
+    def finish(self) -> None:
+        """See `Backend`."""
+        guardian.kill(self.process)
+        os.close(self.end_fd)
+        os.close(self._object_fd)
+        assert self.process.stderr is not None
+        self.process.stderr.close()

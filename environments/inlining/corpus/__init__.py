@@ -1,0 +1,1 @@
+"""A corpus of modules: what it is, and how one is built from sources."""

@@ -1,0 +1,331 @@
+"""Makes a corpus: compiles sources to bitcode in parallel and writes the directory.
+
+A build can be repeated: a module is compiled again only if its source, a header it includes, its
+options or the compiler changed. Everything is made in a directory inside the corpus and moved in
+place at the end, so a build that is interrupted leaves the corpus as it was.
+
+Beside the corpus itself (see modules.py) the directory gets `not_compiled.json`, which names each
+source that did not compile with its first error, and `build_state.json`, by which the next build
+knows what did not change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from environments.errors import UserError
+from environments.inlining.corpus import modules as corpus_lib
+from environments.inlining.corpus.bitcode import BitcodeFacts
+from environments.inlining.corpus.bitcode_compilers import BitcodeCompiler, find_compiler
+from environments.inlining.corpus.compiling import Made, Maker, Progress
+from environments.inlining.corpus.sources import gather_units
+from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, Unit
+
+NOT_COMPILED_FILE = "not_compiled.json"
+STATE_FILE = "build_state.json"
+_BUILDING = ".building"
+_FORMAT = 1
+DEFAULT_TIMEOUT_S = 300.0
+
+
+@dataclasses.dataclass(frozen=True)
+class NotCompiled:
+    """A source that gave no module.
+
+    Attributes:
+        name: what the module would have been called.
+        source: the file.
+        error: first line of the compiler's error.
+    """
+
+    name: str
+    source: str
+    error: str
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildReport:
+    """What a build did.
+
+    Attributes:
+        directory: the corpus.
+        modules: modules in it now.
+        compiled: modules made anew by this build.
+        reused: modules that had not changed.
+        duplicates: names left out because another module has the same bitcode.
+        empty: names left out because they define no function.
+        not_compiled: sources that gave no module, with the reason.
+        seconds: wall-clock time of the build.
+    """
+
+    directory: pathlib.Path
+    modules: int
+    compiled: int
+    reused: int
+    duplicates: tuple[str, ...]
+    empty: tuple[str, ...]
+    not_compiled: tuple[NotCompiled, ...]
+    seconds: float
+
+
+def build_corpus(
+    sources: Iterable[str | pathlib.Path],
+    output: str | pathlib.Path,
+    compiler: str = "embedded",
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    project: str = "",
+) -> BuildReport:
+    """Builds a corpus from sources of any kind.
+
+    Args:
+        sources: see `sources.gather_units`.
+        output: directory of the corpus; made if needed.
+        compiler: "embedded", or a clang: a path or a name on PATH.
+        jobs: compilers that run at the same time; one for each processor by default.
+        progress: called with (sources done, sources in all, name) after each.
+        timeout_s: time limit for one source.
+        project: see `sources.gather_units`.
+
+    Returns:
+        What was done.
+
+    Raises:
+        UserError: if a source or the compiler is not usable, the output is some other directory,
+            or not one source gave a module.
+    """
+    units = gather_units(sources, project)
+    needs_compiler = any(isinstance(unit, CompileUnit) for unit in units)
+    found = find_compiler(compiler) if needs_compiler else None
+    return build_units(units, output, found, jobs, progress, timeout_s)
+
+
+def build_units(
+    units: Sequence[Unit],
+    output: str | pathlib.Path,
+    compiler: BitcodeCompiler | None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> BuildReport:
+    """Builds a corpus from units; arguments, result and errors as of `build_corpus`."""
+    started = time.monotonic()
+    # Compilers run elsewhere: where a source lies, or in a directory of their own.
+    output = pathlib.Path(output).absolute()
+    with _building(output) as scratch:
+        old = _load_state(output)
+        maker = Maker(output, scratch, compiler, timeout_s, old)
+        made = maker.make_all(units, jobs or os.cpu_count() or 1, progress)
+        report = _write(output, scratch, made, compiler)
+    return dataclasses.replace(report, seconds=time.monotonic() - started)
+
+
+def write_subset(corpus: corpus_lib.Corpus, output: pathlib.Path) -> None:
+    """Writes some modules of a built corpus as a corpus of their own.
+
+    Args:
+        corpus: the modules, as `Corpus.select` or `without` left them.
+        output: directory to make; modules are hard links where the file system allows it.
+
+    Raises:
+        UserError: if the output is some other directory.
+    """
+    description = corpus_lib.read_description(corpus.directory)
+    names = [module.name for module in corpus.modules]
+    facts = dict(description.get(corpus_lib.FACTS_KEY, {}))
+    recorded = facts.get("modules", {})
+    facts["modules"] = {name: recorded[name] for name in names if name in recorded}
+    with _building(output) as scratch:
+        before = _module_names(output)
+        for module in corpus.modules:
+            target = output / f"{module.name}.bc"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _link_or_copy(module.path, scratch / "module.bc")
+            (scratch / "module.bc").replace(target)
+            # Replacing one link by another to the same file leaves both.
+            (scratch / "module.bc").unlink(missing_ok=True)
+        description.update({"modules": names, corpus_lib.FACTS_KEY: facts})
+        _write_json(scratch, output / corpus_lib.DESCRIPTION_FILE, description)
+        for name in before - set(names):
+            (output / f"{name}.bc").unlink(missing_ok=True)
+
+
+def _link_or_copy(source: pathlib.Path, target: pathlib.Path) -> None:
+    """Makes `target` the same file as `source`, or a copy where that cannot be."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _write(
+    output: pathlib.Path,
+    scratch: pathlib.Path,
+    made: Sequence[Made],
+    compiler: BitcodeCompiler | None,
+) -> BuildReport:
+    """Moves the modules in place, then writes what describes them."""
+    kept, duplicates, empty = _sort_out(made)
+    failed = tuple(
+        NotCompiled(one.unit.name, _source_of(one.unit), one.error) for one in made if one.error
+    )
+    _write_json(scratch, output / NOT_COMPILED_FILE, [dataclasses.asdict(one) for one in failed])
+    if not kept:
+        reason = f"{failed[0].source}: {failed[0].error}" if failed else "they define no function"
+        raise UserError(
+            f"expected at least one module from {len(made)} sources, found none ({reason}); "
+            f"see {output / NOT_COMPILED_FILE}"
+        )
+    before = _module_names(output)
+    for one in kept:
+        _place(one, output / f"{one.unit.name}.bc", scratch)
+    names = [one.unit.name for one in kept]
+    facts = {one.unit.name: _facts_entry(one) for one in kept}
+    state = {
+        one.unit.name: {
+            "key": one.key,
+            "dependencies": one.dependencies,
+            "facts": dataclasses.asdict(one.facts),
+        }
+        for one in kept
+        if one.key and one.facts
+    }
+    _write_json(scratch, output / STATE_FILE, {"format": _FORMAT, "modules": state})
+    built_by = {"compiler": compiler.version if compiler else "", "format": _FORMAT}
+    description = {
+        "modules": names,
+        "has_thinlto": False,
+        corpus_lib.COMMAND_KEY: corpus_lib.UNSPECIFIED_COMMAND,
+        corpus_lib.FACTS_KEY: {**built_by, "modules": facts},
+    }
+    _write_json(scratch, output / corpus_lib.DESCRIPTION_FILE, description)
+    for name in before - set(names):
+        (output / f"{name}.bc").unlink(missing_ok=True)
+    reused = sum(one.reused for one in kept)
+    return BuildReport(
+        output, len(kept), len(kept) - reused, reused, duplicates, empty, failed, 0.0
+    )
+
+
+def _sort_out(made: Iterable[Made]) -> tuple[list[Made], tuple[str, ...], tuple[str, ...]]:
+    """Separates modules to keep, duplicates of them, and those that define no function."""
+    kept: dict[str, Made] = {}
+    duplicates, empty = [], []
+    for one in made:
+        if one.facts is None:
+            continue
+        if one.facts.functions == 0:
+            empty.append(one.unit.name)
+        elif one.facts.sha256 in kept:
+            duplicates.append(one.unit.name)
+        else:
+            kept[one.facts.sha256] = one
+    return list(kept.values()), tuple(duplicates), tuple(empty)
+
+
+def _facts_entry(one: Made) -> dict[str, Any]:
+    """What the description records of a module."""
+    language = one.unit.language if isinstance(one.unit, CompileUnit) else None
+    assert one.facts is not None
+    language = language or corpus_lib.language_of(one.facts.source)
+    return {"language": language, **dataclasses.asdict(one.facts)}
+
+
+def _source_of(unit: Unit) -> str:
+    return unit.source if isinstance(unit, CompileUnit) else str(unit.path)
+
+
+def _place(one: Made, target: pathlib.Path, scratch: pathlib.Path) -> None:
+    """Puts one module's bitcode where the corpus wants it."""
+    if one.reused or one.path is None:
+        return
+    path = one.path
+    if isinstance(one.unit, BitcodeUnit):
+        path = scratch / "taken_over.bc"
+        shutil.copyfile(one.path, path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    path.replace(target)
+
+
+def _module_names(output: pathlib.Path) -> set[str]:
+    """Modules that an earlier build left in the corpus."""
+    try:
+        return set(corpus_lib.read_description(output)["modules"])
+    except UserError:
+        return set()
+
+
+def _load_state(output: pathlib.Path) -> Mapping[str, Mapping[str, Any]]:
+    """What an earlier build remembers; nothing if it is damaged or of another format."""
+    fields = {"key", "dependencies", "facts"}
+    try:
+        state = json.loads((output / STATE_FILE).read_bytes())
+        if state["format"] != _FORMAT:
+            return {}
+        for entry in state["modules"].values():
+            BitcodeFacts(**entry["facts"])
+            if entry.keys() != fields:
+                return {}
+        return state["modules"]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def _write_json(scratch: pathlib.Path, path: pathlib.Path, value: Any) -> None:
+    """Writes a file so that readers see the old one or the new one."""
+    temporary = scratch / path.name
+    temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+@contextlib.contextmanager
+def _building(output: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Makes the output directory and, inside it, one for this build alone."""
+    if output.exists() and not output.is_dir():
+        raise UserError(f"expected a directory for the corpus, found a file at {output}")
+    scratch = output / _BUILDING
+    foreign = output.is_dir() and any(
+        path.name not in (_BUILDING, NOT_COMPILED_FILE) for path in output.iterdir()
+    )
+    if foreign and not (output / corpus_lib.DESCRIPTION_FILE).is_file():
+        raise UserError(
+            f"expected an empty directory or a corpus at {output}, found other files; "
+            "name another with -o"
+        )
+    try:
+        scratch.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"expected to write to {output}, found: {error.strerror}") from None
+    descriptor = os.open(scratch, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UserError(
+            f"expected {output} for this build alone, found another build at work; wait for it"
+        ) from None
+    try:
+        _clear(scratch)
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _clear(directory: pathlib.Path) -> None:
+    """Removes what a killed build left."""
+    for path in directory.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

@@ -1,0 +1,186 @@
+"""What a corpus is built from: compile_commands.json, source trees, bitcode files.
+
+Each is turned into `CompileUnit`s (a source and the options it needs) or `BitcodeUnit`s. Nothing is
+compiled here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Iterable, Sequence
+
+from environments.errors import UserError
+from environments.inlining.corpus import compile_commands
+from environments.inlining.corpus.modules import language_of
+from environments.inlining.corpus.projects import find_project_root
+from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, Unit, safe_name
+
+_BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+_HEADER_SUFFIXES = {".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".ipp", ".tcc"}
+_STANDARDS = {"c": ("-std=gnu11",), "c++": ("-std=c++17",)}
+
+
+def gather_units(sources: Iterable[str | pathlib.Path], project: str = "") -> tuple[Unit, ...]:
+    """Finds everything that can become a module.
+
+    Args:
+        sources: each a compile_commands.json, a directory (one that holds a compile_commands.json,
+            a source tree, or bitcode files), a bitcode file or a C or C++ file.
+        project: what the modules' names begin with; by default the name of the project that each
+            source belongs to (see `find_project_root`). Source trees of one project that are given
+            side by side count as projects of their own.
+
+    Returns:
+        Units with distinct names, sorted by name.
+
+    Raises:
+        UserError: if one of the sources is missing, of another kind, or holds nothing to compile.
+    """
+    units: list[Unit] = []
+    paths = [pathlib.Path(source).absolute() for source in sources]
+    trees = [path for path in paths if path.is_dir() and not _has_database(path)]
+    tops = {path: find_project_root(path) for path in trees}
+    for path in paths:
+        top = tops.get(path)
+        is_shared = top is not None and list(tops.values()).count(top) > 1
+        found = _gather(path, project or (path.name if is_shared else ""))
+        if not found:
+            raise UserError(
+                f"expected C or C++ sources or bitcode in {path}, found none; "
+                f"name a {compile_commands.FILE_NAME}, a source tree or bitcode files"
+            )
+        units.extend(found)
+    return tuple(sorted(_with_distinct_names(units), key=lambda unit: unit.name))
+
+
+def is_bitcode(path: pathlib.Path) -> bool:
+    """Tells from its first bytes whether a file claims to be LLVM bitcode."""
+    with path.open("rb") as file:
+        return file.read(4) in _BITCODE_MAGICS
+
+
+def _gather(path: pathlib.Path, project: str) -> list[Unit]:
+    """The units of one source."""
+    if path.is_dir():
+        if _has_database(path):
+            return list(compile_commands.read_units(path / compile_commands.FILE_NAME, project))
+        return _from_directory(path, project)
+    if not path.exists():
+        raise UserError(f"expected a source of modules at {path}, found no such file or directory")
+    if path.suffix == ".json":
+        return list(compile_commands.read_units(path, project))
+    if is_bitcode(path):
+        return [BitcodeUnit(safe_name(f"{project}/{path.name.removesuffix('.bc')}"), path)]
+    if language_of(path) != "unknown":
+        return list(_tree_units(path.parent, [path], project))
+    raise UserError(
+        f"expected {compile_commands.FILE_NAME}, a C or C++ source or LLVM bitcode, found {path}; "
+        "bitcode begins with the bytes 'BC' 0xC0 0xDE"
+    )
+
+
+def _has_database(directory: pathlib.Path) -> bool:
+    return (directory / compile_commands.FILE_NAME).is_file()
+
+
+def _from_directory(directory: pathlib.Path, project: str) -> list[Unit]:
+    """The sources, or else the bitcode files, of a directory tree."""
+    files = _files_below(directory)
+    sources = [path for path in files if language_of(path) != "unknown"]
+    if sources:
+        return list(_tree_units(directory, sources, project))
+    return [
+        BitcodeUnit(
+            safe_name(f"{project or directory.name}/{path.relative_to(directory).as_posix()[:-3]}"),
+            path,
+        )
+        for path in files
+        if path.suffix == ".bc" and not path.name.endswith(".thinlto.bc")
+    ]
+
+
+def _tree_units(
+    root: pathlib.Path, sources: Iterable[pathlib.Path], project: str
+) -> list[CompileUnit]:
+    """Units of a source tree, with include directories guessed from where its headers lie.
+
+    Args:
+        root: top of the tree.
+        sources: files below it.
+        project: see `gather_units`.
+
+    Returns:
+        One unit for each source. Guesses are, in turn: what lies near the source, every directory
+        with headers, the source's own directory.
+    """
+    headers = _header_directories(root)
+    top = root if project else find_project_root(root)
+    units = []
+    for source in sources:
+        relative = source.relative_to(root)
+        language = language_of(source)
+        guesses = _include_sets(relative, headers)
+        units.append(
+            CompileUnit(
+                name=safe_name(f"{project or top.name}/{source.relative_to(top).as_posix()}"),
+                source=relative.as_posix(),
+                directory=root,
+                root=root,
+                language=language,
+                argument_sets=tuple((*_STANDARDS[language], *includes) for includes in guesses),
+            )
+        )
+    return units
+
+
+def _files_below(directory: pathlib.Path) -> list[pathlib.Path]:
+    """Regular files of a tree, sorted; hidden directories and links to directories left out."""
+    found: list[pathlib.Path] = []
+    for where, directories, names in os.walk(directory):
+        directories[:] = sorted(name for name in directories if not name.startswith("."))
+        found.extend(pathlib.Path(where, name) for name in sorted(names))
+    return [path for path in found if path.is_file()]
+
+
+def _header_directories(root: pathlib.Path) -> tuple[pathlib.PurePosixPath, ...]:
+    """Directories that hold headers, relative to the root, those near it first."""
+    found = {
+        pathlib.PurePosixPath(path.parent.relative_to(root).as_posix())
+        for path in _files_below(root)
+        if path.suffix in _HEADER_SUFFIXES
+    }
+    return tuple(sorted(found, key=lambda path: (len(path.parts), str(path))))
+
+
+def _include_sets(
+    source: pathlib.Path, headers: Sequence[pathlib.PurePosixPath]
+) -> list[tuple[str, ...]]:
+    """Sets of -I options for a source, the likeliest first."""
+    own = pathlib.PurePosixPath(source.parent.as_posix())
+    above = [own, *own.parents]
+    includes = [parent / name for parent in above for name in ("include", "inc", "src")]
+    near = [*above, *(path for path in includes if path in headers or _holds(path, headers))]
+    every = [*near, *headers, *(parent for path in headers for parent in path.parents)]
+    sets = (near, every, [own])
+    return [tuple(f"-I{path}" for path in dict.fromkeys(paths)) for paths in sets]
+
+
+def _holds(path: pathlib.PurePosixPath, headers: Sequence[pathlib.PurePosixPath]) -> bool:
+    """Tells whether headers lie somewhere below a directory."""
+    return any(path in header.parents for header in headers)
+
+
+def _with_distinct_names(units: Iterable[Unit]) -> list[Unit]:
+    """Numbers units whose names are equal (one source compiled twice, say)."""
+    taken: set[str] = set()
+    result = []
+    for unit in units:
+        name, number = unit.name, 1
+        while name in taken:
+            number += 1
+            name = f"{unit.name}-{number}"
+        taken.add(name)
+        result.append(dataclasses.replace(unit, name=name))
+    return result

@@ -1,0 +1,51 @@
+"""What a module is made from: a source with the options it needs, or a bitcode file as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+
+
+@dataclasses.dataclass(frozen=True)
+class CompileUnit:
+    """A source file to compile.
+
+    Attributes:
+        name: module name in the corpus.
+        source: the source file, relative to `directory`, so that the bitcode does not say where
+            the checkout lies.
+        directory: where the compiler runs.
+        root: the path that is written as "." wherever the source asks for its own name.
+        language: "c" or "c++".
+        argument_sets: options to compile it with; tried in turn until one works.
+    """
+
+    name: str
+    source: str
+    directory: pathlib.Path
+    root: pathlib.Path
+    language: str
+    argument_sets: tuple[tuple[str, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class BitcodeUnit:
+    """A bitcode file to take over as it is.
+
+    Attributes:
+        name: module name in the corpus.
+        path: the file.
+    """
+
+    name: str
+    path: pathlib.Path
+
+
+Unit = CompileUnit | BitcodeUnit
+
+
+def safe_name(name: str) -> str:
+    """A module name from a path: nothing that could escape the corpus or upset a tool."""
+    parts = [re.sub(r"[^\w.+@=-]", "_", part, flags=re.ASCII) for part in name.split("/")]
+    return "/".join(part for part in parts if part not in ("", ".", ".."))

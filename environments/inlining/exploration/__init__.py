@@ -1,0 +1,1 @@
+"""What other decisions would have saved."""

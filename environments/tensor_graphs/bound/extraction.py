@@ -1,0 +1,253 @@
+"""Extracts the cheapest graph from classes of equal tensors, by integer programming.
+
+One variable for each operation says whether the operation is computed. Each output of the model
+needs an operation that gives its class. Each computed operation needs one for each of its inputs.
+An operation is paid once, however many others use it; extraction of trees would pay it every time.
+
+No class may depend on itself. The program gets that constraint only where a solution breaks it: of
+classes that only support each other, one needs support from outside (a loop formula).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import math
+import time
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+from scipy import optimize, sparse
+from scipy.sparse import csgraph
+
+from environments.tensor_graphs.graph.nodes import Ref
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """An operation that the extracted graph may compute.
+
+    Attributes:
+      number: identifies the operation.
+      gives: classes of its outputs.
+      needs: classes of its inputs, except those that cost nothing.
+      cost_ms: cost of computing it.
+    """
+
+    number: int
+    gives: tuple[Ref, ...]
+    needs: tuple[Ref, ...]
+    cost_ms: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Extraction:
+    """The cheapest graph found, and a lower bound.
+
+    Attributes:
+      cost_ms: cost of the cheapest graph found.
+      bound_ms: lower bound on the cost of any graph.
+      chosen: numbers of the operations in the cheapest graph found.
+    """
+
+    cost_ms: float
+    bound_ms: float
+    chosen: tuple[int, ...]
+
+
+def extract(
+    operations: Sequence[Operation], outputs: Collection[Ref], deadline_s: float
+) -> Extraction:
+    """Extract the cheapest graph that computes all outputs.
+
+    Args:
+      operations: all operations to choose from.
+      outputs: classes that the model returns, except those that cost nothing.
+      deadline_s: the time.monotonic() at which to stop with the best graph known by then.
+
+    Returns:
+      The cheapest graph found, and the lower bound proved by the deadline.
+    """
+    if not outputs:
+        return Extraction(0.0, 0.0, ())
+    known = greedy(operations, outputs)
+    operations = _useful(operations, outputs, known.cost_ms)
+    given: dict[Ref, list[int]] = {}
+    for position, one in enumerate(operations):
+        for name in one.gives:
+            given.setdefault(name, []).append(position)
+    rows: list[Mapping[int, float]] = [dict.fromkeys(given[name], 1.0) for name in set(outputs)]
+    lower = [1.0] * len(rows)
+    for position, one in enumerate(operations):
+        for name in set(one.needs):
+            rows.append({**dict.fromkeys(given.get(name, ()), 1.0), position: -1.0})
+            lower.append(0.0)
+    costs = np.array([one.cost_ms for one in operations])
+    bound_ms = 0.0
+    while True:
+        left_s = deadline_s - time.monotonic()
+        solution = _solve(costs, rows, lower, max(left_s, 0.1))
+        if solution.x is None:
+            return Extraction(known.cost_ms, bound_ms, known.chosen)
+        bound_ms = max(bound_ms, float(solution.mip_dual_bound))
+        chosen = set(np.flatnonzero(solution.x > 0.5).tolist())
+        founded, used = _founded(operations, chosen)
+        if set(outputs) <= founded:
+            found = tuple(sorted(operations[one].number for one in used))
+            return Extraction(sum(operations[one].cost_ms for one in used), bound_ms, found)
+        if left_s <= 0:
+            return Extraction(known.cost_ms, bound_ms, known.chosen)
+        for group in _circles(operations, chosen, founded):
+            # An operation that needs one of these classes also needs an operation that gives one
+            # of them without the others.
+            support = {
+                position
+                for name in group
+                for position in given[name]
+                if not group & set(operations[position].needs)
+            }
+            needing = [one for one in chosen if group & set(operations[one].needs)]
+            if group & set(outputs):
+                rows.append(dict.fromkeys(support, 1.0))
+                lower.append(1.0)
+            for position in needing:
+                rows.append({**dict.fromkeys(support, 1.0), position: -1.0})
+                lower.append(0.0)
+
+
+def greedy(operations: Sequence[Operation], outputs: Collection[Ref]) -> Extraction:
+    """Choose for each class the operation that is cheapest as a tree.
+
+    Args:
+      operations: all operations to choose from.
+      outputs: classes that the graph must compute.
+
+    Returns:
+      The graph of the chosen operations. Its cost counts shared operations once; its bound is 0.
+    """
+    users: dict[Ref, list[Operation]] = {}
+    missing: dict[int, int] = {}
+    queue: list[tuple[float, int, Ref, Operation]] = []
+    sums: dict[Ref, float] = {}
+    chosen: dict[Ref, Operation] = {}
+
+    def push(one: Operation) -> None:
+        cost_ms = one.cost_ms + sum(sums[name] for name in set(one.needs))
+        for name in one.gives:
+            heapq.heappush(queue, (cost_ms, one.number, name, one))
+
+    for one in operations:
+        missing[one.number] = len(set(one.needs))
+        for name in set(one.needs):
+            users.setdefault(name, []).append(one)
+        if not one.needs:
+            push(one)
+    while queue:
+        cost_ms, _, name, one = heapq.heappop(queue)
+        if name in chosen:
+            continue
+        sums[name], chosen[name] = cost_ms, one
+        for user in users.get(name, ()):
+            missing[user.number] -= 1
+            if not missing[user.number]:
+                push(user)
+    needed: dict[int, Operation] = {}
+    todo = list(outputs)
+    while todo:
+        one = chosen[todo.pop()]
+        if one.number not in needed:
+            needed[one.number] = one
+            todo += one.needs
+    return Extraction(sum(one.cost_ms for one in needed.values()), 0.0, tuple(sorted(needed)))
+
+
+def _useful(
+    operations: Sequence[Operation], outputs: Collection[Ref], most_ms: float
+) -> list[Operation]:
+    """Return the operations that a graph of cost `most_ms` or less can contain.
+
+    The cheapest chain of operations from the inputs to an operation, and from there to an output,
+    is a lower bound on the cost of any graph with that operation: the operations of a chain all
+    differ.
+    """
+    left = [one for one in operations if not set(one.gives) & set(one.needs)]
+    to: dict[Ref, float] = {}
+    behind = dict.fromkeys(outputs, 0.0)
+    changed = True
+    while changed:
+        changed = False
+        for one in left:
+            before = max((to.get(name, math.inf) for name in one.needs), default=0.0) + one.cost_ms
+            after = min(behind.get(name, math.inf) for name in one.gives) + one.cost_ms
+            for names, known, value in ((one.gives, to, before), (one.needs, behind, after)):
+                for name in names:
+                    if value < known.get(name, math.inf):
+                        known[name] = value
+                        changed = True
+    return [
+        one
+        for one in left
+        if max((to.get(name, math.inf) for name in one.needs), default=0.0)
+        + one.cost_ms
+        + min(behind.get(name, math.inf) for name in one.gives)
+        <= most_ms * (1 + 1e-9)
+    ]
+
+
+def _circles(
+    operations: Sequence[Operation], chosen: Collection[int], founded: Collection[Ref]
+) -> list[set[Ref]]:
+    """Return groups of classes that chosen operations compute only from each other."""
+    below: dict[Ref, set[Ref]] = {}
+    for position in chosen:
+        for name in operations[position].gives:
+            if name not in founded:
+                needs = (one for one in operations[position].needs if one not in founded)
+                below.setdefault(name, set()).update(needs)
+    order = {name: number for number, name in enumerate(below)}
+    links = [(order[name], order[one]) for name, ones in below.items() for one in ones]
+    rows, columns = np.array(links, int).reshape(-1, 2).T
+    adjacency = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), (len(order),) * 2)
+    _, labels = csgraph.connected_components(adjacency, connection="strong")
+    leaving = {labels[row] for row, column in links if labels[row] != labels[column]}
+    groups: dict[int, set[Ref]] = {}
+    for name, number in order.items():
+        if labels[number] not in leaving:
+            groups.setdefault(labels[number], set()).add(name)
+    return list(groups.values())
+
+
+def _founded(operations: Sequence[Operation], chosen: Collection[int]) -> tuple[set[Ref], set[int]]:
+    """Return the classes that chosen operations can compute in some order, and their positions."""
+    founded: set[Ref] = set()
+    used: set[int] = set()
+    waiting = sorted(chosen)
+    while True:
+        ready = [one for one in waiting if founded.issuperset(operations[one].needs)]
+        if not ready:
+            return founded, used
+        for one in ready:
+            founded.update(operations[one].gives)
+            used.add(one)
+        waiting = [one for one in waiting if one not in used]
+
+
+def _solve(
+    costs: np.ndarray, rows: Sequence[Mapping[int, float]], lower: Sequence[float], seconds: float
+) -> optimize.OptimizeResult:
+    counts = [len(row) for row in rows]
+    matrix = sparse.csr_matrix(
+        (
+            np.concatenate([np.fromiter(row.values(), float, len(row)) for row in rows]),
+            np.concatenate([np.fromiter(row.keys(), int, len(row)) for row in rows]),
+            np.concatenate([[0], np.cumsum(counts)]),
+        ),
+        shape=(len(rows), len(costs)),
+    )
+    return optimize.milp(
+        costs,
+        constraints=optimize.LinearConstraint(matrix, np.asarray(lower), np.inf),
+        integrality=np.ones(len(costs)),
+        bounds=optimize.Bounds(0, 1),
+        options={"time_limit": seconds, "mip_rel_gap": 1e-6},
+    )

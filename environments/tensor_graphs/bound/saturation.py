@@ -1,0 +1,349 @@
+"""Equality saturation: every graph that rules can make of one graph, in one graph of classes.
+
+Applying a rule replaces nothing. The new operations are added beside the matched ones, and their
+outputs are declared equal. A class of equal tensors thus stands for every way to compute them, and
+the inputs of its members are classes again. When no rule finds anything new, the classes contain
+every graph that the rules can reach from the first one.
+
+There is one exception: an operation merged from several is not merged with one of those again. A
+graph that could do so computes something twice, and saturation would never end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from environments.tensor_graphs.bound.constants import Constants
+from environments.tensor_graphs.bound.egraph import Classes, EGraph
+from environments.tensor_graphs.graph.graph import Edit, Graph
+from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, OPAQUE, Node, Ref, TensorType
+from environments.tensor_graphs.rewriting.matching import with_computed_attributes
+from environments.tensor_graphs.rewriting.orders import ascending, orders
+from environments.tensor_graphs.rewriting.patterns import Found, Pattern
+from environments.tensor_graphs.rewriting.plans import Plan, Planner
+from environments.tensor_graphs.rules.language.expressions import Apply, Variable
+from environments.tensor_graphs.rules.language.rule import Rule
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """A snapshot of the saturation.
+
+    A class is named after one of its members, a constant if it has one.
+
+    Attributes:
+      nodes: one operation of each class of operations, by number. Its inputs are names of classes.
+      members: the outputs in each class, by the class's name.
+      names: the name of each output's class.
+      types: the type of each class.
+      constants: classes that depend on constants alone.
+      merged: the classes that each class was merged from; the class itself if it was not merged.
+      users: under (operator, position, class), the classes that have a member of this operator
+        with this class as its input at this position. Under (operator, -1, None), the classes that
+        have any member of this operator. Constant classes are left out.
+    """
+
+    nodes: Mapping[int, Node]
+    members: Mapping[Ref, tuple[Ref, ...]]
+    names: Mapping[Ref, Ref]
+    types: Mapping[Ref, TensorType | None]
+    constants: frozenset[Ref]
+    merged: Mapping[Ref, frozenset[Ref]]
+    users: Mapping[tuple[str, int, Ref | None], list[Ref]]
+
+
+class Saturation:
+    """A graph of classes that grows as rules are applied.
+
+    Attributes:
+      is_complete: whether no rule finds anything new.
+      view: the latest snapshot.
+    """
+
+    def __init__(self, graph: Graph, rules: Sequence[Rule]) -> None:
+        """Begin with a graph.
+
+        Args:
+          graph: the first graph; its operations are the first members of the classes.
+          rules: the rules to apply.
+
+        Raises:
+          UserError: egglog is not installed.
+        """
+        self.is_complete = False
+        opset = getattr(graph.header, "opset", 0)
+        self._rules = [_Rule(rule, opset) for rule in rules]
+        self._edit: Edit = graph.edit()
+        self._egraph = EGraph()
+        self._known: dict[int, Node] = {}
+        self._done: set[Any] = set()
+        self._constants = Constants()
+        self._name_of: dict[Ref, Ref] = {}
+        self._merged: dict[int, frozenset[Ref]] = {}
+        for number in graph.order():
+            self._add(number)
+        self.view = self._look()
+
+    def grow(self, max_nodes: int, deadline_s: float) -> None:
+        """Apply all rules, round by round, until they find nothing new.
+
+        Args:
+          max_nodes: stop at more operations than this.
+          deadline_s: the time.monotonic() at which to stop.
+        """
+        while not self.is_complete:
+            found_any = False
+            for rule in self._rules:
+                for found in rule.matches(self.view):
+                    if len(self._known) > max_nodes or time.monotonic() > deadline_s:
+                        self.view = self._look()
+                        return
+                    if found.key in self._done:
+                        continue
+                    self._done.add(found.key)
+                    found_any |= self._apply(found)
+            self.is_complete = not found_any
+            self.view = self._look()
+
+    def finish(self) -> tuple[Graph, dict[int, int]]:
+        """Return a graph with all operations, and the number in it of each of `view.nodes`."""
+        numbers = {
+            number: self._edit.add(
+                node.op, node.inputs, node.attributes, node.types, node.value
+            ).node
+            for number, node in self.view.nodes.items()
+        }
+        every = [Ref(number, 0) for number in {*self._known, *numbers.values()}]
+        self._edit.set_outputs(every, [f"{ref.node}" for ref in every])
+        return self._edit.finish()[0], numbers
+
+    def _apply(self, found: _Match) -> bool:
+        """Apply a match; return whether a new operation or a new equality came of it."""
+        plan = found.plan
+        made = list(found.refs)
+        for step in plan.steps:
+            inputs = [
+                None if place is None else _at(made, place, plan.num_variables)
+                for place in step.inputs
+            ]
+            ref = self._edit.add(step.op, inputs, step.attributes, step.types, step.value)
+            if len(found.replaced) > 1 and ref.node not in self._known:
+                self._merged[ref.node] = frozenset().union(
+                    *(self.view.merged[one] for one in found.replaced)
+                )
+            self._add(ref.node)
+            made.append(ref)
+        is_new = False
+        for old, place in zip(found.replaced, plan.results, strict=True):
+            new = _at(made, place, plan.num_variables)
+            if self.view.names.get(new) != old:
+                self._egraph.union(old, new)
+                is_new = True
+        return is_new
+
+    def _add(self, number: int) -> None:
+        if number not in self._known:
+            node = self._known[number] = self._edit.node(number)
+            self._egraph.add(number, node)
+            if self._edit.is_constant(number):
+                twins = self._constants.twins(number, node, lambda ref: self._name_of.get(ref, ref))
+                for output, twin in enumerate(twins):
+                    self._name_of[Ref(number, output)] = twin or Ref(number, output)
+                    if twin is not None:
+                        self._egraph.union(Ref(number, output), twin)
+
+    def _look(self) -> View:
+        classes = self._egraph.classes()
+        members: dict[str, list[Ref]] = {}
+        for ref, name in classes.tensors.items():
+            members.setdefault(name, []).append(ref)
+        names_of = {
+            name: min(refs, key=lambda ref: (not self._edit.is_constant(ref.node), ref))
+            for name, refs in members.items()
+        }
+        names = {ref: names_of[name] for ref, name in classes.tensors.items()}
+        nodes: dict[int, Node] = {}
+        first: dict[str, int] = {}
+        for number, node in self._known.items():
+            if first.setdefault(classes.operations[number], number) == number:
+                inputs = tuple(None if ref is None else names[ref] for ref in node.inputs)
+                nodes[number] = dataclasses.replace(node, inputs=inputs)
+        constants = frozenset(names_of[name] for name in self._constant_classes(classes))
+        view_members = {
+            names_of[name]: tuple(ref for ref in sorted(refs) if ref.node in nodes)
+            for name, refs in members.items()
+        }
+        return View(
+            nodes,
+            view_members,
+            names,
+            {one: self._edit.type_of(one) for one in names_of.values()},
+            constants,
+            {names_of[name]: self._merged_from(names, refs) for name, refs in members.items()},
+            _users(nodes, view_members, constants),
+        )
+
+    def _merged_from(self, names: Mapping[Ref, Ref], members: Sequence[Ref]) -> frozenset[Ref]:
+        first = min(members)
+        return frozenset(names[one] for one in self._merged.get(first.node, (first,)))
+
+    def _constant_classes(self, classes: Classes) -> set[str]:
+        """Return the classes with a member that is computed from constants alone."""
+        found: set[str] = set()
+        while True:
+            before = len(found)
+            for number, node in self._known.items():
+                if node.op in (INPUT, OPAQUE):
+                    continue
+                given = [classes.tensors[ref] for ref in node.inputs if ref is not None]
+                if node.op == CONSTANT or all(one in found for one in given):
+                    found.update(classes.tensors[Ref(number, k)] for k in range(len(node.types)))
+            if len(found) == before:
+                return found
+
+
+def _users(
+    nodes: Mapping[int, Node], members: Mapping[Ref, Sequence[Ref]], constants: Collection[Ref]
+) -> dict[tuple[str, int, Ref | None], list[Ref]]:
+    found: dict[tuple[str, int, Ref | None], dict[Ref, None]] = {}
+    for name, refs in members.items():
+        for node in (nodes[ref.node] for ref in refs if name not in constants):
+            found.setdefault((node.op, -1, None), {})[name] = None
+            for position, given in enumerate(node.inputs):
+                found.setdefault((node.op, position, given), {})[name] = None
+    return {key: list(names) for key, names in found.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Match:
+    key: Any
+    refs: tuple[Ref, ...]
+    replaced: tuple[Ref, ...]
+    plan: Plan
+
+
+class _Rule:
+    """A rule, prepared for matching in classes."""
+
+    def __init__(self, original: Rule, opset: int) -> None:
+        rule = with_computed_attributes(original)
+        self._name, self._num_variables = rule.name, len(rule.variables)
+        self._names = rule.names
+        self._opset = opset
+        self._ascending = ascending(rule)
+        self._planner = Planner(rule)
+        self._orders = []
+        for source in orders(rule):
+            parts = _Parts(rule)
+            self._orders.append((parts, [parts.compile(root) for root in source]))
+
+    def matches(self, view: View) -> Iterator[_Match]:
+        """Yield every match of the rule."""
+        for order, (parts, roots) in enumerate(self._orders):
+            empty = Found([None] * len(parts.variables), [None] * len(self._names), [])
+            for replaced, found in self._roots(view, roots, (), empty):
+                match = self._finish(view, order, replaced, found)
+                if match is not None:
+                    yield match
+
+    def _roots(
+        self, view: View, roots: Sequence[_Part], taken: tuple[Ref, ...], found: Found
+    ) -> Iterator[tuple[tuple[Ref, ...], Found]]:
+        """Match the remaining expressions of the source, one after another."""
+        if len(taken) == len(roots):
+            yield taken, found
+            return
+        root = roots[len(taken)]
+        for name in root.candidates(view, found):
+            merged = view.merged[name]
+            if not all(merged.isdisjoint(view.merged[one]) for one in taken):
+                continue
+            after = (taken[i] for i, j in self._ascending if j == len(taken))
+            if any(name < one for one in after):
+                continue
+            for here in root.matches(view, name, found):
+                yield from self._roots(view, roots, (*taken, name), here)
+
+    def _finish(
+        self, view: View, order: int, replaced: tuple[Ref, ...], found: Found
+    ) -> _Match | None:
+        refs: tuple[Ref, ...] = tuple(found.refs[: self._num_variables])  # type: ignore[arg-type]
+        values = tuple(found.values)
+        plan = self._planner.plan(
+            tuple(view.types[ref] for ref in refs),
+            tuple(ref in view.constants for ref in refs),
+            values,
+            self._opset,
+        )
+        if plan is None or plan.types != tuple(view.types[one] for one in replaced):
+            return None
+        return _Match((self._name, order, replaced, refs, values), refs, replaced, plan)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """One operator of a source; inputs that are operators are its children."""
+
+    pattern: Pattern
+    children: tuple[tuple[int, _Part], ...]
+
+    def candidates(self, view: View, found: Found) -> list[Ref]:
+        """Return classes that may have a matching member; a bound variable narrows them down."""
+        for variable, path in self.pattern.paths.items():
+            bound = found.refs[variable]
+            if len(path) == 1 and bound is not None:
+                return view.users.get((self.pattern.op, path[0], bound), [])
+        return view.users.get((self.pattern.op, -1, None), [])
+
+    def matches(self, view: View, name: Ref, found: Found) -> Iterator[Found]:
+        """Yield the bindings for each member of the class that matches this part."""
+        for ref in view.members[name]:
+            if ref.output == self.pattern.output and view.nodes[ref.node].op == self.pattern.op:
+                here = found.copy()
+                if self.pattern.match(view.nodes, ref.node, here):
+                    yield from self._descend(view, self.children, here)
+
+    def _descend(
+        self, view: View, children: tuple[tuple[int, _Part], ...], found: Found
+    ) -> Iterator[Found]:
+        if not children:
+            yield found
+            return
+        (slot, part), *rest = children
+        name = found.refs[slot]
+        assert name is not None
+        for here in part.matches(view, name, found):
+            yield from self._descend(view, tuple(rest), here)
+
+
+class _Parts:
+    """Splits a rule's source into parts: each input that is an operator becomes a variable."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.variables = list(rule.variables)
+        self._names = rule.names
+        self._known: dict[Apply, str] = {}
+
+    def compile(self, root: Apply) -> _Part:
+        inputs: list[Any] = []
+        children: list[tuple[int, _Part]] = []
+        for given in root.inputs:
+            if not isinstance(given, Apply):
+                inputs.append(given)
+                continue
+            name = self._known.get(given)
+            if name is None:
+                name = self._known[given] = f"#{len(self.variables)}"
+                self.variables.append(name)
+                children.append((len(self.variables) - 1, self.compile(given)))
+            inputs.append(Variable(name))
+        one = Apply(root.op, tuple(inputs), root.attributes, root.output)
+        return _Part(Pattern(one, self.variables, self._names), tuple(children))
+
+
+def _at(made: Sequence[Ref], place: Any, num_variables: int) -> Ref:
+    ref = made[place.number]
+    return ref if place.number < num_variables else Ref(ref.node, place.output)

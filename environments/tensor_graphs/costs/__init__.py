@@ -1,0 +1,1 @@
+"""What graphs cost: worked out, or measured operator by operator and remembered."""

@@ -1,0 +1,292 @@
+"""What operators cost on this machine: measured, and remembered on disk.
+
+What the backend makes of operators decides what they cost, so it is asked: operators that it may
+fuse are looked at together (see `grouping`), and each kernel that comes out is measured by itself
+(see `kernels`), in several copies one after another: what it costs to call a model at all is shared
+by them, and each has its own weights and inputs, so that these are as far away as in a large model.
+A group's cost is the last operator's, the others cost nothing. Where a backend does not tell, the
+group is measured as it is. Sizes that are known only when the model runs are those that the user
+names, or 1.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs.costs.analytic import (
+    VIEWS,
+    AnalyticObjective,
+    input_types,
+)
+from environments.tensor_graphs.costs.grouping import Groups, changed
+from environments.tensor_graphs.costs.kernels import Kernel, kernels_of
+from environments.tensor_graphs.costs.stopwatch import Stopwatch
+from environments.tensor_graphs.costs.table import CostTable
+from environments.tensor_graphs.execution.backends import Arrays, Backend
+from environments.tensor_graphs.execution.inputs import random_inputs
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import (
+    CONSTANT,
+    INPUT,
+    Change,
+    Node,
+    Ref,
+    TensorType,
+)
+from environments.tensor_graphs.onnx_io import part_model
+from environments.tensor_graphs.operators import dimensions
+from environments.tensor_graphs.operators.building import add
+from environments.tensor_graphs.operators.table import OPERATORS, bytes_moved
+
+Sizes = Mapping[str, int]
+
+_MOST_GRAPHS = 4
+_MOST_COPIES = 8
+# Copies together are larger than the caches, unless they would be many.
+_SPREAD_BYTES = 48 << 20
+_COMMUTATIVE = frozenset(name for name, one in OPERATORS.items() if one.commutative)
+
+
+class MeasuredObjective:
+    """Costs of operators on this machine.
+
+    Attributes:
+      name: of the backend.
+      table: what is known.
+      num_measured: operators or groups that this objective had to measure itself.
+    """
+
+    def __init__(
+        self, backend: Backend, table: CostTable, sizes: Sizes | None = None, fused: bool = True
+    ) -> None:
+        """Measures nothing yet.
+
+        Args:
+          backend: runs the operators.
+          table: of that backend.
+          sizes: of dimensions that models leave open, by name; 1 for others.
+          fused: whether operators that the backend may fuse are measured together. Without it a
+            node's cost depends on nothing but the node and the types of its inputs.
+        """
+        self.name = backend.name
+        self.table = table
+        self.num_measured = 0
+        self._backend = backend
+        self._sizes = dict(sizes or {})
+        self._fused = fused and backend.fuses
+        self._fallback = AnalyticObjective()
+        self._stopwatch = Stopwatch(backend, table)
+        self._groups: deque[Groups] = deque(maxlen=_MOST_GRAPHS)
+        self._known: dict[tuple, float] = {}
+
+    @property
+    def alone(self) -> MeasuredObjective:
+        """The same without groups: costs that depend on nothing but the node itself."""
+        return MeasuredObjective(self._backend, self.table, self._sizes, fused=False)
+
+    def node_cost_ms(self, graph: Graph, number: int) -> float:
+        """The cost of a node, or of its group if it is the last one there; 0 if it is not."""
+        members = self._members(graph, number)
+        return self._cost_ms(graph, members) if members else 0.0
+
+    def _members(self, graph: Graph, number: int) -> tuple[int, ...]:
+        """The nodes that are measured with one; none, where it costs nothing or another leads."""
+        node = graph.nodes[number]
+        if node.op in (INPUT, CONSTANT) or graph.is_constant(number):
+            return ()
+        if not self._fused:
+            return (number,)
+        groups = self._groups_of(graph)
+        return groups.members(number) if groups.leader(number) == number else ()
+
+    def affected(self, before: Graph, after: Graph, change: Change) -> set[int]:
+        """Nodes of the new graph that may cost something else than before, or are new."""
+        if not self._fused:
+            users = (user for number in change.rewired for user in after.users(number))
+            return {*change.added, *change.rewired, *users}
+        return changed(self._groups_of(before), self._groups_of(after), change)
+
+    def _groups_of(self, graph: Graph) -> Groups:
+        for groups in self._groups:
+            if groups.graph is graph:
+                return groups
+        # A search looks at many successors of one graph: the graph before stays longer.
+        self._groups.append(Groups(graph))
+        return self._groups[-1]
+
+    def _cost_ms(self, graph: Graph, members: tuple[int, ...]) -> float:
+        if len(members) == 1 and graph.nodes[members[0]].op in VIEWS:
+            return self._start_ms
+        key = _key(graph, members)
+        cost_ms = self._known.get(key)
+        if cost_ms is None:
+            cost_ms = self._known[key] = self._look_up(graph, members, key)
+        return cost_ms
+
+    @functools.cached_property
+    def _start_ms(self) -> float:
+        """Of an operator that has nothing to do; measured by itself, a Reshape would copy."""
+        graph, number = _least_graph()
+        return self._look_up(graph, (number,), ())
+
+    def _look_up(self, graph: Graph, members: tuple[int, ...], key: tuple) -> float:
+        place = self._place(graph, key)
+        cost_ms = self.table.get(place)
+        if cost_ms is None:
+            measured_ms = self._measure(graph, members)
+            cost_ms = self.table.put(place, measured_ms, _description(graph, members))
+        return cost_ms
+
+    def _place(self, graph: Graph, key: tuple) -> str:
+        """Where the table has it."""
+        sizes = sorted(self._sizes.items()) if _is_open(key) else ()
+        return _digest(repr((key, _opset(graph), sizes)))
+
+    def _measure(self, graph: Graph, members: tuple[int, ...]) -> float:
+        """The measured cost, or an estimate where it cannot be run."""
+        try:
+            part = part_model(graph, members)
+            made = self._backend.rewritten(part)
+            if made is not None:
+                return self._sum_of_kernels(*made)
+        except (UserError, ValueError):
+            made = None
+        try:
+            return self._run(graph, members)
+        except (UserError, ValueError):
+            return sum(self._fallback.node_cost_ms(graph, member) for member in members)
+
+    def _sum_of_kernels(self, made: onnx.ModelProto, plain: Backend) -> float:
+        def run(model: onnx.ModelProto, feeds: Arrays) -> Mapping[str, Any]:
+            return plain.open(model).run(feeds)
+
+        kernels = kernels_of(made, _inputs(made, self._sizes), run)
+        return sum(self._kernel_ms(one, plain) for one in kernels)
+
+    def _kernel_ms(self, kernel: Kernel, plain: Backend) -> float:
+        if kernel.is_view:
+            return self._start_ms
+        digest = _digest(kernel.key)
+        cost_ms = self.table.get(digest)
+        if cost_ms is None:
+            copies = _num_copies(kernel.size_bytes)
+            model, feeds = kernel.model(copies)
+            self.num_measured += 1
+            measured_ms = self._time_ms(plain, model, feeds) / copies
+            cost_ms = self.table.put(digest, measured_ms, kernel.description)
+        return cost_ms
+
+    def _run(self, graph: Graph, members: tuple[int, ...]) -> float:
+        """The nodes measured together, as the backend has them."""
+        copies = _num_copies(_size_bytes(graph, members))
+        model = part_model(graph, members, copies)
+        self.num_measured += 1
+        return self._time_ms(self._backend, model, _inputs(model, self._sizes)) / copies
+
+    def _time_ms(self, backend: Backend, model: onnx.ModelProto, feeds: Arrays) -> float:
+        return self._stopwatch.measure_ms(backend.open(model).bind(feeds))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _least_graph() -> tuple[Graph, int]:
+    edit = Graph().edit()
+    x = edit.add(INPUT, [], (("name", "x"),), [TensorType("float32", (1,))])
+    (y,) = add(edit, "Relu", x)
+    edit.set_outputs([y], ["y"])
+    return edit.finish()[0], y.node
+
+
+def _num_copies(size_bytes: int) -> int:
+    """One, if that is large enough not to stay in a cache; more of what is small."""
+    return max(1, min(_MOST_COPIES, _SPREAD_BYTES // max(1, size_bytes)))
+
+
+def _size_bytes(graph: Graph, members: Sequence[int]) -> int:
+    return sum(
+        bytes_moved(input_types(graph, node), node.types)
+        for node in (graph.nodes[number] for number in members)
+    )
+
+
+def _key(graph: Graph, members: Sequence[int]) -> tuple:
+    """What the cost of nodes depends on: operators, types, and how they hang together."""
+    names: dict[Ref, tuple] = {}
+    found = []
+    for place, number in enumerate(members):
+        node = graph.nodes[number]
+        inputs: list[tuple | None] = []
+        for ref in _sorted_inputs(graph, node):
+            if ref is None:
+                inputs.append(None)
+                continue
+            name = names.get(ref)
+            if name is None:
+                name = names[ref] = _outer(graph, ref, len(names))
+            inputs.append(name)
+        # Types of outputs follow from the inputs' and the attributes, but for Opaque.
+        types = node.types if len(node.types) > 1 or node.op == "Opaque" else ()
+        found.append((node.op, node.attributes, tuple(inputs), types))
+        if len(members) > 1:
+            names.update((Ref(number, k), (place, k)) for k in range(len(node.types)))
+    return tuple(found)
+
+
+def _sorted_inputs(graph: Graph, node: Node) -> tuple[Ref | None, ...]:
+    """Constants come second where the order does not matter: it is measured once for both."""
+    first = node.inputs[0] if node.inputs else None
+    if len(node.inputs) == 2 and node.op in _COMMUTATIVE and first is not None:
+        return node.inputs[::-1] if graph.is_constant(first.node) else node.inputs
+    return node.inputs
+
+
+def _outer(graph: Graph, ref: Ref, place: int) -> tuple:
+    tensor = graph.type_of(ref)
+    if not graph.is_constant(ref.node):
+        return place, tensor
+    node = graph.nodes[ref.node]
+    # The value of a single number may decide what the backend makes of it.
+    is_number = node.value is not None and node.value.size == 1
+    return place, tensor, node.attributes if is_number else "constant"
+
+
+def _is_open(key: tuple) -> bool:
+    """Whether a size is not known: then it matters which are assumed."""
+    return any(
+        isinstance(tensor, TensorType) and tensor.shape is not None and not tensor.is_static
+        for _, _, inputs, types in key
+        for tensor in (*types, *(one[1] for one in inputs if one is not None))
+    )
+
+
+def _opset(graph: Graph) -> int:
+    return getattr(graph.header, "opset", 0)
+
+
+def _description(graph: Graph, members: Sequence[int]) -> str:
+    def of(node: Node) -> str:
+        types = input_types(graph, node)
+        shapes = ("?" if one is None else f"{list(one.shape or ())}" for one in types)
+        return f"{node.op}({', '.join(shapes)})"
+
+    return "; ".join(of(graph.nodes[number]) for number in members)
+
+
+def _inputs(model: onnx.ModelProto, sizes: Sizes) -> dict[str, np.ndarray]:
+    """Inputs of these sizes."""
+    names = {
+        size.dim_param: max(1, dimensions.value(size.dim_param, sizes))
+        for value in model.graph.input
+        for size in value.type.tensor_type.shape.dim
+    }
+    return random_inputs(model, sizes=names)

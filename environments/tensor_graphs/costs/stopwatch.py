@@ -1,0 +1,125 @@
+"""How long something takes, on a machine that does other things too."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from environments.tensor_graphs.costs.table import CostTable
+from environments.tensor_graphs.execution.backends import Backend
+
+_NUM_SAMPLES = 9, 30
+_NUM_LONG_SAMPLES = 3
+_NUM_NEAR = 3
+_NEAR = 1.02
+_SAMPLE_S = 0.002
+_LONG_S = 0.1
+_NUM_TRIES = 4
+_CALM = 1.04
+_ROWS, _COLUMNS = 128, 256
+_KEY = "reference"
+
+Run = Callable[[], None]
+
+
+def time_of(run: Run, clock: Callable[[], float], beside: Run | None = None) -> tuple[float, float]:
+    """Seconds that a run takes, and another beside it: the least of several samples.
+
+    What disturbs a measurement makes it longer: on a busy machine the least differs by 1% from one
+    time to the next, where the median of the same samples differed by 3%, and sometimes by 25%. A
+    least value that others do not come near may yet be undercut, so then there are more samples; of
+    what runs long there are few.
+
+    Args:
+      run: what is asked about.
+      clock: seconds.
+      beside: is run before each sample.
+    """
+
+    def sample(run: Run, num_runs: int) -> float:
+        begin = clock()
+        for _ in range(num_runs):
+            run()
+        return (clock() - begin) / num_runs
+
+    once_s = min(sample(run, 1) for _ in range(2))
+    num_runs = max(1, math.ceil(_SAMPLE_S / max(once_s, 1e-7)))
+    least, most = _NUM_SAMPLES
+    samples: list[float] = []
+    others = [math.inf]
+    while len(samples) < most:
+        if beside is not None:
+            beside()  # Its memory is in the caches again.
+            others.append(sample(beside, 1))
+        samples.append(sample(run, num_runs))
+        near = sum(one < _NEAR * min(samples) for one in samples)
+        if len(samples) >= least and near >= _NUM_NEAR:
+            break
+        if len(samples) >= _NUM_LONG_SAMPLES and sum(samples) * num_runs > _LONG_S:
+            break
+    return min(samples), min(others)
+
+
+class Stopwatch:
+    """Measures in units of a product of matrices that it runs in between.
+
+    For seconds at a time all that a machine does may take longer than usual, half as long again:
+    the product then takes as much longer. What was measured at different times can so be compared.
+    """
+
+    def __init__(self, backend: Backend, table: CostTable) -> None:
+        """Runs nothing yet.
+
+        Args:
+          backend: what it measures runs on that.
+          table: remembers how long the product takes.
+        """
+        self._backend = backend
+        self._table = table
+
+    def measure_ms(self, run: Run) -> float:
+        """How long a run takes; measured again where the machine is not as it usually is."""
+        found = [self._try(run)]
+        began_s = time.monotonic()
+        while min(found)[0] > _CALM and len(found) < _NUM_TRIES:
+            if time.monotonic() - began_s > _LONG_S:
+                break
+            found.append(self._try(run))
+        return min(found)[1]
+
+    def _try(self, run: Run) -> tuple[float, float]:
+        """By how much slower than usual the machine is, and what the run takes without that."""
+        taken_s, product_s = time_of(run, self._backend.clock, self._product)
+        slower = 1e3 * product_s / self._usual_ms
+        return slower, 1e3 * taken_s / slower
+
+    @functools.cached_property
+    def _usual_ms(self) -> float:
+        known_ms = self._table.get(_KEY)
+        if known_ms is None:
+            taken_s, _ = min(time_of(self._product, self._backend.clock) for _ in range(_NUM_TRIES))
+            known_ms = self._table.put(_KEY, 1e3 * taken_s, "a product of matrices")
+        return known_ms
+
+    @functools.cached_property
+    def _product(self) -> Run:
+        random = np.random.default_rng(0)
+        x, w = (random.normal(size=(size, _COLUMNS)).astype(np.float32)
+                for size in (_ROWS, _COLUMNS))  # fmt: skip
+        graph = helper.make_graph(
+            [helper.make_node("Gemm", ["x", "w"], ["y"])],
+            "product",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, x.shape)],
+            [numpy_helper.from_array(w, "w")],
+        )
+        opsets = [helper.make_opsetid("", 13)]
+        model = helper.make_model(graph, ir_version=8, opset_imports=opsets)
+        onnx.checker.check_model(model)
+        return self._backend.open(model).bind({"x": x})

@@ -1,0 +1,1 @@
+"""Run models: backends, inputs, comparing the speed and the outputs of two models."""

@@ -1,0 +1,282 @@
+"""Backends run models: `backend(NAME).open(model).run(inputs)`.
+
+  onnxruntime                             on the CPU, at its highest level of optimisation
+  onnxruntime-{disable,basic,extended}    on the CPU, at a lower level
+  onnxruntime-cuda                        on a GPU, by its CUDA execution provider
+  openvino                                on the CPU, if OpenVINO is installed
+
+On the CPU, models run on one thread and the clock is the CPU time of the process, which other
+processes on the machine disturb least. On a GPU the clock is wall time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import pathlib
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+
+from environments.errors import UserError
+
+Model = onnx.ModelProto | pathlib.Path
+"""A model or its path. Only with a path are weights in other files found."""
+
+Arrays = Mapping[str, np.ndarray]
+"""Arrays by name of the model's input or output."""
+
+_LEVELS = ("disable", "basic", "extended", "all")
+_SILENT = 4
+
+
+class Program(Protocol):
+    """A model that is ready to run."""
+
+    def run(self, inputs: Arrays) -> dict[str, Any]:
+        """Run the model once; return its outputs by name."""
+        ...
+
+    def bind(self, inputs: Arrays) -> Callable[[], None]:
+        """Return a function that runs the model on these inputs, without copying them each time."""
+        ...
+
+
+class Backend(Protocol):
+    """Runs models. Measurements are comparable only for the same name and version."""
+
+    @property
+    def name(self) -> str:
+        """Name by which `backend` finds it."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Version of the library."""
+        ...
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The clock for measuring runs, in seconds."""
+        ...
+
+    @property
+    def fuses(self) -> bool:
+        """Whether it may run several operators as one kernel."""
+        ...
+
+    def rewritten(self, model: Model) -> tuple[onnx.ModelProto, Backend] | None:
+        """Return the model that its optimisations result in.
+
+        Args:
+          model: the model to optimise.
+
+        Returns:
+          The optimised model, and a backend that runs it without changing it further. None if the
+          library does not show what it makes.
+
+        Raises:
+          UserError: the library refuses the model.
+        """
+        ...
+
+    def open(self, model: Model) -> Program:
+        """Load a model so that it can be run.
+
+        Raises:
+          UserError: the library refuses it.
+        """
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class OnnxRuntime:
+    """onnxruntime as a backend.
+
+    Attributes:
+      level: level of its optimisations: disable, basic, extended or all.
+      cuda: whether to run on the GPU what it can run there.
+    """
+
+    level: str = "all"
+    cuda: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name by which `backend` finds it."""
+        return "onnxruntime" + ("-cuda" if self.cuda else "") + _suffix(self.level)
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """CPU time; wall time with a GPU."""
+        return time.perf_counter if self.cuda else time.process_time
+
+    @property
+    def version(self) -> str:
+        """Version of onnxruntime."""
+        import onnxruntime
+
+        return onnxruntime.__version__
+
+    @property
+    def fuses(self) -> bool:
+        """Whether it fuses operators: at any level but disable."""
+        return self.level != "disable"
+
+    def rewritten(self, model: Model) -> tuple[onnx.ModelProto, Backend] | None:
+        """Return the optimised model; None with a GPU, where it contains copies to and fro."""
+        if not self.fuses or self.cuda:
+            return None
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory) / "optimised.onnx"
+            self.open_optimised(model, path)
+            return onnx.load(path), OnnxRuntime("disable")
+
+    def open(self, model: Model) -> Program:
+        """Load a model so that it can be run."""
+        return self.open_optimised(model)
+
+    def open_optimised(self, model: Model, write_to: pathlib.Path | None = None) -> Program:
+        """Load a model, and write the optimised model to a file if one is given."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = _SILENT
+        levels = onnxruntime.GraphOptimizationLevel
+        kind = "ORT_DISABLE_ALL" if self.level == "disable" else f"ORT_ENABLE_{self.level.upper()}"
+        options.graph_optimization_level = getattr(levels, kind)
+        if write_to is not None:
+            options.optimized_model_filepath = str(write_to)
+        providers = ["CUDAExecutionProvider"] * self.cuda + ["CPUExecutionProvider"]
+        if not set(providers) <= set(onnxruntime.get_available_providers()):
+            raise UserError(
+                "this onnxruntime has no CUDA execution provider; install onnxruntime-gpu"
+            )
+        source = str(model) if isinstance(model, pathlib.Path) else model.SerializeToString()
+        try:
+            session = onnxruntime.InferenceSession(source, options, providers)
+        except Exception as error:
+            # onnxruntime's exceptions have no base class but this one.
+            raise UserError(f"onnxruntime cannot load {_named(model)}: {_line(error)}") from error
+        return _Session(session, "cuda" if self.cuda else "cpu")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Session:
+    session: Any
+    device: str
+
+    def run(self, inputs: Arrays) -> dict[str, Any]:
+        try:
+            values = self.session.run(None, inputs)
+        except Exception as error:
+            raise UserError(f"onnxruntime cannot run the model: {_line(error)}") from error
+        names = [output.name for output in self.session.get_outputs()]
+        return dict(zip(names, values, strict=True))
+
+    def bind(self, inputs: Arrays) -> Callable[[], None]:
+        import onnxruntime
+
+        # The outputs' sizes are known only after a run.
+        outputs = self.run(inputs)
+        binding = self.session.io_binding()
+        values = {
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(array, self.device)
+            for name, array in inputs.items()
+        }
+        for name, value in values.items():
+            binding.bind_ortvalue_input(name, value)
+        for name, array in outputs.items():
+            if isinstance(array, np.ndarray) and array.dtype.kind in "fiub":
+                value = onnxruntime.OrtValue.ortvalue_from_numpy(array, self.device)
+                binding.bind_ortvalue_output(name, value)
+            else:
+                binding.bind_output(name)
+        return lambda: self.session.run_with_iobinding(binding)
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenVino:
+    """OpenVINO as a backend."""
+
+    name: str = "openvino"
+    clock: Callable[[], float] = time.process_time
+    fuses: bool = True
+
+    def rewritten(self, model: Model) -> None:
+        """Return None: OpenVINO does not show what it makes of a model."""
+        return None
+
+    @property
+    def version(self) -> str:
+        """Version of OpenVINO."""
+        import openvino
+
+        return openvino.__version__
+
+    def open(self, model: Model) -> Program:
+        """Load a model so that it can be run."""
+        import openvino
+
+        core = openvino.Core()
+        source = str(model) if isinstance(model, pathlib.Path) else model.SerializeToString()
+        settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+        try:
+            return _Compiled(core.compile_model(core.read_model(source), "CPU", settings))
+        except RuntimeError as error:
+            raise UserError(f"OpenVINO cannot load {_named(model)}: {_line(error)}") from error
+
+
+@dataclasses.dataclass(frozen=True)
+class _Compiled:
+    compiled: Any
+
+    def run(self, inputs: Arrays) -> dict[str, Any]:
+        try:
+            values = self.compiled(dict(inputs))
+        except RuntimeError as error:
+            raise UserError(f"OpenVINO cannot run the model: {_line(error)}") from error
+        return {output.get_any_name(): values[output] for output in self.compiled.outputs}
+
+    def bind(self, inputs: Arrays) -> Callable[[], None]:
+        request = self.compiled.create_infer_request()
+        request.infer(dict(inputs))
+        return lambda: request.infer(None)
+
+
+def backend(name: str = "onnxruntime") -> Backend:
+    """Find a backend by its name.
+
+    Raises:
+      UserError: there is none of that name, or it is not installed.
+    """
+    if name == "openvino":
+        if importlib.util.find_spec("openvino") is None:
+            raise UserError("OpenVINO is not installed; install openvino, or choose onnxruntime")
+        return OpenVino()
+    known = {one.name: one for cuda in (False, True) for one in _runtimes(cuda)}
+    if name not in known:
+        names = ", ".join([*known, "openvino"])
+        raise UserError(f"no backend {name!r}; there are {names}")
+    return known[name]
+
+
+def _runtimes(cuda: bool) -> list[OnnxRuntime]:
+    return [OnnxRuntime(level, cuda) for level in _LEVELS]
+
+
+def _suffix(level: str) -> str:
+    return "" if level == "all" else f"-{level}"
+
+
+def _named(model: Model) -> str:
+    return str(model) if isinstance(model, pathlib.Path) else f"model {model.graph.name!r}"
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,182 @@
+"""Check that two models compute the same, by running both on the same inputs.
+
+The relative error of an output is the largest difference of its elements, divided by the largest
+absolute value that the output should have. It is not taken element by element, because a sum of
+many products has errors in proportion to its largest terms, even where the sum is near 0. Integers,
+truth values and texts must be equal, and so must NaNs and infinities.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+from environments.tensor_graphs.execution.backends import Arrays, Backend, Model, Program, backend
+
+# Largest relative error by type. Merging weights rounds them once more, so some hundred times the
+# distance between neighbouring numbers is allowed.
+TOLERANCES: Mapping[str, float] = {
+    "float64": 1e-8,
+    "float32": 1e-4,
+    "float16": 2e-2,
+    "bfloat16": 1e-1,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """How one output differs between two models.
+
+    Attributes:
+      output: name of the output.
+      relative_error: its relative error, as the module defines it; inf if the two are not
+        comparable.
+      tolerance: largest relative error that its type allows.
+      trial: index of the inputs on which it was found.
+      reason: why the two are not comparable; "" if they are.
+    """
+
+    output: str
+    relative_error: float
+    tolerance: float
+    trial: int = 0
+    reason: str = ""
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the error is within the tolerance."""
+        return self.relative_error <= self.tolerance
+
+    def __str__(self) -> str:
+        if self.reason:
+            return f"output {self.output!r}: {self.reason}"
+        return (
+            f"output {self.output!r}: relative error {self.relative_error:.1e}, "
+            f"{self.tolerance:.0e} is allowed"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Equivalence:
+    """How the outputs of two models compare.
+
+    Attributes:
+      differences: the largest difference of each output, in the model's order.
+      num_trials: number of inputs that both were run on.
+    """
+
+    differences: tuple[Difference, ...]
+    num_trials: int
+
+    @property
+    def worst(self) -> Difference:
+        """The difference that is largest relative to its tolerance."""
+        return max(self.differences, key=lambda one: one.relative_error / one.tolerance)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether all errors are within their tolerances."""
+        return all(one.is_equal for one in self.differences)
+
+    @property
+    def max_relative_error(self) -> float:
+        """The largest relative error of all outputs."""
+        return max(one.relative_error for one in self.differences)
+
+
+def check(
+    first: Model | Program, other: Model, trials: Iterable[Arrays], *, on: Backend | None = None
+) -> Equivalence:
+    """Compare the outputs of two models.
+
+    Args:
+      first: the model that is right by definition, or a program that runs it.
+      other: the model to check; it has the same inputs.
+      trials: the inputs to run both on, at least one.
+      on: the backend that runs both; onnxruntime by default.
+
+    Returns:
+      The largest difference of each output over all trials.
+
+    Raises:
+      UserError: a model cannot be run.
+    """
+    on = on or backend()
+    opened = on.open(first) if isinstance(first, pathlib.Path | onnx.ModelProto) else first
+    programs = opened, on.open(other)
+    worst: dict[str, Difference] = {}
+    num_trials = 0
+    for trial, inputs in enumerate(trials):
+        expected, found = (program.run(inputs) for program in programs)
+        num_trials += 1
+        for difference in compare_outputs(expected, found, trial):
+            known = worst.setdefault(difference.output, difference)
+            if difference.relative_error > known.relative_error:
+                worst[difference.output] = difference
+    return Equivalence(tuple(worst.values()), num_trials)
+
+
+def compare_outputs(
+    expected: Mapping[str, Any], found: Mapping[str, Any], trial: int = 0
+) -> list[Difference]:
+    """Compare the outputs of two runs by name.
+
+    Args:
+      expected: what the outputs should be.
+      found: what they are.
+      trial: index of the inputs, to be kept in the differences.
+
+    Returns:
+      A difference for each expected output, then one for each output that is not expected.
+    """
+    differences = [
+        dataclasses.replace(_difference(name, value, found[name]), trial=trial)
+        if name in found
+        else _unlike(name, "it is missing")
+        for name, value in expected.items()
+    ]
+    surplus = found.keys() - expected.keys()
+    return differences + [_unlike(name, "the first model has none") for name in sorted(surplus)]
+
+
+def _unlike(name: str, reason: str) -> Difference:
+    return Difference(name, np.inf, 1.0, reason=reason)
+
+
+def _difference(name: str, expected: Any, found: Any) -> Difference:
+    if isinstance(expected, list | tuple) and isinstance(found, list | tuple):
+        if len(expected) != len(found):
+            return _unlike(name, f"{len(expected)} elements became {len(found)}")
+        parts = [_difference(name, *pair) for pair in zip(expected, found, strict=True)]
+        return max(parts, key=lambda one: one.relative_error, default=Difference(name, 0.0, 1.0))
+    if isinstance(expected, Mapping) and isinstance(found, Mapping):
+        if list(expected) != list(found):
+            return _unlike(name, "its keys differ")
+        return _difference(name, list(expected.values()), list(found.values()))
+    return _array_difference(name, np.asarray(expected), np.asarray(found))
+
+
+def _array_difference(name: str, expected: np.ndarray, found: np.ndarray) -> Difference:
+    one, other = (f"{array.dtype}{list(array.shape)}" for array in (expected, found))
+    if one != other:
+        return _unlike(name, f"{one} became {other}")
+    tolerance = TOLERANCES.get(expected.dtype.name)
+    if tolerance is None:
+        equal = bool(np.array_equal(expected, found))
+        return Difference(name, 0.0, 1.0) if equal else _unlike(name, f"its {one} is not equal")
+    exact, actual = expected.astype(np.float64), found.astype(np.float64)
+    finite = np.isfinite(exact)
+    if not np.array_equal(exact[~finite], actual[~finite], equal_nan=True):
+        return _unlike(name, "its NaNs or infinities differ")
+    exact, actual = exact[finite], actual[finite]
+    largest = np.abs(exact).max(initial=0.0)
+    error = np.abs(exact - actual).max(initial=0.0)
+    if not np.isfinite(error):
+        return _unlike(name, "it is not finite everywhere, as it should be")
+    # If all of an output should be 0, the error is absolute.
+    return Difference(name, float(error / largest if largest else error), tolerance)

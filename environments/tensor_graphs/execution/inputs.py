@@ -1,0 +1,146 @@
+"""Make inputs for models: random ones, or a user's own from an .npz file."""
+
+from __future__ import annotations
+
+import pathlib
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from environments.errors import UserError
+
+# Operators whose outputs contain the same numbers as their first input.
+_CARRIERS = frozenset(
+    {"Cast", "Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze",
+     "Tile", "Transpose", "Unsqueeze"}
+)  # fmt: skip
+_NUM_KINDS = 2
+_SCALES = (1.0, 0.1, 3.0)
+
+
+def random_inputs(
+    model: onnx.ModelProto, seed: int = 0, sizes: Mapping[str, int] | None = None
+) -> dict[str, np.ndarray]:
+    """Draw random inputs that a model can be run on.
+
+    Floating-point numbers are normally distributed; their standard deviation depends on the seed.
+    Integers that index a tensor are within its bounds. Other integers are 0 or 1, as in a mask.
+
+    Args:
+      model: the model; its weights are not read.
+      seed: of the random numbers.
+      sizes: sizes of the dimensions that the model leaves open, by name; others are 1.
+
+    Returns:
+      An array for each input, by its name.
+
+    Raises:
+      UserError: an input has no shape, or a type for which no random numbers can be drawn.
+    """
+    random = np.random.default_rng([seed, 1])
+    weights = {weight.name for weight in model.graph.initializer}
+    bounds = _bounds(model)
+    inputs = {}
+    for value in model.graph.input:
+        if value.name not in weights:
+            dtype, shape = _type(value, sizes or {})
+            bound = bounds.get(value.name, _NUM_KINDS)
+            inputs[value.name] = _draw(random, dtype, shape, bound, _SCALES[seed % len(_SCALES)])
+    return inputs
+
+
+def load_inputs(path: pathlib.Path, model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    """Load a user's own inputs from an .npz file.
+
+    Args:
+      path: the file, with an array for each input of the model under the input's name.
+      model: the model whose inputs they are; its weights are not read.
+
+    Returns:
+      An array for each input, by its name.
+
+    Raises:
+      UserError: the file is no .npz file, or does not fit the model.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path}: expected a .npz file of the model's inputs: {error}") from error
+    weights = {weight.name for weight in model.graph.initializer}
+    expected = {value.name: value for value in model.graph.input}
+    for name in expected.keys() - weights - found.keys():
+        raise UserError(f"{path}: input {name!r} is missing; found {', '.join(found) or 'none'}")
+    for name, array in found.items():
+        if name not in expected:
+            raise UserError(f"{path}: the model has no input {name!r}, but {', '.join(expected)}")
+        _check(path, expected[name], array)
+    return found
+
+
+def _check(path: pathlib.Path, value: onnx.ValueInfoProto, array: np.ndarray) -> None:
+    dtype, _ = _type(value, {})
+    dimensions = value.type.tensor_type.shape.dim
+    declared = [size.dim_value if size.HasField("dim_value") else "?" for size in dimensions]
+    fits = len(declared) == array.ndim and all(
+        size in (actual, "?") for size, actual in zip(declared, array.shape, strict=True)
+    )
+    if array.dtype != dtype or not fits:
+        raise UserError(
+            f"{path}: input {value.name!r} is {array.dtype}{list(array.shape)}; "
+            f"the model expects {dtype}{declared}"
+        )
+
+
+def _type(
+    value: onnx.ValueInfoProto, sizes: Mapping[str, int]
+) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    tensor = value.type.tensor_type
+    if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
+        raise UserError(f"input {value.name!r} is no tensor of known rank; give inputs in a .npz")
+    shape = tuple(
+        size.dim_value if size.HasField("dim_value") else sizes.get(size.dim_param, 1)
+        for size in tensor.shape.dim
+    )
+    return helper.tensor_dtype_to_np_dtype(tensor.elem_type), shape
+
+
+def _draw(
+    random: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], bound: int,
+    scale: float,
+) -> np.ndarray:  # fmt: skip
+    if dtype.kind in "iu":
+        return random.integers(bound, size=shape).astype(dtype)
+    if dtype.kind == "b":
+        return random.integers(2, size=shape).astype(dtype)
+    if dtype.kind == "f":
+        return (scale * random.standard_normal(shape)).astype(dtype)
+    raise UserError(f"no random numbers of type {dtype}; give inputs in a .npz")
+
+
+def _bounds(model: onnx.ModelProto) -> dict[str, int]:
+    """Return the smallest size that each value indexes, by the value's name."""
+    sizes = {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
+    for value in (*model.graph.value_info, *model.graph.input):
+        dimensions = value.type.tensor_type.shape.dim
+        sizes.setdefault(value.name, tuple(size.dim_value for size in dimensions))
+    bounds: dict[str, int] = {}
+    for node in reversed(model.graph.node):
+        if node.op_type in ("Gather", "GatherElements") and node.input[0] in sizes:
+            axis = next((one.i for one in node.attribute if one.name == "axis"), 0)
+            shape = sizes[node.input[0]]
+            if -len(shape) <= axis < len(shape) and shape[axis] > 0:
+                _lower(bounds, node.input[1], shape[axis])
+        elif node.op_type in _CARRIERS and node.input:
+            for output in node.output:
+                if output in bounds:
+                    _lower(bounds, node.input[0], bounds[output])
+    return bounds
+
+
+def _lower(bounds: dict[str, int], name: str, bound: int) -> None:
+    bounds[name] = min(bound, bounds.get(name, bound))

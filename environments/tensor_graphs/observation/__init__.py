@@ -1,0 +1,1 @@
+"""What a policy sees of a graph and of what it may do."""

@@ -1,0 +1,312 @@
+"""What an observation says of the nodes and edges of a graph of tensor operations.
+
+Numbers that span orders of magnitude are logarithms: log1p(x) / 10, written lg(x) below. Features
+of a node, by name (`NODE_FEATURES`):
+
+  kind                 index of its operator into KINDS; of whatever is constant, that of Constant
+  is_constant          whether it depends on constants alone, and so costs nothing when it runs
+  is_output            whether the model returns it
+  num_users            lg(nodes that use it)
+  constant_input_K     whether its input K = 0, 1, 2 is constant
+  cost_share           log1p(1000 c / s) / 7 of its cost c and the cost s of the model's first graph
+  log_cost             lg(cost in microseconds)
+  rank, size_K         of its first output: rank / 5; lg of dimension K = 0 … 4, of a name lg(1)
+  elements             lg(elements of the first output)
+  is_static            whether all sizes are known
+  is_float, itemsize   of its elements; lg(bytes of one)
+  num_outputs          lg(outputs)
+  flops, bytes         lg(operations), lg(bytes read and written)
+  kernel_K, stride_K   lg of the kernel's size and the stride along axis K = 0, 1 of an image, or 0
+  pads, dilation       lg(sum of pads), lg(largest dilation)
+  group                lg(groups)
+  axis                 (axis + 1) / 5, of several the sum of 2^axis / 32
+  perm_K               (entry K + 1) / 5 of a transposition's permutation, K = 0 … 4
+  trans_a, trans_b     of Gemm
+
+Features of a match, of what its rule makes less what it replaces, as far as both run
+(`MATCH_FEATURES`); ± log1p(|x|) is written sl(x):
+
+  flops, bytes         sl(operations) / 10, sl(bytes read and written) / 10
+  kernels              how many more, / 10
+  share                sl(1000 t / s) / 7 of the time t that a roofline says (`analytic`)
+
+Features of an edge, from the node that makes a tensor to the one that uses it (`EDGE_FEATURES`):
+
+  input_K              whether it is input K = 0, 1, 2 of the receiver; input_3: K = 3 or more
+  output               lg(which of the sender's outputs)
+  elements             lg(elements of the tensor)
+  is_constant          whether the sender depends on constants alone
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from environments.tensor_graphs.costs import analytic
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import (
+    CONSTANT,
+    INPUT,
+    OPAQUE,
+    Attributes,
+    Node,
+    TensorType,
+)
+from environments.tensor_graphs.operators.operator import FLOAT_TYPES, num_elements
+from environments.tensor_graphs.operators.table import OPERATORS
+from environments.tensor_graphs.rewriting.matching import Match
+from environments.tensor_graphs.rewriting.plans import Plan
+
+KINDS = ("padding", INPUT, CONSTANT, OPAQUE, *sorted(OPERATORS))
+
+CHANGING_FEATURES = (
+    "is_constant", "is_output", "num_users", "constant_input_0", "constant_input_1",
+    "constant_input_2",
+)  # fmt: skip
+COST_FEATURES = ("cost_share", "log_cost")
+_FIXED_FEATURES = (
+    "rank", "size_0", "size_1", "size_2", "size_3", "size_4", "elements", "is_static", "is_float",
+    "itemsize", "num_outputs", "flops", "bytes", "kernel_0", "kernel_1", "stride_0", "stride_1",
+    "pads", "dilation", "group", "axis", "perm_0", "perm_1", "perm_2", "perm_3", "perm_4",
+    "trans_a", "trans_b",
+)  # fmt: skip
+NODE_FEATURES = ("kind", *CHANGING_FEATURES, *COST_FEATURES, *_FIXED_FEATURES)
+EDGE_FEATURES = (
+    "input_0", "input_1", "input_2", "input_3", "output", "elements", "is_constant",
+)  # fmt: skip
+
+MATCH_FEATURES = ("flops", "bytes", "kernels", "share")
+
+FIRST_CHANGING = 1
+FIRST_COST = FIRST_CHANGING + len(CHANGING_FEATURES)
+_FIRST_FIXED = FIRST_COST + len(COST_FEATURES)
+
+_MOST_CACHED = 1 << 14
+_NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
+_RANK = 5
+_POSITIONS = 4
+
+
+def node_row(graph: Graph, node: Node, is_constant: bool) -> tuple[np.ndarray, np.ndarray]:
+    """What is said of a node as long as it is there.
+
+    Args:
+      graph: that it is in.
+      node: any.
+      is_constant: whether it depends on constants alone.
+
+    Returns:
+      float32 [F], zero where features change with what is around the node; float64 [3], its work:
+      operations, bytes moved, kernels, all 0 of what does not run. Not to be written into.
+    """
+    if is_constant:
+        return _constant_row(node.types)
+    inputs = tuple(
+        None if ref is None else graph.nodes[ref.node].types[ref.output] for ref in node.inputs
+    )
+    key = (node.op, node.attributes, inputs, node.types)
+    known = _rows.get(key)
+    if known is None:
+        if len(_rows) >= _MOST_CACHED:
+            _rows.clear()
+        known = _rows[key] = _make_row(graph, node)
+    return known
+
+
+def changing(graph: Graph, number: int, is_output: bool) -> tuple[float, ...]:
+    """The CHANGING_FEATURES of a node."""
+    constants = [
+        float(ref is not None and graph.is_constant(ref.node))
+        for ref in graph.nodes[number].inputs[:3]
+    ]
+    constants += [0.0] * (3 - len(constants))
+    num_users = lg(len(graph.users(number)))
+    return float(graph.is_constant(number)), float(is_output), num_users, *constants
+
+
+def cost_columns(costs_ms: np.ndarray, start_cost_ms: float) -> np.ndarray:
+    """The COST_FEATURES, float32 [N, 2], of costs [N]."""
+    share = np.log1p(costs_ms * (1000 / start_cost_ms)) / 7 if start_cost_ms else costs_ms
+    return np.stack((share, np.log1p(1000 * costs_ms) / 10), axis=1).astype(np.float32)
+
+
+def match_work(graph: Graph, match: Match) -> np.ndarray:
+    """Work that a match's rule adds, less what it takes away: float64 [4], see `match_columns`.
+
+    Nodes of the source count, whether others use them or not, so that what is said of a match
+    depends on nothing that happens elsewhere.
+    """
+    found = _made(graph, match).copy()
+    for number in match.nodes:
+        if not graph.is_constant(number):
+            found -= _work_of_node(graph, graph.nodes[number])
+    return found
+
+
+def match_columns(work: np.ndarray, start_cost_ms: float) -> np.ndarray:
+    """The MATCH_FEATURES, float32 [M, 4], of `match_work` [M, 4]."""
+    scaled = work * (1, 1, 1, 1000 / (start_cost_ms or 1.0))
+    found = np.sign(scaled) * np.log1p(np.abs(scaled)) / (10, 10, 1, 7)
+    found[:, 2] = work[:, 2] / 10
+    return found.astype(np.float32)
+
+
+def _made(graph: Graph, match: Match) -> np.ndarray:
+    """The work of what a match's rule makes, float64 [4]."""
+    # A plan is made for variables of certain types, constant or not: it decides the work.
+    plan = match.plan
+    known = _plans.get(plan)
+    if known is None:
+        if len(_plans) >= _MOST_CACHED:
+            _plans.clear()
+        are_constant = [graph.is_constant(ref.node) for ref in match.refs]
+        variables = [graph.type_of(ref) for ref in match.refs]
+        known = _plans[plan] = _work_of_plan(plan, variables, are_constant)
+    return known
+
+
+def _work_of_plan(
+    plan: Plan, variables: list[TensorType | None], are_constant: list[bool]
+) -> np.ndarray:
+    total = np.zeros(len(MATCH_FEATURES))
+    made_of_constants = list(are_constant)
+    for step in plan.steps:
+        places = [place for place in step.inputs if place is not None]
+        is_constant = all(made_of_constants[place.number] for place in places)
+        made_of_constants.append(is_constant)
+        if not is_constant:
+            inputs = [
+                None
+                if place is None
+                else variables[place.number]
+                if place.number < plan.num_variables
+                else plan.steps[place.number - plan.num_variables].types[place.output]
+                for place in step.inputs
+            ]
+            total += _work(step.op, inputs, step.types, step.attributes)
+    return total
+
+
+def _work_of_node(graph: Graph, node: Node) -> np.ndarray:
+    return _work(node.op, analytic.input_types(graph, node), node.types, node.attributes)
+
+
+def _work(
+    op: str,
+    inputs: list[TensorType | None],
+    outputs: tuple[TensorType | None, ...],
+    attributes: Attributes,
+) -> np.ndarray:
+    """Operations, bytes, kernels and a roofline's time, float64 [4]; not to be written into."""
+    key = op, attributes, *inputs, None, *outputs
+    known = _works.get(key)
+    if known is None:
+        if len(_works) >= _MOST_CACHED:
+            _works.clear()
+        work = analytic.work(op, inputs, outputs, attributes)
+        time_ms = _ROOFLINE.work_ms(work)
+        known = np.array((work.flops, work.bytes_moved, work.num_kernels, time_ms), np.float64)
+        _works[key] = known
+    return known
+
+
+@functools.lru_cache(maxsize=_MOST_CACHED)
+def edge_row(
+    position: int, output: int, kind: TensorType | None, is_constant: bool
+) -> tuple[float, ...]:
+    """The EDGE_FEATURES of a tensor that is an input of a node."""
+    place = min(position, _POSITIONS - 1)
+    is_input = [float(place == one) for one in range(_POSITIONS)]
+    return *is_input, lg(output), lg(num_elements(kind)), float(is_constant)
+
+
+def lg(value: float) -> float:
+    """The logarithm that features are given as."""
+    return math.log1p(value) / 10
+
+
+_rows: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
+_works: dict[Any, np.ndarray] = {}
+_plans: dict[Plan, np.ndarray] = {}
+_ROOFLINE = analytic.AnalyticObjective()
+
+
+@functools.lru_cache(maxsize=_MOST_CACHED)
+def _constant_row(types: tuple[TensorType | None, ...]) -> tuple[np.ndarray, np.ndarray]:
+    return _row(CONSTANT, types, {}, 0, 0), np.zeros(3)
+
+
+def _make_row(graph: Graph, node: Node) -> tuple[np.ndarray, np.ndarray]:
+    if node.op == INPUT:
+        return _row(INPUT, node.types, {}, 0, 0), np.zeros(3)
+    work = _work_of_node(graph, node)
+    attributes = dict(node.attributes)
+    if node.op in ("Conv", "ConvTranspose"):
+        # Their kernel is known from the weight, and no attribute.
+        kind = graph.type_of(node.inputs[1]) if node.inputs[1] else None
+        attributes["kernel_shape"] = (kind.shape if kind and kind.shape else ())[2:]
+    return _row(node.op, node.types, attributes, work[0], work[1]), work[:3]
+
+
+def _row(
+    op: str,
+    types: tuple[TensorType | None, ...],
+    attributes: Mapping[str, Any],
+    flops: float,
+    bytes_moved: float,
+) -> np.ndarray:
+    row = np.zeros(len(NODE_FEATURES), np.float32)
+    row[0] = _NUMBERS.get(op, _NUMBERS[OPAQUE])
+    fixed = (*_of_type(types), lg(len(types)), lg(flops), lg(bytes_moved))
+    row[_FIRST_FIXED:] = fixed + _of_attributes(attributes if op in OPERATORS else {})
+    row.setflags(write=False)
+    return row
+
+
+def _of_type(types: tuple[TensorType | None, ...]) -> tuple[float, ...]:
+    kind = types[0] if types else None
+    if kind is None:
+        return (0.0,) * (_RANK + 5)
+    shape = kind.shape or ()
+    sizes = [lg(size if isinstance(size, int) else 1) for size in shape[:_RANK]]
+    sizes += [0.0] * (_RANK - len(sizes))
+    try:
+        itemsize = np.dtype(kind.dtype).itemsize
+    except TypeError:
+        itemsize = 2
+    is_float = float(kind.dtype in FLOAT_TYPES)
+    static = float(kind.is_static)
+    return len(shape) / _RANK, *sizes, lg(num_elements(kind)), static, is_float, lg(itemsize)
+
+
+def _of_attributes(attributes: Mapping[str, Any]) -> tuple[float, ...]:
+    kernel, strides = (_two(attributes.get(name)) for name in ("kernel_shape", "strides"))
+    perm = [(entry + 1) / _RANK for entry in attributes.get("perm", ())[:_RANK]]
+    return (
+        *kernel,
+        *strides,
+        lg(sum(abs(pad) for pad in attributes.get("pads", ()))),
+        lg(max(attributes.get("dilations", ()), default=0)),
+        lg(attributes.get("group", 0)),
+        _axis(attributes),
+        *perm, *[0.0] * (_RANK - len(perm)),
+        float(attributes.get("transA", 0)),
+        float(attributes.get("transB", 0)),
+    )  # fmt: skip
+
+
+def _axis(attributes: Mapping[str, Any]) -> float:
+    axes = attributes.get("axes", ())
+    if axes:
+        return sum(2.0**axis for axis in axes) / 32
+    return (attributes["axis"] + 1) / _RANK if "axis" in attributes else 0.0
+
+
+def _two(values: Any) -> tuple[float, float]:
+    entries = [lg(value if isinstance(value, int) else 1) for value in (values or ())[:2]]
+    return tuple(entries + [0.0] * (2 - len(entries)))  # type: ignore[return-value]

@@ -1,0 +1,102 @@
+"""Make a model of a few nodes of a graph, to measure them by themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+
+from environments.tensor_graphs.graph.graph import Edit, Graph
+from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Ref
+from environments.tensor_graphs.onnx_io.header import ModelHeader, make_header
+from environments.tensor_graphs.onnx_io.tensors import storage
+from environments.tensor_graphs.onnx_io.writing.folding import ConstantFolder
+from environments.tensor_graphs.onnx_io.writing.writer import write
+
+_BLOCK = 4093
+"""Large weights repeat this many random numbers; a prime, so that no row equals another."""
+
+
+def part_model(graph: Graph, numbers: Sequence[int], copies: int = 1) -> onnx.ModelProto:
+    """Make a model that computes some nodes of a graph.
+
+    Its inputs x0, x1, … are the values that these nodes use of other nodes; constants are
+    initialisers. Its outputs y0, y1, … are the values that other nodes use, and those that no node
+    uses. Weights have random numbers in (0.01, 1) in place of their own, which are also valid as
+    variances. Single numbers, indices and everything else that is not floating-point is kept.
+
+    Args:
+      graph: the graph.
+      numbers: its nodes, each after its inputs; none is an Input or constant.
+      copies: how often the model contains the nodes, each time with its own inputs and weights.
+
+    Raises:
+      ValueError: a node is an Input or constant, or an input is no tensor of known rank.
+      UserError: the graph's opset has no such operator.
+    """
+    for number in numbers:
+        if graph.nodes[number].op == INPUT or graph.is_constant(number):
+            op = graph.nodes[number].op
+            raise ValueError(f"node {number}, {op}, is not computed when the model runs")
+    edit, folder = Graph().edit(), ConstantFolder(graph)
+    outputs: list[Ref] = []
+    place = 0
+    for _ in range(copies):
+        inputs: dict[Ref, Ref] = {}
+        for number in numbers:
+            node = graph.nodes[number]
+            for ref in node.inputs:
+                if ref is not None and ref not in inputs:
+                    inputs[ref] = _input(graph, folder, ref, edit, place)
+                    place += 1
+            given = [None if ref is None else inputs[ref] for ref in node.inputs]
+            added = edit.add(node.op, given, node.attributes, node.types).node
+            inputs.update((Ref(number, k), Ref(added, k)) for k in range(len(node.types)))
+        outputs += [inputs[ref] for ref in _results(graph, numbers)]
+    edit.set_outputs(outputs, [f"y{k}" for k in range(len(outputs))])
+    small, _ = edit.finish()
+    small.header = _header(graph)
+    return write(small)
+
+
+def _results(graph: Graph, numbers: Sequence[int]) -> list[Ref]:
+    """Return the values of nodes that other nodes use, and those that no node uses."""
+    within = {ref for number in numbers for ref in graph.nodes[number].inputs if ref is not None}
+    found = []
+    for number in numbers:
+        node = graph.nodes[number]
+        names = node.attribute("outputs") if node.op == OPAQUE else (True,) * len(node.types)
+        leaves = any(user not in numbers for user in graph.users(number))
+        for k, name in enumerate(names):
+            if name and (leaves or Ref(number, k) not in within):
+                found.append(Ref(number, k))
+    return found
+
+
+def _input(graph: Graph, folder: ConstantFolder, ref: Ref, edit: Edit, place: int) -> Ref:
+    tensor_type = graph.type_of(ref)
+    if tensor_type is None or tensor_type.shape is None:
+        raise ValueError(f"input {place} is no tensor of known rank")
+    dtype, shape = tensor_type
+    if not graph.is_constant(ref.node) or not tensor_type.is_static:
+        return edit.add(INPUT, [], (("name", f"x{place}"),), [tensor_type])
+    if storage(dtype).kind == "f" and math.prod(shape) != 1:  # type: ignore[arg-type]
+        numbers = np.random.default_rng(place).uniform(0.01, 1, _BLOCK)
+        return edit.add_constant(np.resize(numbers.astype(dtype), shape))  # type: ignore[arg-type]
+    if not folder.is_folded(ref.node):
+        return edit.add_constant(np.zeros(shape, storage(dtype)), dtype)  # type: ignore[arg-type]
+    array, dtype = folder.values(ref.node)[ref.output]
+    return edit.add_constant(array, dtype)
+
+
+def _header(graph: Graph) -> ModelHeader:
+    """Return the graph's header without what belongs to its own inputs, outputs and nodes."""
+    if graph.header is None:
+        return make_header()
+    shell = onnx.ModelProto(ir_version=graph.header.shell.ir_version)
+    shell.opset_import.extend(graph.header.shell.opset_import)
+    shell.functions.extend(graph.header.shell.functions)
+    shell.graph.name = "part"
+    return ModelHeader(shell)

@@ -1,0 +1,321 @@
+"""The canonical form of each operator: one way to write a node, whatever the file's opset.
+
+`operators.table` says what the forms are. A function here takes a node of the file and adds its
+form to the graph, or raises NotCanonicalError. Then the node becomes Opaque, which is always right.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+from environments.tensor_graphs.graph.nodes import Ref
+from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder, NotCanonicalError
+from environments.tensor_graphs.onnx_io.reading.shape_values import are_known
+from environments.tensor_graphs.onnx_io.reading.source_node import Refs, SourceNode
+from environments.tensor_graphs.onnx_io.reading.windows import (
+    add_conv,
+    add_conv_transpose,
+    add_pool,
+)
+from environments.tensor_graphs.onnx_io.tensors import DTYPES, is_numpy
+from environments.tensor_graphs.operators.table import OPERATORS
+
+NEWEST_VERSION = 26
+"""Operators whose meaning changed in a later opset are Opaque: these functions may not fit them."""
+
+
+def add_canonical(builder: GraphBuilder, node: SourceNode) -> Refs:
+    """Add a node of ONNX's own domain in its canonical form.
+
+    Args:
+      builder: the graph to add it to.
+      node: the node of the file.
+
+    Returns:
+      Its outputs, at least as many as are used.
+
+    Raises:
+      NotCanonicalError: it has no canonical form.
+    """
+    if onnx.defs.get_schema(node.op, builder.opset).since_version > NEWEST_VERSION:
+        raise NotCanonicalError
+    add = _FORMS.get(node.op, _unchanged)
+    try:
+        outputs = add(builder, node)
+    except (LookupError, OverflowError, ValueError):
+        raise NotCanonicalError from None  # OperatorError, or invalid numbers.
+    if len(outputs) < node.num_outputs:
+        raise NotCanonicalError
+    return outputs
+
+
+def _unchanged(builder: GraphBuilder, node: SourceNode) -> Refs:
+    """Add an operator whose attributes are canonical by the same names, or have no effect."""
+    if node.op not in OPERATORS:
+        raise NotCanonicalError
+    known = OPERATORS[node.op].attributes
+    attributes = {}
+    for name, value in node.attributes.items():
+        if name in known:
+            attributes[name] = value
+        elif value != _WITHOUT_EFFECT.get((node.op, name), _NEVER_EQUAL):
+            raise NotCanonicalError
+    return builder.add(node.op, *node.all_inputs(), **attributes)
+
+
+_NEVER_EQUAL = object()
+_WITHOUT_EFFECT: Mapping[tuple[str, str], Any] = {
+    ("ArgMax", "select_last_index"): 0,
+    ("ArgMin", "select_last_index"): 0,
+    ("BatchNormalization", "training_mode"): 0,
+    ("LayerNormalization", "stash_type"): 1,
+}
+"""Attributes without a canonical form, and the values with which they may be left out."""
+
+
+def _identity(builder: GraphBuilder, node: SourceNode) -> Refs:
+    return (node.first(),)
+
+
+def _dropout(builder: GraphBuilder, node: SourceNode) -> Refs:
+    mode = node.input(2)
+    if mode is not None:
+        value = builder.value_of(mode)
+        if value is None or value.any():
+            raise NotCanonicalError
+    return (node.first(),)
+
+
+def _nested(op: str) -> Callable[[GraphBuilder, SourceNode], Refs]:
+    """Make the form of an operator of many inputs: nested nodes of two, from the left."""
+
+    def add(builder: GraphBuilder, node: SourceNode) -> Refs:
+        result, *others = node.all_inputs()
+        for other in others:
+            (result,) = builder.add(op, result, other)
+        return (result,)
+
+    return add
+
+
+def _batch_normalization(builder: GraphBuilder, node: SourceNode) -> Refs:
+    if builder.opset < 14 and len(node.output_names) > 1:
+        raise NotCanonicalError  # More outputs meant training then.
+    attributes = {name: value for name, value in node.attributes.items() if name != "momentum"}
+    return _unchanged(builder, dataclasses.replace(node, attributes=attributes))
+
+
+def _layer_normalization(builder: GraphBuilder, node: SourceNode) -> Refs:
+    attributes = {"axis": -1, **node.attributes}
+    return _unchanged(builder, dataclasses.replace(node, attributes=attributes))
+
+
+def _softmax(builder: GraphBuilder, node: SourceNode) -> Refs:
+    return builder.add(node.op, node.first(), axis=node.attributes.get("axis", -1))
+
+
+def _gemm(builder: GraphBuilder, node: SourceNode) -> Refs:
+    attributes = dict(node.attributes)
+    if len(node.inputs) < 3:
+        attributes["beta"] = 1.0
+    return _unchanged(builder, dataclasses.replace(node, attributes=attributes))
+
+
+def _cast(builder: GraphBuilder, node: SourceNode) -> Refs:
+    to = DTYPES.get(node.attributes.get("to", 0), "")
+    return _cast_to(builder, node.first(), to)
+
+
+def _cast_like(builder: GraphBuilder, node: SourceNode) -> Refs:
+    like = node.input(1)
+    if like is None:
+        raise NotCanonicalError
+    return _cast_to(builder, node.first(), builder.type_of(like).dtype)
+
+
+def _cast_to(builder: GraphBuilder, x: Ref, to: str) -> Refs:
+    dtype = builder.type_of(x).dtype
+    if not is_numpy(to) or not is_numpy(dtype):
+        raise NotCanonicalError
+    return (x,) if to == dtype else builder.add("Cast", x, to=to)
+
+
+def _clip(builder: GraphBuilder, node: SourceNode) -> Refs:
+    bounds = {}
+    for place, name in ((1, "min"), (2, "max")):
+        bound = node.input(place)
+        if bound is not None:
+            bounds[name] = builder.number(bound)
+            if bounds[name] != bounds[name]:
+                raise NotCanonicalError
+    return builder.add("Clip", node.first(), **bounds)
+
+
+def _reshape(builder: GraphBuilder, node: SourceNode) -> Refs:
+    shape = builder.sizes_of(node.input(1))
+    if shape is None or (node.attributes.get("allowzero", 0) and 0 in shape.tolist()):
+        raise NotCanonicalError
+    return builder.add("Reshape", node.first(), shape=tuple(shape.tolist()))
+
+
+def _flatten(builder: GraphBuilder, node: SourceNode) -> Refs:
+    return builder.add("Flatten", node.first(), axis=node.attributes.get("axis", 1))
+
+
+def _unsqueeze(builder: GraphBuilder, node: SourceNode) -> Refs:
+    axes = node.input(1)
+    if axes is None:
+        raise NotCanonicalError
+    return builder.add("Unsqueeze", node.first(), axes=builder.integers(axes))
+
+
+def _squeeze(builder: GraphBuilder, node: SourceNode) -> Refs:
+    axes = node.input(1)
+    if axes is not None:
+        return builder.add("Squeeze", node.first(), axes=builder.integers(axes))
+    if not builder.type_of(node.first()).is_static:
+        raise NotCanonicalError
+    return builder.add("Squeeze", node.first())
+
+
+def _expand(builder: GraphBuilder, node: SourceNode) -> Refs:
+    shape = builder.sizes_of(node.input(1))
+    if shape is None:
+        raise NotCanonicalError
+    return builder.add("Expand", node.first(), shape=tuple(shape.tolist()))
+
+
+def _constant_of_shape(builder: GraphBuilder, node: SourceNode) -> Refs:
+    shape = builder.sizes_of(node.first())
+    value = node.attributes.get("value", np.zeros(1, np.float32))
+    if shape is None or not are_known(shape) or value is None:
+        raise NotCanonicalError
+    filling = builder.edit.add_constant(value.reshape(()))
+    sizes = tuple(shape.tolist())
+    return builder.add("Expand", filling, shape=sizes) if sizes else (filling,)
+
+
+def _tile(builder: GraphBuilder, node: SourceNode) -> Refs:
+    repeats = node.input(1)
+    if repeats is None:
+        raise NotCanonicalError
+    return builder.add("Tile", node.first(), repeats=builder.integers(repeats))
+
+
+def _transpose(builder: GraphBuilder, node: SourceNode) -> Refs:
+    x = node.first()
+    perm = node.attributes.get("perm", tuple(reversed(range(builder.rank_of(x)))))
+    return builder.add("Transpose", x, perm=perm)
+
+
+def _concat(builder: GraphBuilder, node: SourceNode) -> Refs:
+    inputs = node.all_inputs()
+    return inputs if len(inputs) == 1 else builder.add("Concat", *inputs, **node.attributes)
+
+
+def _split(builder: GraphBuilder, node: SourceNode) -> Refs:
+    x, axis = node.first(), node.attributes.get("axis", 0)
+    sizes = node.input(1)
+    if sizes is not None:
+        return builder.add("Split", x, axis=axis, split=builder.integers(sizes))
+    size, count = builder.shape_of(x)[axis], len(node.output_names)
+    if not isinstance(size, int):
+        raise NotCanonicalError
+    part = -(-size // count)
+    parts = (*[part] * (count - 1), size - part * (count - 1))
+    if parts[-1] < 1 or ("num_outputs" not in node.attributes and parts[-1] != part):
+        raise NotCanonicalError
+    return builder.add("Split", x, axis=axis, split=parts)
+
+
+def _slice(builder: GraphBuilder, node: SourceNode) -> Refs:
+    x = node.first()
+    shape = builder.shape_of(x)
+    lists = []
+    for place in range(1, 5):
+        ref = node.input(place)
+        sizes = None if ref is None else builder.sizes_of(ref)
+        if ref is not None and sizes is None:
+            raise NotCanonicalError
+        lists.append(None if sizes is None else sizes.reshape(-1).tolist())
+    starts, ends, axes, steps = lists
+    if starts is None or ends is None:
+        raise NotCanonicalError
+    axes = list(range(len(starts))) if axes is None else axes
+    # An end that is the axis's own size, known or not, means the whole axis.
+    whole = 2**63 - 1
+    ends = [whole if end == shape[axis] else end for end, axis in zip(ends, axes, strict=True)]
+    steps = [1] * len(starts) if steps is None else steps
+    if not all(isinstance(place, int) for place in (*starts, *ends, *axes, *steps)):
+        raise NotCanonicalError
+    return builder.add("Slice", x, starts=starts, ends=ends, axes=axes, steps=steps)
+
+
+def _pad(builder: GraphBuilder, node: SourceNode) -> Refs:
+    x, given, value, axes = node.first(), node.input(1), node.input(2), node.input(3)
+    rank = builder.rank_of(x)
+    if given is None:
+        raise NotCanonicalError
+    amounts = builder.integers(given)
+    places = builder.integers(axes) if axes is not None else tuple(range(rank))
+    pads = [0] * 2 * rank
+    for number, place in enumerate(places):
+        pads[place % rank] = amounts[number]
+        pads[place % rank + rank] = amounts[number + len(places)]
+    mode = node.attributes.get("mode", "constant")
+    filling = builder.number(value) if mode == "constant" and value is not None else 0.0
+    return builder.add("Pad", x, mode=mode, pads=tuple(pads), value=filling)
+
+
+def _reduction(builder: GraphBuilder, node: SourceNode) -> Refs:
+    x, given = node.first(), node.input(1)
+    axes = builder.integers(given) if given is not None else node.attributes.get("axes", ())
+    if not axes:
+        if node.attributes.get("noop_with_empty_axes", 0):
+            raise NotCanonicalError
+        axes = tuple(range(builder.rank_of(x)))
+    return builder.add(node.op, x, axes=axes, keepdims=node.attributes.get("keepdims", 1))
+
+
+def _shape(builder: GraphBuilder, node: SourceNode) -> Refs:
+    return builder.add("Shape", node.first(), **node.attributes)
+
+
+_FORMS: Mapping[str, Callable[[GraphBuilder, SourceNode], Refs]] = {
+    "AveragePool": add_pool,
+    "BatchNormalization": _batch_normalization,
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "Clip": _clip,
+    "Concat": _concat,
+    "ConstantOfShape": _constant_of_shape,
+    "Conv": add_conv,
+    "ConvTranspose": add_conv_transpose,
+    "Dropout": _dropout,
+    "Expand": _expand,
+    "Flatten": _flatten,
+    "Gemm": _gemm,
+    "Identity": _identity,
+    "LayerNormalization": _layer_normalization,
+    "LogSoftmax": _softmax,
+    "Max": _nested("Max"),
+    "MaxPool": add_pool,
+    "Min": _nested("Min"),
+    "Pad": _pad,
+    **{name: _reduction for name in OPERATORS if name.startswith("Reduce")},
+    "Reshape": _reshape,
+    "Shape": _shape,
+    "Slice": _slice,
+    "Softmax": _softmax,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Sum": _nested("Add"),
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}

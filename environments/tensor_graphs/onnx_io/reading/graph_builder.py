@@ -1,0 +1,162 @@
+"""The graph that is being read, and which of its values are known before the model runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from environments.tensor_graphs.graph.graph import Edit
+from environments.tensor_graphs.graph.nodes import CONSTANT, Ref, TensorType
+from environments.tensor_graphs.onnx_io.reading.shape_values import (
+    MAX_ELEMENTS,
+    Sizes,
+    are_known,
+    as_sizes,
+)
+from environments.tensor_graphs.onnx_io.tensors import is_numpy
+from environments.tensor_graphs.operators import building
+from environments.tensor_graphs.operators.table import OPERATORS, evaluate
+
+
+class NotCanonicalError(Exception):
+    """A node of the file has no canonical form, so it is read as Opaque."""
+
+
+class GraphBuilder:
+    """Adds nodes in their canonical form, and keeps the values that are known already.
+
+    Attributes:
+      edit: the edit that nodes are added to.
+      opset: version of ONNX's operators that the file uses.
+    """
+
+    def __init__(self, edit: Edit, opset: int) -> None:
+        self.edit = edit
+        self.opset = opset
+        self._sizes: dict[Ref, Sizes] = {}
+        self._values: dict[Ref, np.ndarray | None] = {}
+
+    def add(self, op: str, *inputs: Ref, **attributes: Any) -> tuple[Ref, ...]:
+        """Add a node in its canonical form.
+
+        Args:
+          op: name of the operator.
+          *inputs: values that it uses.
+          **attributes: those that differ from their defaults.
+
+        Returns:
+          Its outputs.
+
+        Raises:
+          OperatorError: the operator does not take such inputs or attributes.
+          NotCanonicalError: an input has no elements, for which operators have special meanings.
+        """
+        for ref in inputs:
+            if 0 in self.shape_of(ref):
+                raise NotCanonicalError
+        return building.add(self.edit, op, *inputs, **attributes)
+
+    def type_of(self, ref: Ref) -> TensorType:
+        """Return the type of a value.
+
+        Raises:
+          NotCanonicalError: it is no tensor, or its rank is unknown.
+        """
+        found = self.edit.type_of(ref)
+        if found is None or found.shape is None:
+            raise NotCanonicalError
+        return found
+
+    def shape_of(self, ref: Ref) -> tuple[Any, ...]:
+        """Return the shape of a value.
+
+        Raises:
+          NotCanonicalError: it is no tensor, or its rank is unknown.
+        """
+        return self.type_of(ref).shape or ()
+
+    def rank_of(self, ref: Ref) -> int:
+        """Return the rank of a value.
+
+        Raises:
+          NotCanonicalError: it is no tensor, or its rank is unknown.
+        """
+        return len(self.shape_of(ref))
+
+    def set_sizes(self, ref: Ref, sizes: Sizes) -> None:
+        """Remember the value of a tensor of sizes."""
+        self._sizes[ref] = sizes
+
+    def sizes_of(self, ref: Ref | None) -> Sizes | None:
+        """Return the value of a tensor of integers or truth values, as numbers and names of sizes.
+
+        Returns:
+          None if it is not known, or of another type, or if `ref` is None.
+        """
+        if ref is None:
+            return None
+        if ref not in self._sizes:
+            value = self.value_of(ref)
+            if value is None or value.dtype.kind not in "ib":
+                return None
+            self._sizes[ref] = as_sizes(value)
+        return self._sizes[ref]
+
+    def value_of(self, ref: Ref) -> np.ndarray | None:
+        """Return the value of a short constant, computed if it has to be; None for all others."""
+        if ref not in self._values:
+            self._values[ref] = self._compute(ref)
+        return self._values[ref]
+
+    def integers(self, ref: Ref) -> tuple[int, ...]:
+        """Return the value of a list of integers.
+
+        Raises:
+          NotCanonicalError: it is known only when the model runs.
+        """
+        sizes = self.sizes_of(ref)
+        if sizes is None or not are_known(sizes):
+            raise NotCanonicalError
+        return tuple(int(size) for size in sizes.reshape(-1))
+
+    def number(self, ref: Ref) -> float:
+        """Return the value of a tensor with one element, to be used as an attribute.
+
+        Raises:
+          NotCanonicalError: it is known only when the model runs, or is not exact in float32, the
+            type of attributes.
+        """
+        value = self.value_of(ref)
+        if value is None or value.size != 1 or value.dtype.kind not in "iuf":
+            raise NotCanonicalError
+        number = value.reshape(())
+        if float(np.float32(number)) != float(number) or _is_inexact(number):
+            raise NotCanonicalError
+        return float(number)
+
+    def _compute(self, ref: Ref) -> np.ndarray | None:
+        node, found = self.edit.node(ref.node), self.edit.type_of(ref)
+        if not self.edit.is_constant(ref.node) or found is None or not found.is_static:
+            return None
+        if not is_numpy(found.dtype) or _count(found.shape or ()) > MAX_ELEMENTS:
+            return None
+        if node.op == CONSTANT:
+            return node.value
+        if node.op not in OPERATORS:
+            return None
+        inputs = [None if one is None else self.value_of(one) for one in node.inputs]
+        arrays = [array for array in inputs if array is not None]
+        if len(arrays) < len(inputs):
+            return None
+        return evaluate(node.op, arrays, node.attributes)[ref.output]
+
+
+def _is_inexact(number: np.ndarray) -> bool:
+    """Whether an integer changes when it is converted to a float and back."""
+    return number.dtype.kind in "iu" and int(float(number)) != int(number)
+
+
+def _count(shape: Sequence[Any]) -> int:
+    return int(np.prod(shape)) if shape else 1

@@ -1,0 +1,149 @@
+"""Infer the types of all values with onnx, without copying the weights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs.graph.nodes import TensorType
+from environments.tensor_graphs.onnx_io.header import DimensionNames
+from environments.tensor_graphs.onnx_io.reading.wiring import Wiring, describe_node
+from environments.tensor_graphs.onnx_io.tensors import NUMBERS, to_tensor
+from environments.tensor_graphs.operators.table import OPERATORS
+
+_MAX_ELEMENTS = 1024
+"""Integer constants up to this size keep their values: types may depend on them (Reshape)."""
+
+_LARGEST = 1 << 31
+
+_SMALLEST = {
+    **dict.fromkeys(("axis", "axes", "perm"), -_MAX_ELEMENTS),
+    **dict.fromkeys(("blocksize", "dilations", "group", "kernel_shape", "strides"), 1),
+    **dict.fromkeys(("hidden_size", "num_outputs"), 1),
+    "batch_dims": 0,
+}
+"""The smallest valid numbers by name of the attribute."""
+
+
+def infer_types(
+    model: onnx.ModelProto, wiring: Wiring, names: DimensionNames
+) -> Mapping[str, TensorType | None]:
+    """Infer the types of a model's values.
+
+    Args:
+      model: the model.
+      wiring: the model's values and nodes.
+      names: gives the sizes of tensors their names.
+
+    Returns:
+      The types by name of the value; None for values that are no tensors. Values whose types cannot
+      be inferred may be missing.
+
+    Raises:
+      UserError: the model is not valid, an operator does not take such inputs, or an output is not
+        of the type that the file gives.
+    """
+    stripped = _skeleton(model, wiring)
+    _check(stripped)
+    _check_numbers(stripped)
+    graph = _inferred(stripped).graph
+    known = {
+        one.name: names.type_of(one.type)
+        for one in (*graph.value_info, *graph.output, *graph.input)
+    }
+    for name, (array, dtype) in wiring.constants.items():
+        known[name] = TensorType(dtype, array.shape)
+    return known
+
+
+def _check(stripped: onnx.ModelProto) -> None:
+    try:
+        onnx.checker.check_model(stripped)
+    except Exception as error:
+        raise UserError(
+            f"the model is not valid: {' '.join(str(error).split())[:300]}; export it again"
+        ) from None
+
+
+def _check_numbers(stripped: onnx.ModelProto) -> None:
+    """Refuse numbers on which onnx's inference would crash the process."""
+    for node in stripped.graph.node:
+        for attribute in node.attribute:
+            if attribute.name not in _SMALLEST:
+                continue
+            is_list = attribute.type == onnx.AttributeProto.INTS
+            numbers = list(attribute.ints) if is_list else [attribute.i]
+            smallest = _SMALLEST[attribute.name]
+            largest = _LARGEST if smallest > 0 else _MAX_ELEMENTS
+            if any(not smallest <= one <= largest for one in numbers):
+                raise UserError(
+                    f"shapes or types do not fit: {describe_node(node)} has the {attribute.name} "
+                    f"{numbers if is_list else numbers[0]}; correct the model"
+                )
+
+
+def _inferred(stripped: onnx.ModelProto) -> onnx.ModelProto:
+    try:
+        return onnx.shape_inference.infer_shapes(stripped, True, True, True)
+    except Exception as error:
+        found = str(error)
+    if not _is_about_the_model(found):
+        try:
+            return onnx.shape_inference.infer_shapes(stripped, True, False, True)
+        except Exception as error:
+            found = str(error)
+    reason = re.sub(r"\[\w+\]|Inference error\(s\):", " ", found)
+    raise UserError(
+        f"shapes or types do not fit: {' '.join(reason.split())[:300]}; correct the model"
+    )
+
+
+def _is_about_the_model(error: str) -> bool:
+    """Whether an error of onnx's inference means that the model is wrong.
+
+    Inference may also fail on the body of an operator that onnx defines as a function of others,
+    and for some operators (STFT) it contradicts the file's type of an output where the file is
+    right.
+    """
+    blamed = re.findall(r"^.*?\(op_type:\s*(\w+)(.*)", error, re.MULTILINE)
+    return not blamed or any(_is_credible(name, reason) for name, reason in blamed)
+
+
+def _is_credible(op: str, reason: str) -> bool:
+    if op in OPERATORS or not onnx.defs.has(op):
+        return True
+    schema: Any = onnx.defs.get_schema(op)
+    is_function = schema.has_function or schema.has_context_dependent_function
+    return not is_function and "existing shape" not in reason
+
+
+def _skeleton(model: onnx.ModelProto, wiring: Wiring) -> onnx.ModelProto:
+    """Return a copy of the model in which the weights are inputs of known types.
+
+    The types that the file gives for values between nodes may be out of date. They are kept only
+    for outputs of operators of other domains, whose types onnx cannot infer.
+    """
+    skeleton = onnx.ModelProto(ir_version=max(model.ir_version, 4))
+    skeleton.opset_import.extend(model.opset_import)
+    skeleton.functions.extend(model.functions)
+    graph = skeleton.graph
+    graph.name = model.graph.name or "graph"
+    graph.node.extend(wiring.nodes)
+    graph.input.extend(wiring.inputs)
+    graph.output.extend(model.graph.output)
+    foreign = {
+        name for node in wiring.nodes if node.domain not in ("", "ai.onnx") for name in node.output
+    }
+    graph.value_info.extend(one for one in model.graph.value_info if one.name in foreign)
+    for name, (array, dtype) in wiring.constants.items():
+        if dtype in ("int32", "int64") and array.size <= _MAX_ELEMENTS:
+            graph.initializer.append(to_tensor(name, array, dtype))
+        else:
+            graph.input.append(
+                onnx.helper.make_tensor_value_info(name, NUMBERS[dtype], array.shape)
+            )
+    return skeleton

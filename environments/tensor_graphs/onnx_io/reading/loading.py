@@ -1,0 +1,146 @@
+"""Load a model: parse the file, check its versions, and embed the tensors of its nodes."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs.onnx_io import scopes
+from environments.tensor_graphs.onnx_io.header import opset_of
+from environments.tensor_graphs.onnx_io.tensors import dtype_of, raw_bytes, to_array
+
+OLDEST_CONVERTIBLE_OPSET = 7
+"""Models of older opsets are refused."""
+
+Source = str | pathlib.Path | bytes | onnx.ModelProto
+"""A path, the content of a file, or a model."""
+
+
+def load(source: Source) -> tuple[onnx.ModelProto, pathlib.Path | None]:
+    """Load a model.
+
+    Args:
+      source: a path, the content of a file, or a model.
+
+    Returns:
+      The model, and the directory in which files with its initialisers may be (None unless `source`
+      is a path). Its opset is `OLDEST_CONVERTIBLE_OPSET` or newer.
+
+    Raises:
+      UserError: it is no model, is incomplete, is too old or too new, or is one for training.
+    """
+    name, directory = "the model", None
+    if isinstance(source, onnx.ModelProto):
+        model = source
+    else:
+        content = source
+        if not isinstance(content, bytes):
+            name, directory = str(source), pathlib.Path(content).parent
+            content = _content(pathlib.Path(content))
+        model = _parsed(content, name)
+    _check_versions(model, name)
+    if model.training_info:
+        raise UserError(
+            f"{name}: expected a model for inference, found one with training information; export "
+            "it for inference"
+        )
+    _embed_in_nodes(model, directory)
+    return model, directory
+
+
+def _embed_in_nodes(model: onnx.ModelProto, directory: pathlib.Path | None) -> None:
+    """Embed the tensors in attributes and subgraphs of nodes, in place.
+
+    Raises:
+      UserError: a file with data is missing or outside of the model's directory.
+    """
+    for nodes in (model.graph.node, *(function.node for function in model.functions)):
+        for node in nodes:
+            for tensor in scopes.tensors(node):
+                if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                    embed(tensor, directory)
+
+
+def embed(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> None:
+    """Move a tensor's data from another file into the tensor, in place.
+
+    Args:
+      tensor: a tensor whose data are external.
+      directory: the directory of the model's file; None if there is none.
+
+    Raises:
+      UserError: the file is missing or outside of the model's directory.
+    """
+    array = to_array(tensor, directory)
+    tensor.raw_data = raw_bytes(array, dtype_of(tensor))
+    tensor.ClearField("external_data")
+    tensor.data_location = onnx.TensorProto.DEFAULT
+
+
+def _content(path: pathlib.Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"no file {path}") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: expected an ONNX file, found a directory") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _parsed(content: bytes, name: str) -> onnx.ModelProto:
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(content)
+    except Exception:  # DecodeError, whose module differs between versions of protobuf
+        raise UserError(
+            f"{name}: not an ONNX model, or only a part of one ({len(content)} bytes); was it "
+            "copied or downloaded completely?"
+        ) from None
+    if _has_broken_text(model):
+        raise UserError(f"{name}: a damaged ONNX model: a name in it is no text")
+    if not model.ir_version or not model.HasField("graph"):
+        raise UserError(
+            f"{name}: not an ONNX model, or only a part of one: it has no graph ({len(content)} "
+            "bytes)"
+        )
+    return model
+
+
+def _has_broken_text(message: Any) -> bool:
+    """Whether a text field is not UTF-8; protobuf then returns bytes or raises."""
+    try:
+        for field, value in message.ListFields():
+            values = [value] if isinstance(value, str | bytes) or not _is_many(value) else value
+            if field.type == field.TYPE_MESSAGE:
+                if any(_has_broken_text(one) for one in values):
+                    return True
+            elif field.type == field.TYPE_STRING and not all(isinstance(v, str) for v in values):
+                return True
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def _is_many(value: Any) -> bool:
+    return hasattr(value, "__len__")
+
+
+def _check_versions(model: onnx.ModelProto, name: str) -> None:
+    opset, newest = opset_of(model), onnx.defs.onnx_opset_version()
+    if not model.ir_version or not model.opset_import:
+        raise UserError(f"{name}: not an ONNX model, or only a part of one: it names no opset")
+    if model.ir_version > onnx.IR_VERSION or opset > newest:
+        raise UserError(
+            f"{name}: opset {opset} and format {model.ir_version} are newer than the installed "
+            f"onnx {onnx.__version__} knows (opset {newest}, format {onnx.IR_VERSION}); install a "
+            "newer onnx, or export the model for an older opset"
+        )
+    if opset and opset < OLDEST_CONVERTIBLE_OPSET:
+        raise UserError(
+            f"{name}: opset {opset} is older than the oldest that is understood, "
+            f"{OLDEST_CONVERTIBLE_OPSET}; export the model again"
+        )

@@ -1,0 +1,198 @@
+"""Compute the integers that a model derives from the sizes of its tensors.
+
+Exporters write Reshape(x, Concat(Gather(Shape(x), 0), 12, 64)), which computes a shape when the
+model runs. Here it is computed while the model is read. Sizes that are not known yet have names, so
+the value is an array of numbers and names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from environments.tensor_graphs.graph.nodes import Dimension, TensorType
+from environments.tensor_graphs.operators import dimensions
+
+MAX_ELEMENTS = 1024
+"""Longer tensors are not lists of sizes and are not computed."""
+
+Sizes = np.ndarray
+"""An array of dtype object, of any shape; each element is an int or the name of a size."""
+
+
+def as_sizes(values: Any) -> Sizes:
+    """Return values as an array of numbers and names."""
+    array = np.asarray(values)
+    return array.astype(object) if array.dtype.kind in "iub" else np.asarray(values, object)
+
+
+def are_known(sizes: Sizes) -> bool:
+    """Whether all sizes are numbers."""
+    return all(isinstance(size, int) for size in sizes.reshape(-1))
+
+
+def compute(
+    op: str,
+    inputs: Sequence[Sizes | None],
+    types: Sequence[TensorType | None],
+    attributes: Mapping[str, Any],
+) -> Sizes | None:
+    """Compute the value of a node that computes with sizes.
+
+    Args:
+      op: name of ONNX's operator.
+      inputs: values of the inputs; None for those that are not known.
+      types: types of the inputs; None for those that are not known.
+      attributes: as the file has them.
+
+    Returns:
+      The value of its first output; None if it cannot be told.
+    """
+    if op in ("Shape", "Size"):
+        shape = types[0].shape if types and types[0] else None
+        if shape is None:
+            return None
+        if op == "Size":
+            return _scalar(dimensions.product(shape))
+        return as_sizes(list(shape))[attributes.get("start", 0) : attributes.get("end")]
+    function = _FUNCTIONS.get(op)
+    if function is None or not inputs or any(values is None for values in inputs):
+        return None
+    try:
+        found = function(attributes, *inputs)
+    except (ValueError, IndexError, TypeError, ZeroDivisionError):
+        return None
+    return found if found is not None and found.size <= MAX_ELEMENTS else None
+
+
+def _scalar(size: Dimension) -> Sizes:
+    array = np.empty((), object)
+    array[()] = size
+    return array
+
+
+def _each(function: Callable[..., Dimension]) -> Callable[..., Sizes]:
+    def apply(attributes: Mapping[str, Any], *inputs: Sizes) -> Sizes:
+        together = np.broadcast_arrays(*inputs)
+        result = np.empty(together[0].shape, object)
+        for place in np.ndindex(result.shape):
+            result[place] = function(*[values[place] for values in together])
+        return result
+
+    return apply
+
+
+def _difference(one: Dimension, other: Dimension) -> Dimension:
+    return dimensions.total([one, dimensions.product([-1, other])])
+
+
+def _divided(one: Dimension, other: Dimension) -> Dimension:
+    """Divide as ONNX divides integers, which drops the fraction; sizes are never negative."""
+    if isinstance(one, int) and isinstance(other, int):
+        return abs(one) // abs(other) * (1 if (one < 0) == (other < 0) else -1)
+    if isinstance(other, int) and other > 0 and isinstance(one, str) and "-" not in one:
+        return dimensions.rounded_down(one, other)
+    return dimensions.quotient(one, other)
+
+
+def _equal(one: Dimension, other: Dimension) -> int:
+    if isinstance(one, int) and isinstance(other, int) or one == other:
+        return int(one == other)
+    # A name stands for a size, which is not negative, so it differs from negative numbers.
+    for name, number in ((one, other), (other, one)):
+        if isinstance(name, str) and name.isidentifier() and isinstance(number, int) and number < 0:
+            return 0
+    raise ValueError(f"{one} may be {other}")
+
+
+def _chosen(condition: Dimension, one: Dimension, other: Dimension) -> Dimension:
+    if isinstance(condition, str):
+        raise ValueError(condition)
+    return one if condition else other
+
+
+def _gather(attributes: Mapping[str, Any], values: Sizes, indices: Sizes) -> Sizes:
+    taken = np.take(values, indices.astype(np.int64), axis=attributes.get("axis", 0))
+    return taken if isinstance(taken, np.ndarray) else _scalar(taken)
+
+
+def _concat(attributes: Mapping[str, Any], *inputs: Sizes) -> Sizes:
+    return np.concatenate(inputs, axis=attributes["axis"])
+
+
+def _unsqueeze(attributes: Mapping[str, Any], values: Sizes, axes: Sizes) -> Sizes:
+    return np.expand_dims(values, tuple(int(axis) for axis in axes.reshape(-1)))
+
+
+def _squeeze(attributes: Mapping[str, Any], values: Sizes, axes: Sizes | None = None) -> Sizes:
+    taken = None if axes is None else tuple(int(axis) for axis in axes.reshape(-1))
+    return np.asarray(np.squeeze(values, taken), object)
+
+
+def _reshape(attributes: Mapping[str, Any], values: Sizes, shape: Sizes) -> Sizes:
+    sizes = [int(size) for size in shape]
+    return values.reshape(sizes) if 0 not in sizes else None  # type: ignore[return-value]
+
+
+def _slice(attributes: Mapping[str, Any], values: Sizes, *lists: Sizes) -> Sizes:
+    starts, ends, *rest = [[int(place) for place in one] for one in lists]
+    axes = rest[0] if rest else list(range(len(starts)))
+    steps = rest[1] if len(rest) > 1 else [1] * len(starts)
+    places: list[slice] = [slice(None)] * values.ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        if step < 1:
+            raise ValueError("backwards")
+        places[axis] = slice(start, end, step)
+    return values[tuple(places)]
+
+
+def _constant_of_shape(attributes: Mapping[str, Any], shape: Sizes) -> Sizes | None:
+    value = attributes.get("value")
+    filling = 0 if value is None else value.item()
+    if not isinstance(filling, int):
+        return None
+    sizes = [int(size) for size in shape]
+    if np.prod(sizes) > MAX_ELEMENTS:
+        return None
+    result = np.empty(sizes, object)
+    result[...] = filling
+    return result
+
+
+def _range(attributes: Mapping[str, Any], *bounds: Sizes) -> Sizes | None:
+    places = range(*[int(bound.item()) for bound in bounds])
+    return as_sizes(np.array(places, np.int64)) if len(places) <= MAX_ELEMENTS else None
+
+
+def _same(attributes: Mapping[str, Any], values: Sizes) -> Sizes:
+    return values
+
+
+def _product(attributes: Mapping[str, Any], values: Sizes, axes: Sizes | None = None) -> Sizes:
+    if axes is not None or "axes" in attributes or values.ndim != 1:
+        raise ValueError("only over all axes")
+    result = _scalar(dimensions.product(values.tolist()))
+    return result.reshape(1) if attributes.get("keepdims", 1) else result
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Sizes | None]] = {
+    "Add": _each(lambda one, other: dimensions.total([one, other])),
+    "Cast": _same,
+    "Concat": _concat,
+    "ConstantOfShape": _constant_of_shape,
+    "Div": _each(_divided),
+    "Equal": _each(_equal),
+    "Gather": _gather,
+    "Identity": _same,
+    "Mul": _each(lambda one, other: dimensions.product([one, other])),
+    "Range": _range,
+    "ReduceProd": _product,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Squeeze": _squeeze,
+    "Sub": _each(_difference),
+    "Unsqueeze": _unsqueeze,
+    "Where": _each(_chosen),
+}

@@ -1,0 +1,95 @@
+"""Canonical forms of convolutions and pools: pads, strides and dilations written out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder, NotCanonicalError
+from environments.tensor_graphs.onnx_io.reading.source_node import Refs, SourceNode
+
+
+def add_conv(builder: GraphBuilder, node: SourceNode) -> Refs:
+    """Add a Conv; its kernel_shape is left out, since it is the weight's.
+
+    Raises:
+      NotCanonicalError: its kernel_shape is another one, or its window has no canonical form.
+    """
+    inputs = node.all_inputs()
+    kernel = builder.shape_of(inputs[1])[2:]
+    if tuple(node.attributes.get("kernel_shape", kernel)) != kernel:
+        raise NotCanonicalError
+    window = _window(builder, node, kernel)
+    return builder.add("Conv", *inputs, **window, group=node.attributes.get("group", 1))
+
+
+def add_conv_transpose(builder: GraphBuilder, node: SourceNode) -> Refs:
+    """Add a ConvTranspose whose pads are given as numbers.
+
+    Raises:
+      NotCanonicalError: they are not, or its window has no canonical form.
+    """
+    inputs = node.all_inputs()
+    kernel = builder.shape_of(inputs[1])[2:]
+    if tuple(node.attributes.get("kernel_shape", kernel)) != kernel:
+        raise NotCanonicalError
+    if "output_shape" in node.attributes or node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        raise NotCanonicalError
+    window = _window(builder, node, kernel)
+    padding = node.attributes.get("output_padding", (0,) * len(kernel))
+    group = node.attributes.get("group", 1)
+    return builder.add("ConvTranspose", *inputs, **window, group=group, output_padding=padding)
+
+
+def add_pool(builder: GraphBuilder, node: SourceNode) -> Refs:
+    """Add a MaxPool or AveragePool of one output.
+
+    Raises:
+      NotCanonicalError: its window has no canonical form.
+    """
+    kernel = tuple(node.attributes["kernel_shape"])
+    window = _window(builder, node, kernel)
+    others = {"kernel_shape": kernel, "ceil_mode": node.attributes.get("ceil_mode", 0)}
+    if node.op == "AveragePool":
+        others["count_include_pad"] = node.attributes.get("count_include_pad", 0)
+    if others["ceil_mode"] and node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        raise NotCanonicalError
+    return builder.add(node.op, node.first(), **window, **others)
+
+
+def _window(builder: GraphBuilder, node: SourceNode, kernel: Sequence[Any]) -> dict[str, Any]:
+    """Return the attributes `dilations`, `pads` and `strides` with all their numbers."""
+    sizes = builder.shape_of(node.first())[2:]
+    if len(sizes) != len(kernel) or not all(isinstance(size, int) for size in kernel):
+        raise NotCanonicalError
+    ones = (1,) * len(kernel)
+    strides = node.attributes.get("strides", ones)
+    dilations = node.attributes.get("dilations", ones)
+    pads = node.attributes.get("pads", (0,) * 2 * len(kernel))
+    match node.attributes.get("auto_pad", "NOTSET"):
+        case "NOTSET":
+            pass
+        case "VALID":
+            pads = (0,) * 2 * len(kernel)
+        case "SAME_UPPER" | "SAME_LOWER" as mode:
+            amounts = [
+                _padding(*each) for each in zip(sizes, kernel, strides, dilations, strict=True)
+            ]
+            smaller = [amount // 2 for amount in amounts]
+            larger = [amount - amount // 2 for amount in amounts]
+            pads = (*smaller, *larger) if mode == "SAME_UPPER" else (*larger, *smaller)
+        case _:
+            raise NotCanonicalError
+    if min(pads, default=0) < 0:
+        raise NotCanonicalError
+    return {"dilations": dilations, "pads": pads, "strides": strides}
+
+
+def _padding(size: int | str, kernel: int, stride: int, dilation: int) -> int:
+    """Return the padding of an axis with which the output's size is size / stride, rounded up."""
+    reach = dilation * (kernel - 1) + 1
+    if stride == 1:
+        return reach - 1
+    if isinstance(size, str):
+        raise NotCanonicalError
+    return max((-(-size // stride) - 1) * stride + reach - size, 0)

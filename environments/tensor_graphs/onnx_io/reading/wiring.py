@@ -1,0 +1,178 @@
+"""Find a model's constants and inputs, and an order in which its nodes can be computed."""
+
+from __future__ import annotations
+
+import heapq
+import pathlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs.onnx_io import scopes
+from environments.tensor_graphs.onnx_io.tensors import (
+    dtype_of,
+    storage,
+    to_array,
+    to_dense,
+    to_tensor,
+)
+
+
+class Wiring:
+    """The values and nodes of a model.
+
+    Attributes:
+      constants: array and dtype of each constant by name: initialisers and outputs of Constant
+        nodes.
+      inputs: the model's inputs.
+      defaults: values of the inputs that a caller may leave out, by name.
+      nodes: all nodes but Constants, each after those that it depends on.
+      num_uses: for each value, by how many nodes, subgraphs and outputs it is used.
+    """
+
+    def __init__(self, model: onnx.ModelProto, directory: pathlib.Path | None) -> None:
+        """Read the constants of a model and sort its nodes.
+
+        Args:
+          model: the model.
+          directory: where its external data are.
+
+        Raises:
+          UserError: a value is missing, has the name of another one, or depends on itself.
+        """
+        graph = model.graph
+        self._directory = directory
+        self._functions = {(one.domain, one.name) for one in model.functions}
+        self.constants: dict[str, tuple[np.ndarray, str]] = {}
+        self.defaults: dict[str, onnx.TensorProto] = {}
+        given = {one.name for one in graph.input}
+        # Since format 4, an initialiser with the name of an input is that input's default.
+        may_be_given = given if model.ir_version >= 4 else set()
+        for tensor in graph.initializer:
+            array = to_array(tensor, directory)
+            if tensor.name in may_be_given:
+                self.defaults[tensor.name] = to_tensor(tensor.name, array, dtype_of(tensor))
+            else:
+                self._define(tensor.name, array, dtype_of(tensor))
+        for sparse in graph.sparse_initializer:
+            array = to_dense(sparse, directory)
+            self._define(sparse.values.name, array, dtype_of(sparse.values))
+        self.inputs = [one for one in graph.input if one.name not in self.constants]
+        others = [node for node in graph.node if not self._is_constant(node)]
+        self.nodes = _sorted(others, self.constants.keys() | {one.name for one in self.inputs})
+        self.num_uses = Counter(one.name for one in graph.output)
+        for node in self.nodes:
+            self.num_uses.update([*node.input, *scopes.captured(node)])
+        self._check_outputs(graph)
+
+    def _define(self, name: str, array: np.ndarray, dtype: str) -> None:
+        if name in self.constants:
+            raise UserError(f"two values of the model are called {name!r}; give each its own name")
+        self.constants[name] = (array, dtype)
+
+    def _is_constant(self, node: onnx.NodeProto) -> bool:
+        """Whether a node is a Constant; if so, its value is added to `constants`."""
+        is_standard = node.domain in ("", "ai.onnx") and node.op_type == "Constant"
+        if not is_standard or (node.domain, node.op_type) in self._functions:
+            return False
+        found = _value_of(node, self._directory)
+        if found is None or len(node.output) != 1:
+            raise UserError(f"node {node.name!r}: a Constant without a value")
+        self._define(node.output[0], *found)
+        return True
+
+    def _check_outputs(self, graph: onnx.GraphProto) -> None:
+        known = self.constants.keys() | {one.name for one in self.inputs}
+        known |= {name for node in self.nodes for name in node.output}
+        for output in graph.output:
+            if output.name not in known:
+                raise UserError(
+                    f"output {output.name!r} of the model is given by no node; the model is "
+                    "incomplete"
+                )
+        if not graph.output:
+            raise UserError("the model has no outputs")
+
+
+def _value_of(
+    node: onnx.NodeProto, directory: pathlib.Path | None
+) -> tuple[np.ndarray, str] | None:
+    for attribute in node.attribute:
+        match attribute.name:
+            case "value":
+                return to_array(attribute.t, directory), dtype_of(attribute.t)
+            case "sparse_value":
+                sparse = attribute.sparse_tensor
+                return to_dense(sparse, directory), dtype_of(sparse.values)
+            case "value_float" | "value_floats":
+                value = onnx.helper.get_attribute_value(attribute)
+                return np.array(value, np.float32), "float32"
+            case "value_int" | "value_ints":
+                value = onnx.helper.get_attribute_value(attribute)
+                return np.array(value, np.int64), "int64"
+            case "value_string":
+                return np.array(attribute.s, storage("string")), "string"
+            case "value_strings":
+                return np.array(list(attribute.strings), storage("string")), "string"
+    return None
+
+
+def _sorted(nodes: Sequence[onnx.NodeProto], known: Iterable[str]) -> list[onnx.NodeProto]:
+    """Sort nodes so that each comes after those that it depends on, else in the file's order."""
+    ready = set(known) | {""}
+    makers = _makers(nodes, ready)
+    needed = [
+        {name for name in (*node.input, *scopes.captured(node)) if name not in ready}
+        for node in nodes
+    ]
+    waiting: dict[int, int] = {}
+    users: dict[int, list[int]] = {}
+    for number, names in enumerate(needed):
+        for name in names:
+            if name not in makers:
+                raise UserError(
+                    f"{describe_node(nodes[number])} uses {name!r}, which no input, initialiser or "
+                    "node gives; the model is incomplete"
+                )
+        used = {makers[name] for name in names}
+        waiting[number] = len(used)
+        for maker in used:
+            users.setdefault(maker, []).append(number)
+    # Of the nodes whose inputs are all known, the first one in the file comes next.
+    heap = [number for number, count in waiting.items() if not count]
+    ordered = []
+    while heap:
+        number = heapq.heappop(heap)
+        ordered.append(nodes[number])
+        for user in users.get(number, ()):
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(heap, user)
+    if len(ordered) < len(nodes):
+        stuck = min(number for number, count in waiting.items() if count)
+        raise UserError(
+            f"the model has a cycle: {describe_node(nodes[stuck])} depends on itself, or on a node "
+            "that does"
+        )
+    return ordered
+
+
+def _makers(nodes: Sequence[onnx.NodeProto], known: Collection[str]) -> dict[str, int]:
+    makers: dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        for name in node.output:
+            if name and (name in makers or name in known):
+                raise UserError(
+                    f"two values of the model are called {name!r}; give each its own name"
+                )
+            makers[name] = number
+    return makers
+
+
+def describe_node(node: onnx.NodeProto) -> str:
+    """Return the words by which an error message names a node."""
+    name = f" {node.name!r}" if node.name else f" that gives {', '.join(map(repr, node.output))}"
+    return f"the {node.op_type}{name}"

@@ -1,0 +1,206 @@
+"""Lower canonical nodes to the nodes that a given version of ONNX's operators has for them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs.graph.nodes import Attribute, Node, TensorType
+from environments.tensor_graphs.onnx_io.tensors import NUMBERS, storage
+from environments.tensor_graphs.operators.layout import reshape_request
+from environments.tensor_graphs.operators.table import OPERATORS
+
+Values = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class OnnxNode:
+    """A node as the file will have it, without the names of its values.
+
+    Attributes:
+      op: name of the operator.
+      attributes: values by name.
+      lists: constant inputs that follow the node's own inputs; None for each that is left out.
+    """
+
+    op: str
+    attributes: Mapping[str, Attribute]
+    lists: Sequence[np.ndarray | None] = ()
+
+
+def is_available(op: str, opset: int) -> bool:
+    """Whether a version of ONNX's operators has this one."""
+    try:
+        onnx.defs.get_schema(op, opset)
+    except onnx.defs.SchemaError:
+        return False
+    return True
+
+
+def lower(node: Node, types: Sequence[TensorType | None], opset: int) -> list[OnnxNode]:
+    """Lower a node to a chain of ONNX's nodes.
+
+    Args:
+      node: the node in its canonical form.
+      types: types of its inputs; None for those that are left out.
+      opset: version of ONNX's operators.
+
+    Returns:
+      The nodes. The first one has the node's inputs, each other one the output of the one before.
+
+    Raises:
+      UserError: that version has no such operator or attribute.
+    """
+    if not is_available(node.op, opset):
+        raise UserError(
+            f"opset {opset} has no operator {node.op}; convert the model to a newer one"
+        )
+    values = dict(node.attributes)
+    known = [one for one in types if one is not None]
+    if node.op in _LOWERINGS:
+        chain = _LOWERINGS[node.op](values, known, opset)
+    else:
+        chain = [OnnxNode(node.op, values)]
+    return [dataclasses.replace(one, attributes=_written(one, opset)) for one in chain]
+
+
+def _written(node: OnnxNode, opset: int) -> Mapping[str, Attribute]:
+    """Drop the attributes whose values are the defaults in that version.
+
+    Raises:
+      UserError: the version has no such attribute.
+    """
+    known = onnx.defs.get_schema(node.op, opset).attributes
+    written = {}
+    for name, value in node.attributes.items():
+        if name in known:
+            default = known[name].default_value
+            if not default.name or onnx.helper.get_attribute_value(default) != _encoded(value):
+                written[name] = value
+        elif value != OPERATORS[node.op].attributes.get(name):
+            raise UserError(
+                f"{node.op} of opset {opset} has no attribute {name}; convert the model to a newer "
+                "opset"
+            )
+    return written
+
+
+def _encoded(value: Attribute) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _integers(values: Sequence[int]) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def _reshape(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+    shape, target = types[0].shape or (), values["shape"]
+    request = reshape_request(shape, target)
+    if request is None:
+        ones = [axis for axis, size in enumerate(shape) if size == 1]
+        new = [axis for axis, size in enumerate(target) if size == 1]
+        chain = [OnnxNode("Squeeze", {}, [_integers(ones)])] if ones else []
+        return [*chain, OnnxNode("Unsqueeze", {}, [_integers(new)])] if new else chain
+    copied = all(
+        size or (place < len(shape) and shape[place] == target[place])
+        for place, size in enumerate(request)
+    )
+    return [OnnxNode("Reshape", {} if copied else {"allowzero": 1}, [_integers(request)])]
+
+
+def _expand(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+    # 1 keeps the input's size, and only sizes that are kept can be unknown.
+    sizes = [size if isinstance(size, int) else 1 for size in values["shape"]]
+    return [OnnxNode("Expand", {}, [_integers(sizes)])]
+
+
+def _tile(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+    return [OnnxNode("Tile", {}, [_integers(values["repeats"])])]
+
+
+def _split(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+    return [OnnxNode("Split", {"axis": values["axis"]}, [_integers(values["split"])])]
+
+
+def _slice(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+    if not values["axes"]:
+        return [OnnxNode("Identity", {})]
+    lists = [_integers(values[name]) for name in ("starts", "ends", "axes", "steps")]
+    return [OnnxNode("Slice", {}, lists if set(values["steps"]) != {1} else lists[:3])]
+
+
+def _pad(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+    filling = _scalar(values["value"], types[0]) if values["value"] else None
+    return [OnnxNode("Pad", {"mode": values["mode"]}, [_integers(values["pads"]), filling])]
+
+
+def _clip(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+    bounds = [values["min"], values["max"]]
+    return [
+        OnnxNode("Clip", {}, [None if np.isinf(one) else _scalar(one, types[0]) for one in bounds])
+    ]
+
+
+def _scalar(value: float, like: TensorType) -> np.ndarray:
+    return np.array(value, storage(like.dtype))
+
+
+def _reduction(op: str) -> Callable[[Values, Sequence[TensorType], int], list[OnnxNode]]:
+    def lower_one(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+        keepdims, axes = {"keepdims": values["keepdims"]}, values["axes"]
+        if not axes and types[0].shape:
+            raise UserError(f"{op} over no axes cannot be written")
+        if not axes:
+            return [OnnxNode(op, keepdims)]
+        as_input = onnx.defs.get_schema(op, opset).inputs[1:]
+        if as_input:
+            return [OnnxNode(op, keepdims, [_integers(axes)])]
+        return [OnnxNode(op, {"axes": axes, **keepdims})]
+
+    return lower_one
+
+
+def _cast(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+    return [OnnxNode("Cast", {"to": NUMBERS[values["to"]]})]
+
+
+def _conv(op: str) -> Callable[[Values, Sequence[TensorType], int], list[OnnxNode]]:
+    def lower_one(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+        kernel = (types[1].shape or ())[2:]
+        return [OnnxNode(op, {"kernel_shape": kernel, **values})]
+
+    return lower_one
+
+
+def _average_pool(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+    if set(values["dilations"]) == {1}:
+        del values["dilations"]
+    return [OnnxNode("AveragePool", values)]
+
+
+def _shape(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+    if (values["start"], values["end"]) == (0, len(types[0].shape or ())):
+        return [OnnxNode("Shape", {})]
+    return [OnnxNode("Shape", values)]
+
+
+_LOWERINGS: Mapping[str, Callable[[Values, Sequence[TensorType], int], list[OnnxNode]]] = {
+    "AveragePool": _average_pool,
+    "Cast": _cast,
+    "Clip": _clip,
+    "Conv": _conv("Conv"),
+    "ConvTranspose": _conv("ConvTranspose"),
+    "Expand": _expand,
+    "Pad": _pad,
+    **{name: _reduction(name) for name in OPERATORS if name.startswith("Reduce")},
+    "Reshape": _reshape,
+    "Shape": _shape,
+    "Slice": _slice,
+    "Split": _split,
+    "Tile": _tile,
+}

@@ -1,0 +1,90 @@
+"""Choose the names of values and nodes in a model that is being written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import onnx
+
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Ref
+from environments.tensor_graphs.onnx_io import opaque
+from environments.tensor_graphs.onnx_io.header import ModelHeader
+
+
+class Names:
+    """The names of one model's values: those that the file gave them, else free ones.
+
+    Attributes:
+      copies: outputs of the model whose value has another name already: (output, value).
+    """
+
+    def __init__(self, graph: Graph, header: ModelHeader, nodes: Sequence[int]) -> None:
+        """Reserve the names that are fixed: those of inputs and outputs, and those in subgraphs.
+
+        Args:
+          graph: the graph that is written.
+          header: its header.
+          nodes: numbers of the nodes that are written.
+        """
+        self._graph, self._header = graph, header
+        self._names: dict[Ref, str] = {}
+        self.copies: list[tuple[str, str]] = []
+        for number in graph.inputs:
+            self._names[Ref(number)] = graph.nodes[number].attribute("name")
+        self._taken = {*self._names.values(), *graph.output_names}
+        for number in nodes:
+            if graph.nodes[number].op == OPAQUE:
+                self._taken |= opaque.names_within(graph.nodes[number])
+        self._node_names = {header.nodes[n].name for n in nodes if n in header.nodes}
+        copied: list[tuple[str, Ref]] = []
+        for name, ref in zip(graph.output_names, graph.outputs, strict=True):
+            if ref not in self._names and graph.nodes[ref.node].op != INPUT:
+                self._names[ref] = name
+            elif self._names[ref] != name:
+                copied.append((name, ref))
+        self.copies += [(name, self._names[ref]) for name, ref in copied]
+
+    def of(self, ref: Ref) -> str:
+        """Return the name of a value."""
+        if ref not in self._names:
+            known = self._header.value_names.get(ref)
+            if known is None or known in self._taken:
+                known = self.free(f"{self._graph.nodes[ref.node].op}_{ref.node}")
+            self._taken.add(known)
+            self._names[ref] = known
+        return self._names[ref]
+
+    def free(self, wanted: str) -> str:
+        """Reserve a name that no value has: the wanted one, or that with a number."""
+        name, count = wanted, 1
+        while name in self._taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        self._taken.add(name)
+        return name
+
+    def describe(self, node: onnx.NodeProto, number: int | None) -> None:
+        """Give a node its name, documentation and metadata, in place.
+
+        Args:
+          node: the node that is written.
+          number: its number in the graph; None if the graph has no such node.
+        """
+        about = None if number is None else self._header.nodes.get(number)
+        if about is not None:
+            node.MergeFrom(about)
+            return
+        name = node.output[0]
+        while name in self._node_names:
+            name += "_"
+        self._node_names.add(name)
+        node.name = name
+
+    def described(self) -> Iterator[tuple[Ref, str]]:
+        """Yield the inner values whose types the file gave, with their names."""
+        ends = {*self._graph.output_names, *(self._names[Ref(n)] for n in self._graph.inputs)}
+        for ref, name in self._names.items():
+            is_described = name in self._header.described and name not in ends
+            if is_described and self._header.value_names.get(ref) == name:
+                yield ref, name

@@ -1,0 +1,1 @@
+"""Rules applied to graphs: where they match, and what becomes of the graph there."""

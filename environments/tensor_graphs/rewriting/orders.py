@@ -1,0 +1,174 @@
+"""In which orders a rule's source is looked for.
+
+An operator that is commutative has its inputs in either order. Where a rule stays what it is when
+two inputs and the variables in them are exchanged, one order is enough: the other one would list
+the same change again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from environments.tensor_graphs.operators.table import OPERATORS
+from environments.tensor_graphs.rules.language.expressions import (
+    Apply,
+    Array,
+    Call,
+    Expression,
+    Literal,
+    Name,
+    Part,
+    Variable,
+    substitute,
+)
+from environments.tensor_graphs.rules.language.rule import Rule
+
+Path = tuple[int, ...]
+"""A number of the source, then positions of inputs."""
+
+_SYMMETRIC = frozenset({"=", "!=", "and", "or", "+", "*", "min", "max", "broadcast"})
+
+
+def orders(rule: Rule) -> tuple[tuple[Apply, ...], ...]:
+    """The sources to look for: the rule's own comes first."""
+    found: list[tuple[Expression, ...]] = [rule.source]
+    for path in _commutative(rule.source):
+        if not _is_symmetric(rule, path):
+            found += [_exchanged(source, path) for source in found]
+    return tuple(dict.fromkeys(found))  # type: ignore[arg-type]
+
+
+def ascending(rule: Rule) -> tuple[tuple[int, int], ...]:
+    """Pairs of sources of which the first one is to be found at the smaller node.
+
+    These may be exchanged without making another rule, but for the order of the target's parts.
+    """
+    pairs = []
+    for i in range(len(rule.source)):
+        for j in range(i + 1, len(rule.source)):
+            swap = _swap(rule.source[i], rule.source[j])
+            if swap is None:
+                continue
+            renamed = [substitute(one, swap) for one in rule.source]
+            renamed[i], renamed[j] = renamed[j], renamed[i]
+            if tuple(renamed) == rule.source and _same_conditions(rule, swap):
+                pairs.append((i, j))
+    return tuple(pairs)
+
+
+def _commutative(source: tuple[Expression, ...]) -> Iterator[Path]:
+    """Where commutative operators are, those inside before those around them."""
+    for number, root in enumerate(source):
+        yield from _commutative_below(root, (number,))
+
+
+def _commutative_below(expression: Expression | None, path: Path) -> Iterator[Path]:
+    if not isinstance(expression, Apply):
+        return
+    for index, one in enumerate(expression.inputs):
+        yield from _commutative_below(one, (*path, index))
+    operator = OPERATORS.get(expression.op)
+    if operator is None or not operator.commutative or len(expression.inputs) != 2:
+        return
+    if expression.inputs[0] != expression.inputs[1]:
+        yield path
+
+
+def _at(source: tuple[Expression, ...], path: Path) -> Apply:
+    found = source[path[0]]
+    for index in path[1:]:
+        assert isinstance(found, Apply)
+        found = found.inputs[index]  # type: ignore[assignment]
+    assert isinstance(found, Apply)
+    return found
+
+
+def _exchanged(source: tuple[Expression, ...], path: Path) -> tuple[Expression, ...]:
+    """The source with the inputs of one operator exchanged."""
+    done = list(source)
+    done[path[0]] = _exchange(source[path[0]], path[1:])
+    return tuple(done)
+
+
+def _exchange(expression: Expression, path: Path) -> Apply:
+    assert isinstance(expression, Apply)
+    inputs = list(expression.inputs)
+    if path:
+        below = inputs[path[0]]
+        assert below is not None
+        inputs[path[0]] = _exchange(below, path[1:])
+    else:
+        inputs.reverse()
+    return Apply(expression.op, tuple(inputs), expression.attributes, expression.output)
+
+
+def _is_symmetric(rule: Rule, path: Path) -> bool:
+    one, other = _at(rule.source, path).inputs
+    if one is None or other is None:
+        return False
+    swap = _swap(one, other)
+    if swap is None:
+        return False
+    renamed = tuple(substitute(each, swap) for each in rule.source)
+    return (
+        _exchanged(renamed, path) == rule.source  # type: ignore[arg-type]
+        and _same_conditions(rule, swap)
+        and all(_plain(substitute(each, swap)) == _plain(each) for each in rule.target)
+    )
+
+
+def _same_conditions(rule: Rule, swap: dict[str, Part]) -> bool:
+    for terms in (rule.conditions, rule.restrictions):
+        if {_plain(substitute(one, swap)) for one in terms} != {_plain(one) for one in terms}:
+            return False
+    return True
+
+
+def _plain(part: Part | None) -> str:
+    """A text in which the order of what is commutative does not show."""
+    if isinstance(part, (Call, Array)):
+        arguments = [_plain(one) for one in part.arguments]
+        if part.function in _SYMMETRIC:
+            arguments.sort()
+        return f"({part.function} {' '.join(arguments)})"
+    if isinstance(part, Apply):
+        inputs = [_plain(one) for one in part.inputs]
+        if OPERATORS[part.op].commutative and len(inputs) == 2:
+            inputs.sort()
+        attributes = [f":{name} {_plain(value)}" for name, value in part.attributes]
+        return f"({part.op} {' '.join([*inputs, *attributes])})#{part.output}"
+    return str(part)
+
+
+def _swap(one: Expression, other: Expression) -> dict[str, Part] | None:
+    """The exchange of names that makes either expression the other; None if there is none."""
+    swap: dict[str, Part] = {}
+    todo: list[tuple[Part | None, Part | None]] = [(one, other)]
+    while todo:
+        left, right = todo.pop()
+        if isinstance(left, (Variable, Name)) and type(left) is type(right):
+            for name, value in ((left, right), (right, left)):
+                if swap.setdefault(str(name), value) != value:  # type: ignore[arg-type]
+                    return None
+        elif isinstance(left, Apply) and isinstance(right, Apply):
+            if (left.op, left.output) != (right.op, right.output):
+                return None
+            if len(left.inputs) != len(right.inputs):
+                return None
+            if [name for name, _ in left.attributes] != [name for name, _ in right.attributes]:
+                return None
+            todo += zip(left.inputs, right.inputs, strict=True)
+            todo += [
+                (mine, yours)
+                for (_, mine), (_, yours) in zip(left.attributes, right.attributes, strict=True)
+            ]
+        elif isinstance(left, (Call, Array)) and isinstance(right, (Call, Array)):
+            if left.function != right.function or len(left.arguments) != len(right.arguments):
+                return None
+            todo += zip(left.arguments, right.arguments, strict=True)
+        elif isinstance(left, Literal) and isinstance(right, Literal):
+            if left != right:
+                return None
+        elif left is not None or right is not None:
+            return None
+    return swap

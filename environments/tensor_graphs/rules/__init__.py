@@ -1,0 +1,1 @@
+"""Rules: what may be computed in another way. Their language, their proofs, their origins."""

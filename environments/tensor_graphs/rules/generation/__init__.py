@@ -1,0 +1,1 @@
+"""Rules found by machine: enumerate, fingerprint, generalise, verify, prune (thesis, 3.1)."""

@@ -1,0 +1,191 @@
+"""Makes `rules.json`: generated and written rules, all verified."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import itertools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from environments.tensor_graphs.rules.files import GENERATED, WRITTEN, RuleFile, digest
+from environments.tensor_graphs.rules.generation.generate import Generator
+from environments.tensor_graphs.rules.generation.prune import canonical
+from environments.tensor_graphs.rules.generation.vocabularies import VOCABULARIES, Vocabulary
+from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.verification.verify import needs, verify, verify_all
+
+_FEW = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Thoroughness:
+    """How rules are verified before they are kept.
+
+    Attributes:
+      num_instances: how many instances of each rule are looked at with each seed.
+      seeds: one for each time.
+      num_jobs: number of processes.
+    """
+
+    num_instances: int = 1000
+    seeds: tuple[int, ...] = (1, 2, 3)
+    num_jobs: int = 1
+
+
+def make_rules(
+    written: Sequence[Rule],
+    seed: int = 0,
+    max_size: int | None = None,
+    thoroughness: Thoroughness | None = None,
+    vocabularies: Sequence[Vocabulary] = VOCABULARIES,
+    earlier: RuleFile | None = None,
+    command: str = "",
+    progress_fn: Callable[[str], None] = lambda text: None,
+) -> RuleFile:
+    """Verifies the rules that are given, and generates others.
+
+    Args:
+      written: rules that people wrote; wrong ones are left out and reported.
+      seed: of all that is random while rules are generated.
+      max_size: the most operators in a source that is generated.
+      thoroughness: of the verification.
+      vocabularies: of the generator.
+      earlier: a file that was made before. What it has is not verified again, and its generated
+        rules are taken instead of new ones.
+      command: how to make the same file again.
+      progress_fn: told what was done.
+    """
+    thoroughness = thoroughness or Thoroughness()
+    few = min(_FEW, thoroughness.num_instances)
+    stages: dict[str, dict[str, int]] = {}
+    rules = _considered(written, _verified_before(earlier), few, seed, stages, progress_fn)
+    if earlier is None:
+        generator = Generator(seed, max_size, rules, few)
+        generated = generator.run(vocabularies, progress_fn)
+        stages |= {name: dict(counts) for name, counts in generator.counts.items()}
+    else:
+        generated = [one for one in earlier.rules if earlier.origins[one.name] == GENERATED]
+        stages |= {name: one for name, one in earlier.made["stages"].items() if name != WRITTEN}
+    # The same rule may be tried in different places under different names.
+    unique: dict[tuple[str, frozenset[str]], Rule] = {}
+    for rule in (*rules, *generated):
+        unique.setdefault((canonical(rule), frozenset(map(str, rule.restrictions))), rule)
+    origins = {one.name: WRITTEN if one in rules else GENERATED for one in unique.values()}
+    verified = _verified(tuple(unique.values()), earlier, thoroughness, progress_fn)
+    kept = tuple(rule for rule, _ in verified)
+    stages[WRITTEN]["rules"] = sum(origins[one.name] == WRITTEN for one in kept)
+    made = {
+        "command": command,
+        "seed": seed,
+        "instances": thoroughness.num_instances,
+        "seeds": list(thoroughness.seeds),
+        "rules": len(kept),
+        "without renamings": len({canonical(one) for one in kept}),
+        "fell when verified": len(unique) - len(kept),
+        "stages": stages,
+        "versions": _versions(),
+    }
+    instances = {rule.name: count for rule, count in verified}
+    return RuleFile(kept, {one.name: origins[one.name] for one in kept}, made, instances)
+
+
+def _verified_before(earlier: RuleFile | None) -> dict[str, tuple[Rule, int]]:
+    """Rules as they were verified, and in how many instances, by their digests."""
+    if earlier is None:
+        return {}
+    known = [one for one in earlier.rules if one.name in earlier.instances]
+    return {digest(one): (one, earlier.instances[one.name]) for one in known}
+
+
+def _verified(
+    rules: Sequence[Rule],
+    earlier: RuleFile | None,
+    thoroughness: Thoroughness,
+    progress_fn: Callable[[str], None],
+) -> list[tuple[Rule, int]]:
+    """Those that are right, with the number of their instances."""
+    known = _verified_before(earlier)
+    needed = thoroughness.num_instances * len(thoroughness.seeds)
+    known = {key: one for key, one in known.items() if one[1] >= needed}
+    open_ = [one for one in rules if digest(one) not in known]
+    count = itertools.count(1)
+
+    def on_rule() -> None:
+        number = next(count)
+        if number % 25 == 0:
+            progress_fn(f"verified {number} of {len(open_)}")
+
+    verdicts = verify_all(
+        open_, thoroughness.num_instances, thoroughness.seeds, thoroughness.num_jobs, on_rule
+    )
+    found: list[tuple[Rule, int]] = []
+    for rule in rules:
+        verdict = verdicts.get(rule.name)
+        if verdict is None:
+            before, num_instances = known[digest(rule)]
+            found.append((rule.as_verified(before), num_instances))
+        elif verdict.is_right:
+            found.append((verdict.mark(rule), verdict.num_instances))
+        else:
+            progress_fn(f"{rule.name} falls: {verdict.how}")
+    return found
+
+
+def _considered(
+    written: Sequence[Rule],
+    known: Mapping[str, tuple[Rule, int]],
+    num_instances: int,
+    seed: int,
+    stages: dict[str, dict[str, int]],
+    progress_fn: Callable[[str], None],
+) -> list[Rule]:
+    """The written rules that seem to be right, without conditions that they do not need."""
+    rules: list[Rule] = []
+    counts = {"given": len(written), "refused": 0, "conditions not needed": 0}
+    for number, rule in enumerate(written, 1):
+        if digest(rule) in known:
+            rules.append(rule)
+            continue
+        verdict = verify(rule, num_instances, seed)
+        if not verdict.is_right:
+            counts["refused"] += 1
+            progress_fn(f"{rule.name} is refused: {verdict.how}")
+            continue
+        rules.append(without_needless(rule, num_instances, seed))
+        counts["conditions not needed"] += len(rule.conditions) - len(rules[-1].conditions)
+        if number % 25 == 0:
+            progress_fn(f"{number} of {len(written)} written")
+    stages[WRITTEN] = counts
+    progress_fn(f"{WRITTEN}: {counts}")
+    return rules
+
+
+def without_needless(rule: Rule, num_instances: int, seed: int = 0) -> Rule:
+    """Without those conditions whose absence never makes it wrong.
+
+    Often the types that an operator takes, or that a new output must have, say the same already.
+
+    Args:
+      rule: a rule that is right.
+      num_instances: how many instances it must survive without a condition.
+      seed: of all that is random.
+    """
+    for condition in rule.conditions:
+        if needs(rule, condition, 10 * num_instances, seed) is not None:
+            continue
+        kept = tuple(one for one in rule.conditions if one != condition)
+        wider = dataclasses.replace(rule, conditions=kept)
+        if all(verify(wider, 5 * num_instances, seed + more).is_right for more in (1, 2)):
+            rule = wider
+    return rule
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for name in ("numpy", "tfrl-systems"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

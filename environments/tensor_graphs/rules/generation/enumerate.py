@@ -1,0 +1,179 @@
+"""All small expressions over an operator vocabulary, and which of them are equal.
+
+Expressions are built from the inside out. One that equals a smaller one in all worlds is a
+candidate for a rule, and nothing larger is built from it: the smaller one leads to the same.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from environments.tensor_graphs.operators import table
+from environments.tensor_graphs.rules.generation.fingerprint import Place, World
+from environments.tensor_graphs.rules.language.expressions import Apply, Expression, Term
+
+_LEAST_WORLDS = 3
+_MOST_PARTIAL = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Move:
+    """A way to build an expression.
+
+    Attributes:
+      op: operator.
+      arity: number of inputs.
+      attributes: terms by name.
+      outputs: how many outputs there are.
+    """
+
+    op: str
+    arity: int
+    attributes: tuple[tuple[str, Term], ...] = ()
+    outputs: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """An expression and its values.
+
+    Attributes:
+      expression: the expression.
+      size: number of its operators; repeated ones count each time.
+      places: where its value is, in each world; None where it has none.
+      prints: its fingerprints.
+    """
+
+    expression: Expression
+    size: int
+    places: tuple[Place | None, ...]
+    prints: tuple[int | None, ...]
+
+    @property
+    def num_worlds(self) -> int:
+        """In how many worlds it has a value."""
+        return sum(one is not None for one in self.prints)
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """Two expressions that may be equal.
+
+    Attributes:
+      larger: as many operators as `smaller`, or more.
+      smaller: was there before.
+      always: whether they are equal in every world in which both have values.
+    """
+
+    larger: Entry
+    smaller: Entry
+    always: bool
+
+
+class Enumeration:
+    """Expressions of up to a number of operators.
+
+    Args:
+      worlds: where they have values.
+      leaves: variables and constants.
+      moves: how to build more.
+      max_size: the most operators.
+
+    Attributes:
+      candidates: pairs that may be equal.
+      num_expressions: how many expressions have values in enough worlds.
+    """
+
+    def __init__(
+        self,
+        worlds: Sequence[World],
+        leaves: Sequence[Expression],
+        moves: Sequence[Move],
+        max_size: int,
+    ) -> None:
+        self.candidates: list[Candidate] = []
+        self.num_expressions = 0
+        self._worlds = worlds
+        self._blocks: list[list[Entry]] = [[]]
+        self._known: dict[tuple[int | None, ...], Entry] = {}
+        self._by_print: list[dict[int, list[Entry]]] = [{} for _ in worlds]
+        for leaf in leaves:
+            self._take(leaf, 0, tuple(world.place(leaf) for world in worlds))
+        for size in range(1, max_size + 1):
+            self._blocks.append([])
+            for move in moves:
+                self._build(move, size)
+
+    def _build(self, move: Move, size: int) -> None:
+        for inputs in self._inputs(move, size):
+            for output in range(move.outputs):
+                places = tuple(
+                    world.apply(
+                        move.op, [one.places[number] for one in inputs], move.attributes, output
+                    )
+                    for number, world in enumerate(self._worlds)
+                )
+                given = tuple(one.expression for one in inputs)
+                self._take(Apply(move.op, given, move.attributes, output), size, places)
+
+    def _inputs(self, move: Move, size: int) -> Iterator[tuple[Entry, ...]]:
+        if move.arity == 1:
+            yield from ((one,) for one in tuple(self._blocks[size - 1]))
+            return
+        is_commutative = table.OPERATORS[move.op].commutative
+        for first in range(size):
+            second = size - 1 - first
+            if is_commutative and second > first:
+                continue
+            for i, left in enumerate(tuple(self._blocks[first])):
+                for j, right in enumerate(tuple(self._blocks[second])):
+                    if not (is_commutative and first == second and j > i):
+                        yield left, right
+
+    def _take(self, expression: Expression, size: int, places: tuple[Place | None, ...]) -> None:
+        prints = tuple(
+            world.fingerprint(place) for world, place in zip(self._worlds, places, strict=True)
+        )
+        entry = Entry(expression, size, places, prints)
+        if entry.num_worlds < _LEAST_WORLDS:
+            return
+        self.num_expressions += 1
+        known = self._known.get(prints)
+        if known is not None:
+            self.candidates.append(Candidate(entry, known, True))
+            return
+        is_redundant = False
+        for other, always in self._partly_equal(entry):
+            self.candidates.append(Candidate(entry, other, always))
+            covered = all(
+                one is None or one == two for one, two in zip(prints, other.prints, strict=True)
+            )
+            is_redundant |= covered
+        if is_redundant:
+            return
+        self._known[prints] = entry
+        self._blocks[size].append(entry)
+        for by_print, one in zip(self._by_print, prints, strict=True):
+            if one is not None:
+                by_print.setdefault(one, []).append(entry)
+
+    def _partly_equal(self, entry: Entry) -> list[tuple[Entry, bool]]:
+        """Expressions that equal it in some worlds, the most equal first."""
+        found: collections.Counter[int] = collections.Counter()
+        entries: dict[int, Entry] = {}
+        for by_print, one in zip(self._by_print, entry.prints, strict=True):
+            for other in by_print.get(one, ()) if one is not None else ():
+                found[id(other)] += 1
+                entries[id(other)] = other
+        result = []
+        for key, count in found.most_common(_MOST_PARTIAL):
+            if count >= _LEAST_WORLDS:
+                other = entries[key]
+                both = sum(
+                    one is not None and two is not None
+                    for one, two in zip(entry.prints, other.prints, strict=True)
+                )
+                result.append((other, both == count))
+        return result

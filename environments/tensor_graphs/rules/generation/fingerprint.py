@@ -1,0 +1,113 @@
+"""Fingerprints of expressions: hashes of their values in a few small worlds.
+
+A world gives every variable a shape and random elements, in the field of `operators.field`, and
+every attribute a value. Expressions with the same values in all worlds are almost certainly equal;
+expressions with the same values in some worlds may be equal under a condition.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from environments.tensor_graphs.graph.nodes import TensorType
+from environments.tensor_graphs.operators import table
+from environments.tensor_graphs.operators.field import Field
+from environments.tensor_graphs.operators.operator import OperatorError
+from environments.tensor_graphs.rules.language import terms
+from environments.tensor_graphs.rules.language.expressions import Expression, Term
+from environments.tensor_graphs.rules.language.terms import Bindings, TermError
+from environments.tensor_graphs.rules.verification.computations import (
+    Computation,
+    TooLargeError,
+    add_expression,
+)
+
+Place = tuple[int, int]
+
+
+class World:
+    """Shapes, elements and attributes in which expressions have values.
+
+    Args:
+      shapes: of the variables, float32.
+      attributes: values of the names.
+      seed: determines the elements, and what functions and the order of numbers mean.
+    """
+
+    def __init__(
+        self, shapes: Mapping[str, Sequence[int]], attributes: Mapping[str, Any], seed: int
+    ) -> None:
+        types = {name: TensorType("float32", tuple(shape)) for name, shape in shapes.items()}
+        self.bindings = Bindings(types, dict(attributes))
+        self._field = Field(seed)
+        self._rng = np.random.default_rng(seed)
+        self._computation = Computation()
+        self._values: list[tuple[np.ndarray, ...]] = []
+        self._prints: list[tuple[int, ...]] = []
+        self._terms: dict[Term, Any] = {}
+
+    def place(self, expression: Expression) -> Place | None:
+        """Where a variable or a constant is."""
+        try:
+            place = add_expression(self._computation, expression, self.bindings)
+        except (OperatorError, TermError, TooLargeError):
+            return None
+        self._catch_up()
+        return place
+
+    def apply(
+        self,
+        op: str,
+        inputs: Sequence[Place | None],
+        attributes: Sequence[tuple[str, Term]],
+        output: int = 0,
+    ) -> Place | None:
+        """Where the output of an operation is; None where it cannot be."""
+        if any(one is None for one in inputs):
+            return None
+        try:
+            values = {name: self._value_of(term) for name, term in attributes}
+            place = self._computation.add(op, inputs, values, output)
+        except (OperatorError, TermError, TooLargeError, IndexError):
+            return None
+        self._catch_up()
+        return place
+
+    def fingerprint(self, place: Place | None) -> int | None:
+        """Equal for equal tensors; None where there is none."""
+        return None if place is None else self._prints[place[0]][place[1]]
+
+    def _value_of(self, term: Term) -> Any:
+        if term not in self._terms:
+            try:
+                self._terms[term] = terms.as_attribute(terms.evaluate(term, self.bindings))
+            except TermError as error:
+                self._terms[term] = error
+        found = self._terms[term]
+        if isinstance(found, TermError):
+            raise found
+        return found
+
+    def _catch_up(self) -> None:
+        """Computes the steps that are new."""
+        for step in self._computation.steps[len(self._values) :]:
+            if step.op:
+                arrays = [self._values[one[0]][one[1]] for one in step.inputs if one is not None]
+                found = table.evaluate(step.op, arrays, step.attributes, self._field)
+            elif step.value is not None:
+                found = (self._field.embed(step.value),)
+            else:
+                shape = tuple(int(size) for size in step.types[0].shape or ())
+                found = (self._field.random(self._rng, shape),)
+            self._values.append(tuple(found))
+            self._prints.append(tuple(map(_digest, found)))
+
+
+def _digest(array: np.ndarray) -> int:
+    digest = hashlib.blake2b(f"{array.dtype}{array.shape}".encode(), digest_size=8)
+    digest.update(np.ascontiguousarray(array).tobytes())
+    return int.from_bytes(digest.digest(), "little")

@@ -1,0 +1,186 @@
+"""Turns two expressions that were equal in a few worlds into a rule, with conditions if needed.
+
+Conditions are learned from instances: they must exclude all in which the rule would be wrong, and
+should admit those in which it is right. Of such conditions the most general is taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from environments.tensor_graphs.rules.language.expressions import (
+    Apply,
+    Array,
+    Call,
+    Expression,
+    ExpressionError,
+    Literal,
+    Name,
+    Term,
+    Variable,
+    parse_term,
+    parts,
+    variables,
+)
+from environments.tensor_graphs.rules.language.rule import Rule, RuleError
+from environments.tensor_graphs.rules.language.terms import holds
+from environments.tensor_graphs.rules.verification.instances import Instance, InstanceDrawer
+from environments.tensor_graphs.rules.verification.verify import problem_in
+
+_NUM_INSTANCES = 240
+_LEAST_RIGHT = 8
+_LEAST_SHARE = 0.1
+_FLOATS = '(list "bfloat16" "float16" "float32" "float64")'
+
+
+def is_source(expression: Expression) -> bool:
+    """Whether an expression can be matched: its attributes are names and literals."""
+    return isinstance(expression, Apply) and all(
+        isinstance(part, (Variable, Literal, Name, Apply, Array)) or part.function == "list"
+        for part in parts(as_source(expression))
+    )
+
+
+def as_source(expression: Expression) -> Expression:
+    """Constants of a target say their shape and type, those of a source do not."""
+    if isinstance(expression, Array):
+        return Array(expression.function, expression.arguments[:1])
+    if isinstance(expression, Apply):
+        inputs = tuple(one if one is None else as_source(one) for one in expression.inputs)
+        return dataclasses.replace(expression, inputs=inputs)
+    return expression
+
+
+def as_target(expression: Expression) -> Expression:
+    """Constants of a source as a target may say them: without axes, typed as the first variable."""
+    first = Variable(variables(expression)[0])
+    if isinstance(expression, Array):
+        return expression
+
+    def complete(part: Expression | None) -> Expression | None:
+        if isinstance(part, Array) and len(part.arguments) == 1:
+            shape, dtype = Call("list", ()), Call("dtype", (first,))
+            return Array(part.function, (part.arguments[0], shape, dtype))
+        if isinstance(part, Apply):
+            return dataclasses.replace(part, inputs=tuple(map(complete, part.inputs)))
+        return part
+
+    found = complete(expression)
+    assert found is not None
+    return found
+
+
+def make_rule(
+    name: str, sources: Sequence[Expression], targets: Sequence[Expression]
+) -> Rule | None:
+    """Returns the rule that replaces some expressions by others; None if they make no rule."""
+    if not all(map(is_source, sources)):
+        return None
+    try:
+        return Rule(name, tuple(map(as_source, sources)), tuple(targets))
+    except (RuleError, ExpressionError):
+        return None
+
+
+def find_conditions(rule: Rule, seed: int = 0) -> Rule | None:
+    """The same rule under conditions that make it right, as far as its instances tell.
+
+    Args:
+      rule: a rule without conditions.
+      seed: determines the instances.
+
+    Returns:
+      None if there seem to be no such conditions among those that are tried.
+    """
+    drawer = InstanceDrawer(rule, seed)
+    rng = np.random.default_rng([seed, 3])
+    right: list[Instance] = []
+    wrong: list[Instance] = []
+    while len(right) + len(wrong) < _NUM_INSTANCES:
+        instances = drawer.draw_round()
+        if not instances:
+            break
+        for instance in instances:
+            count = len(right) + len(wrong)
+            (wrong if problem_in(instance, rng, count) else right).append(instance)
+    if not wrong:
+        return rule if right else None
+    if len(right) < max(_LEAST_RIGHT, _LEAST_SHARE * (len(right) + len(wrong))):
+        return None
+    best = _best(rule, right, wrong)
+    return None if best is None else dataclasses.replace(rule, conditions=best)
+
+
+def _best(
+    rule: Rule, right: Sequence[Instance], wrong: Sequence[Instance]
+) -> tuple[Term, ...] | None:
+    """The conditions that exclude all wrong instances and keep the most of the right ones."""
+    found: list[tuple[frozenset[int], frozenset[int], Term]] = []
+    seen = set()
+    for atom in _atoms(rule, right[0]):
+        kept = frozenset(n for n, one in enumerate(right) if holds(atom, one.bindings))
+        let_in = frozenset(n for n, one in enumerate(wrong) if holds(atom, one.bindings))
+        if len(kept) >= _LEAST_RIGHT and len(let_in) < len(wrong) and (kept, let_in) not in seen:
+            seen.add((kept, let_in))
+            found.append((kept, let_in, atom))
+    best: tuple[Term, ...] | None = None
+    most = _LEAST_RIGHT - 1
+    for kept, let_in, atom in found:
+        if not let_in and len(kept) > most:
+            best, most = (atom,), len(kept)
+    if best is not None:
+        return best
+    for one, other in itertools.combinations(found, 2):
+        if not one[1] & other[1] and len(one[0] & other[0]) > most:
+            best, most = (one[2], other[2]), len(one[0] & other[0])
+    return best
+
+
+def _atoms(rule: Rule, instance: Instance) -> Iterator[Term]:
+    """Conditions that a rule may have, the simplest first."""
+    for text in (*_of_tensors(rule), *_of_attributes(rule, instance)):
+        yield parse_term(text)
+
+
+def _of_tensors(rule: Rule) -> Iterator[str]:
+    variables = [f"?{name}" for name in rule.variables]
+    for one in variables:
+        yield f"(in (dtype {one}) {_FLOATS})"
+        yield f"(>= (rank {one}) 2)"
+        yield f"(= (size {one}) 1)"
+        yield from (f"(= (rank {one}) {rank})" for rank in (0, 1, 2, 3, 4))
+        yield from (f"(= (dim {one} {place}) 1)" for place in (0, 1, -1))
+    for one, other in itertools.permutations(variables, 2):
+        yield f"(= (shape {one}) (shape {other}))"
+        yield f"(= (rank {one}) (rank {other}))"
+        yield f"(<= (rank {one}) (rank {other}))"
+        for place in (0, 1, -1):
+            yield f"(= (dim {one} {place}) (dim {other} {place}))"
+
+
+def _of_attributes(rule: Rule, instance: Instance) -> Iterator[str]:
+    attributes = instance.bindings.attributes
+    for name in rule.names:
+        value = attributes[name]
+        if isinstance(value, tuple):
+            yield f"(= ${name} (range 0 (length ${name})))"
+            yield f"(= ${name} (repeat 0 (length ${name})))"
+            yield f"(= ${name} (repeat 1 (length ${name})))"
+            yield from (f"(= ${name} (shape ?{variable}))" for variable in rule.variables)
+        elif isinstance(value, int):
+            yield f"(= ${name} 1)"
+            yield f"(= ${name} 0)"
+            yield from (f"(= ${name} (- (rank ?{one}) 1))" for one in rule.variables)
+        elif isinstance(value, float):
+            yield f"(> ${name} 0)"
+            yield f"(>= ${name} 0)"
+    for name, other in itertools.permutations(rule.names, 2):
+        if type(attributes[name]) is not type(attributes[other]):
+            continue
+        yield f"(= ${name} ${other})"
+        if isinstance(attributes[name], tuple):
+            yield f"(= ${name} (inverse ${other}))"

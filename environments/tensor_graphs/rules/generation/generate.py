@@ -1,0 +1,282 @@
+"""Rules are generated: enumerate, fingerprint, generalise, prune, verify (thesis, section 3.1)."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+
+from environments.tensor_graphs.rules.generation.enumerate import Candidate, Entry, Enumeration
+from environments.tensor_graphs.rules.generation.fingerprint import World
+from environments.tensor_graphs.rules.generation.generalise import (
+    as_target,
+    find_conditions,
+    make_rule,
+)
+from environments.tensor_graphs.rules.generation.prune import Rewriter, canonical, without_common
+from environments.tensor_graphs.rules.generation.vocabularies import VOCABULARIES, Vocabulary
+from environments.tensor_graphs.rules.language.expressions import (
+    Apply,
+    Array,
+    Expression,
+    Variable,
+    parts,
+    variables,
+)
+from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
+from environments.tensor_graphs.rules.verification.verify import Verdict, needs, verify
+
+STAGES = (
+    "expressions", "candidates", "not considered", "not expressible", "known before", "renamings",
+    "common subgraphs", "implied", "hardly apply", "refused", "conditions not needed",
+    "change NaN and remove nothing", "rules",
+)  # fmt: skip
+_FEW = 60
+_MOST_CONDITIONAL_SIZE = 2
+_OFTEN = 0.2
+_WORLDS_TO_REWRITE = 3
+_DEPTHS = {1: 2, 2: 3, 3: 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class Proposal:
+    """A rule that may be right, and where it was seen."""
+
+    rule: Rule
+    size: int
+    worlds: tuple[World, ...]
+
+    @property
+    def num_variables(self) -> int:
+        """How many tensors it is about."""
+        return len(self.rule.variables)
+
+
+class Generator:
+    """Generates rules, vocabulary by vocabulary.
+
+    Args:
+      seed: of all that is random.
+      max_size: the most operators in an expression; as many as the vocabulary says by default.
+      num_instances: how many instances a rule must survive.
+      known: rules that there are already; what they imply is not found again.
+
+    Attributes:
+      rules: those that were found right and new.
+      counts: how many there were in each of STAGES, by vocabulary.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        max_size: int | None = None,
+        known: Sequence[Rule] = (),
+        num_instances: int = 300,
+    ) -> None:
+        self.rules: list[Rule] = []
+        self.counts: dict[str, collections.Counter[str]] = {}
+        self._seed = seed
+        self._max_size = max_size
+        self._known = list(known)
+        self._num_instances = num_instances
+        self._before = {canonical(one) for one in known}
+        self._seen = set(self._before)
+
+    def run(
+        self,
+        vocabularies: Sequence[Vocabulary] = VOCABULARIES,
+        progress_fn: Callable[[str], None] | None = None,
+    ) -> list[Rule]:
+        """Generates; what is known from one vocabulary is not found again in another."""
+        for vocabulary in vocabularies:
+            counts = self.counts.setdefault(
+                vocabulary.name, collections.Counter(dict.fromkeys(STAGES, 0))
+            )
+            size = min(vocabulary.max_size, self._max_size or vocabulary.max_size)
+            worlds = vocabulary.worlds(self._seed)
+            found = Enumeration(worlds, vocabulary.leaves, vocabulary.moves, size)
+            counts["expressions"] += found.num_expressions
+            proposals = list(_proposals(found.candidates, worlds, counts))
+            # General rules first: others are then seen to be instances of them.
+            proposals.sort(key=lambda one: (one.size, -one.num_variables, len(str(one.rule))))
+            rewriters: dict[int, Rewriter] = {}
+            for proposal in proposals:
+                rule = self._consider(proposal, rewriters, counts)
+                if rule is not None:
+                    named = dataclasses.replace(rule, name=self._name(rule))
+                    self.rules.append(named)
+                    self._known.append(named)
+                    counts["rules"] += 1
+                    for rewriter in rewriters.values():
+                        rewriter.add_rule(named)
+            if progress_fn is not None:
+                progress_fn(f"{vocabulary.name}: {dict(counts)}")
+        return self.rules
+
+    def _consider(
+        self, proposal: Proposal, rewriters: dict[int, Rewriter], counts: collections.Counter[str]
+    ) -> Rule | None:
+        """The rule as it is right, if it is right and new."""
+        rule = proposal.rule
+        key = canonical(rule)
+        if key in self._seen:
+            counts["known before" if key in self._before else "renamings"] += 1
+            self._before.discard(key)
+            return None
+        self._seen.add(key)
+        if self._is_implied(proposal, rewriters):
+            counts["implied"] += 1
+            return None
+        verdict = verify(rule, _FEW, self._seed)
+        if verdict.is_right and any(
+            verify(one, _FEW, self._seed).is_right for one in without_common(rule)
+        ):
+            counts["common subgraphs"] += 1
+            return None
+        if not _applies_often(rule, self._seed):
+            counts["hardly apply"] += 1
+            return None
+        if not verdict.is_right:
+            return self._with_conditions(rule, proposal.size, counts)
+        return self._verified(rule, verify(rule, self._num_instances, self._seed + 1), counts)
+
+    def _with_conditions(
+        self, rule: Rule, size: int, counts: collections.Counter[str]
+    ) -> Rule | None:
+        found = find_conditions(rule, self._seed)
+        if found is None or not found.conditions:
+            counts["refused"] += 1
+            return None
+        if any(verify(one, _FEW, self._seed).is_right for one in without_common(found)):
+            counts["common subgraphs"] += 1
+            return None
+        verified = self._verified(found, verify(found, self._num_instances, self._seed + 1), counts)
+        if verified is None:
+            return None
+        if not all(needs(verified, one, seed=self._seed) for one in verified.conditions):
+            counts["conditions not needed"] += 1
+            return None
+        return verified
+
+    def _verified(
+        self, rule: Rule, verdict: Verdict, counts: collections.Counter[str]
+    ) -> Rule | None:
+        if not verdict.is_right:
+            counts["refused"] += 1
+            return None
+        if verdict.nonfinite_change and _num_operators(rule.target) >= _num_operators(rule.source):
+            counts["change NaN and remove nothing"] += 1
+            return None
+        return verdict.mark(rule)
+
+    def _is_implied(self, proposal: Proposal, rewriters: dict[int, Rewriter]) -> bool:
+        if len(proposal.rule.source) > 1 or not proposal.worlds:
+            return False
+        target = proposal.rule.target[0]
+        # Of constants, the source does not say all that a world must know.
+        source = proposal.rule.source[0]
+        for world in proposal.worlds[:_WORLDS_TO_REWRITE]:
+            rewriter = rewriters.get(id(world))
+            if rewriter is None:
+                rewriter = rewriters[id(world)] = Rewriter(world.bindings, self._known)
+            if not rewriter.leads_to(as_target(source), target, _DEPTHS[proposal.size]):
+                return False
+        return True
+
+    def _name(self, rule: Rule) -> str:
+        """Made of the operators, the outermost first."""
+        sides = [
+            "_".join(
+                part.op.lower() for one in side for part in parts(one) if isinstance(part, Apply)
+            )
+            or "nothing"
+            for side in (rule.source, rule.target)
+        ]
+        name = "_to_".join(sides)
+        taken = {one.name for one in self._known}
+        numbered = (f"{name}_{number}" for number in range(2, len(taken) + 3))
+        return name if name not in taken else next(one for one in numbered if one not in taken)
+
+
+def _proposals(
+    candidates: Sequence[Candidate], worlds: Sequence[World], counts: collections.Counter[str]
+) -> Iterator[Proposal]:
+    for one in candidates:
+        counts["candidates"] += 1
+        if not _is_worth_it(one):
+            counts["not considered"] += 1
+            continue
+        seen = _worlds_of(one.larger, one.smaller, worlds)
+        directions = [(one.larger, one.smaller)]
+        if one.larger.size == one.smaller.size:
+            directions.append((one.smaller, one.larger))
+        rules = [make_rule("new", [old.expression], [new.expression]) for old, new in directions]
+        if not any(rules):
+            counts["not expressible"] += 1
+        for rule in rules:
+            if rule is not None:
+                yield Proposal(rule, one.larger.size, seen)
+    yield from _merges(candidates, worlds)
+
+
+def _is_worth_it(one: Candidate) -> bool:
+    """Whether a candidate may become a rule that anybody wants.
+
+    Constants are only of use where they go away with their operator. What does not get smaller must
+    have each variable once, and large sources must get much smaller or be about different tensors.
+    """
+    sides = (one.larger.expression, one.smaller.expression)
+    if any(isinstance(part, Array) for side in sides for part in parts(side)):
+        return one.larger.size == 1
+    if one.smaller.size == one.larger.size:
+        mentioned = [[part for part in parts(side) if isinstance(part, Variable)] for side in sides]
+        if any(len(set(found)) < len(found) for found in mentioned) or one.larger.size > 2:
+            return False
+    if one.larger.size <= _MOST_CONDITIONAL_SIZE:
+        return True
+    return one.always and (one.smaller.size < 2 or len(variables(*sides)) > 2)
+
+
+def _applies_often(rule: Rule, seed: int) -> bool:
+    """Whether the new types are mostly the old ones; else a rule is about degenerate shapes."""
+    drawer = InstanceDrawer(rule, seed)
+    drawn = [drawer.draw() for _ in range(_FEW)]
+    return sum(one is not None and bool(one.targets) for one in drawn) >= _OFTEN * _FEW
+
+
+def _num_operators(expressions: Sequence[Expression]) -> int:
+    return sum(isinstance(part, Apply) for one in expressions for part in parts(one))
+
+
+def _worlds_of(one: Entry, other: Entry, worlds: Sequence[World]) -> tuple[World, ...]:
+    """The worlds in which both have the same value."""
+    return tuple(
+        world
+        for world, left, right in zip(worlds, one.prints, other.prints, strict=True)
+        if left is not None and left == right
+    )
+
+
+def _merges(candidates: Sequence[Candidate], worlds: Sequence[World]) -> Iterator[Proposal]:
+    """Two expressions that are the outputs of one Split: both are replaced at once."""
+    halves: dict[Expression, dict[int, Candidate]] = {}
+    for one in candidates:
+        split = one.larger.expression
+        if isinstance(split, Apply) and split.op == "Split":
+            first = dataclasses.replace(split, output=0)
+            halves.setdefault(first, {}).setdefault(split.output, one)
+    for found in halves.values():
+        if len(found) < 2:
+            continue
+        old = [found[output].smaller.expression for output in (0, 1)]
+        new = [found[output].larger.expression for output in (0, 1)]
+        if any(isinstance(one, Variable) for one in old) or old[0] == old[1]:
+            continue
+        if any(
+            isinstance(part, Apply) and part.op == "Split" for one in old for part in parts(one)
+        ):
+            continue
+        rule = make_rule("new", old, new)
+        if rule is not None:
+            yield Proposal(rule, found[0].larger.size, ())

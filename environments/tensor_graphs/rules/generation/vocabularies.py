@@ -1,0 +1,313 @@
+"""What the generator builds expressions from: operators, attributes, and worlds to try them in.
+
+Each vocabulary is small enough to build all its expressions, and large enough to show how its
+operators interact. Attributes are terms: a source can bind only names and literals; other terms
+are for targets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from environments.tensor_graphs.rules.generation.enumerate import Move
+from environments.tensor_graphs.rules.generation.fingerprint import World
+from environments.tensor_graphs.rules.language.expressions import Expression, parse, parse_term
+from environments.tensor_graphs.rules.verification.draws import Draw
+
+Shapes = Mapping[str, Sequence[int]]
+WorldFn = Callable[[Draw], tuple[Shapes, Mapping[str, Any]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """Operators and operands that expressions are built from.
+
+    Attributes:
+      name: of the vocabulary, for the command line.
+      leaves: variables and constants.
+      moves: operators with their attributes.
+      world_fn: shapes and attributes of a random world.
+      max_size: the most operators in an expression.
+      num_worlds: how many worlds to try expressions in.
+    """
+
+    name: str
+    leaves: tuple[Expression, ...]
+    moves: tuple[Move, ...]
+    world_fn: WorldFn
+    max_size: int = 3
+    num_worlds: int = 12
+
+    def worlds(self, seed: int) -> list[World]:
+        """The worlds, all different."""
+        found = []
+        for number in range(self.num_worlds):
+            draw = Draw(random.Random(f"{self.name} {seed} {number}"))
+            shapes, attributes = self.world_fn(draw)
+            found.append(World(shapes, attributes, seed * 1000 + number))
+        return found
+
+
+def _moves(op: str, arity: int = 1, outputs: int = 1, **attributes: Any) -> list[Move]:
+    """A move for each combination of the attributes' values: a text, or a list of them."""
+    names = sorted(attributes)
+    values = [[one] if isinstance(one, str) else one for one in map(attributes.__getitem__, names)]
+    return [
+        Move(op, arity, tuple(zip(names, map(parse_term, chosen), strict=True)), outputs)
+        for chosen in itertools.product(*values)
+    ]
+
+
+def _all(*moves: Sequence[Move]) -> tuple[Move, ...]:
+    return tuple(itertools.chain(*moves))
+
+
+def _leaves(*texts: str) -> tuple[Expression, ...]:
+    return tuple(map(parse, texts))
+
+
+def _perm(draw: Draw, rank: int) -> tuple[int, ...]:
+    order = list(range(rank))
+    draw.rng.shuffle(order)
+    return tuple(order)
+
+
+def _along(draw: Draw, shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    """The same shape but for one axis, or the same."""
+    return tuple(
+        draw.size() if place == axis and draw.chance(0.7) else size
+        for place, size in enumerate(shape)
+    )
+
+
+def _elementwise_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
+    base = draw.shape(draw.rng.randint(1, 3))
+    return {"x": base, "y": draw.partner(base), "z": draw.partner(base)}, {}
+
+
+def _layout_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
+    rank = draw.rng.choice((2, 3, 3, 4))
+    base = draw.shape(rank)
+    axis, p, q = draw.rng.randrange(rank), _perm(draw, rank), _perm(draw, rank)
+    if draw.chance(0.2):
+        p = tuple(range(rank))
+    if draw.chance(0.2):
+        q = tuple(sorted(range(rank), key=p.__getitem__))
+    other = _along(draw, base, axis)
+    return {"x": base, "y": other, "z": _along(draw, base, axis)}, {"p": p, "q": q, "a": axis}
+
+
+def _reshape_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
+    base = draw.shape(draw.rng.choice((2, 3)))
+    merged = (base[0] * base[1], *base[2:])
+    apart = (1, *base) if draw.chance(0.5) else (*base[:1], 1, *base[1:])
+    shapes = [merged, apart]
+    draw.rng.shuffle(shapes)
+    other = base if draw.chance(0.7) else draw.partner(base)
+    return {"x": base, "y": other}, {"s": shapes[0], "t": shapes[1]}
+
+
+def _matrix_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
+    rows, inner, columns, more = (draw.size() for _ in range(4))
+    batch = draw.shape(draw.rng.choice((0, 0, 1, 2)))
+    weights = [(inner, columns), (inner, more if draw.chance(0.4) else columns)]
+    if draw.chance(0.25):
+        weights[1] = (columns, more)
+    shapes = {
+        "x": (*batch, rows, inner),
+        "w": weights[0],
+        "v": weights[1],
+        "b": (columns,) if draw.chance(0.7) else (rows, columns),
+        "c": (),
+    }
+    if draw.chance(0.25):
+        shapes["x"] = (*batch, inner, rows)
+    rank = len(batch) + 2
+    swap = (*range(rank - 2), rank - 1, rank - 2) if draw.chance(0.3) else (1, 0)
+    return shapes, {"p": swap}
+
+
+def _convolution_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
+    groups = draw.rng.choice((1, 1, 2))
+    inner, outer = draw.size(), draw.size()
+    kernel = draw.rng.choice(((1, 1), (3, 3), (2, 1)))
+    pads = draw.rng.choice(((0,) * 4, (1, 1, 1, 1), (1, 0, 0, 1)))
+    batch, sizes = draw.size(), (draw.rng.randint(3, 4), draw.rng.randint(3, 4))
+    weight = (outer * groups, inner, *kernel)
+    other = (*_along(draw, weight[:2], draw.rng.choice((0, 0, 1))), *kernel)
+    shapes = {
+        "x": (batch, inner * groups, *sizes),
+        "y": (batch, (inner if draw.chance(0.7) else draw.size()) * groups, *sizes),
+        "w": weight,
+        "v": other,
+        "c": () if draw.chance(0.6) else (outer * groups, 1, 1),
+    }
+    strides = draw.rng.choice(((1, 1), (1, 1), (2, 1)))
+    return shapes, {"s": strides, "p": pads, "d": (1, 1), "g": groups}
+
+
+def _pool_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
+    shape = (draw.size(), draw.size(), draw.rng.randint(3, 5), draw.rng.randint(3, 5))
+    kernel = draw.rng.choice(((2, 2), (3, 3), (1, 1), (2, 3)))
+    pads = draw.rng.choice(((0,) * 4, (0,) * 4, (0, 1, 0, 0)))
+    strides = draw.rng.choice(((1, 1), (2, 2)))
+    attributes = {"k": kernel, "p": pads, "s": strides, "i": draw.rng.randint(0, 1)}
+    return {"x": shape, "y": _along(draw, shape, 1), "c": ()}, attributes
+
+
+def _reduction_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
+    rank = draw.rng.choice((2, 3, 4))
+    base = draw.shape(rank)
+    axes = tuple(sorted(draw.rng.sample(range(rank), draw.rng.randint(1, rank - 1))))
+    others = tuple(sorted(draw.rng.sample(range(rank), 1)))
+    attributes = {"r": axes, "t": others, "k": draw.rng.randint(0, 1), "p": _perm(draw, rank)}
+    return {"x": base, "y": draw.partner(base), "c": ()}, attributes
+
+
+_PERMS = ["$p", "$q", "(permute $p $q)", "(inverse $p)"]
+_AXES = ["$a", "(nth $p $a)", "(nth (inverse $p) $a)"]
+_CONV: dict[str, Any] = {"strides": "$s", "pads": "$p", "dilations": "$d"}
+_POOL: dict[str, Any] = {"kernel_shape": "$k", "strides": "$s", "pads": "$p"}
+_LAST = "(- (rank ?x) 1)"
+
+VOCABULARIES: tuple[Vocabulary, ...] = (
+    Vocabulary(
+        "arithmetic",
+        _leaves("?x", "?y", "?z", "(full 0.0 (list) (dtype ?x))", "(full 1.0 (list) (dtype ?x))"),
+        _all(_moves("Neg"), *(_moves(op, 2) for op in ("Add", "Mul", "Sub", "Div"))),
+        _elementwise_world,
+        max_size=2,
+        num_worlds=8,
+    ),
+    Vocabulary(
+        "order",
+        _leaves("?x", "?y", "?z"),
+        _all(
+            *(_moves(op, 2) for op in ("Max", "Min")),
+            *(_moves(op) for op in ("Relu", "Neg", "Abs")),
+        ),
+        _elementwise_world,
+        num_worlds=8,
+    ),
+    Vocabulary(
+        "functions",
+        _leaves("?x", "?y"),
+        _all(
+            *(_moves(op) for op in ("Reciprocal", "Sqrt", "Exp", "Relu", "Neg", "Abs")),
+            *(_moves(op, 2) for op in ("Mul", "Div", "Pow")),
+        ),
+        _elementwise_world,
+        num_worlds=8,
+        max_size=2,
+    ),
+    Vocabulary(
+        "transposes",
+        _leaves("?x", "?y"),
+        _all(
+            _moves("Transpose", perm=_PERMS),
+            _moves("Concat", 2, axis=_AXES),
+            _moves("Add", 2),
+            _moves("Mul", 2),
+            _moves("Relu"),
+            _moves("Softmax", axis=_AXES),
+            _moves("ReduceMean", axes=[f"(list {one})" for one in _AXES]),
+            _moves("ReduceMax", axes=[f"(list {one})" for one in _AXES]),
+        ),
+        _layout_world,
+        max_size=2,
+        num_worlds=16,
+    ),
+    Vocabulary(
+        "reshapes",
+        _leaves("?x", "?y"),
+        _all(
+            _moves("Reshape", shape=["$s", "$t", "(shape ?x)"]),
+            *(_moves(op, 2) for op in ("Add", "Mul", "Div")),
+            _moves("Relu"),
+            _moves("Exp"),
+        ),
+        _reshape_world,
+        num_worlds=16,
+    ),
+    Vocabulary(
+        "concats",
+        _leaves("?x", "?y", "?z"),
+        _all(
+            _moves("Concat", 2, axis="$a"),
+            _moves("Split", outputs=2, axis="$a", split="(list (dim ?x $a) (dim ?y $a))"),
+            _moves("Add", 2),
+            _moves("Mul", 2),
+            _moves("Relu"),
+        ),
+        _layout_world,
+    ),
+    Vocabulary(
+        "matrices",
+        _leaves("?x", "?w", "?v", "?b", "?c"),
+        _all(
+            _moves("MatMul", 2),
+            _moves("Add", 2),
+            _moves("Mul", 2),
+            _moves("Neg"),
+            _moves("Transpose", perm=["$p", "(list 1 0)"]),
+        ),
+        _matrix_world,
+        max_size=2,
+        num_worlds=16,
+    ),
+    Vocabulary(
+        "merged matrices",
+        _leaves("?x", "?w", "?v"),
+        _all(
+            _moves("MatMul", 2),
+            _moves("Concat", 2, axis=["0", "1", _LAST]),
+            _moves("Split", outputs=2, axis=_LAST, split="(list (dim ?w -1) (dim ?v -1))"),
+        ),
+        _matrix_world,
+        num_worlds=16,
+    ),
+    Vocabulary(
+        "convolutions",
+        _leaves("?x", "?y", "?w", "?v", "?c"),
+        _all(
+            _moves("Conv", 2, group=["$g", "1"], **_CONV),
+            _moves("Concat", 2, axis=["0", "1"]),
+            _moves("Split", outputs=2, axis="1", split="(list (dim ?w 0) (dim ?v 0))"),
+            _moves("Add", 2),
+            _moves("Mul", 2),
+            _moves("Relu"),
+        ),
+        _convolution_world,
+        max_size=2,
+        num_worlds=14,
+    ),
+    Vocabulary(
+        "pools",
+        _leaves("?x", "?y", "?c"),
+        _all(
+            _moves("MaxPool", **_POOL),
+            _moves("AveragePool", count_include_pad="$i", **_POOL),
+            _moves("GlobalAveragePool"),
+            _moves("GlobalMaxPool"),
+            _moves("Concat", 2, axis=["0", "1"]),
+            *(_moves(op) for op in ("Relu", "Neg")),
+            *(_moves(op, 2) for op in ("Add", "Mul", "Max")),
+        ),
+        _pool_world,
+    ),
+    Vocabulary(
+        "reductions",
+        _leaves("?x", "?y", "?c"),
+        _all(
+            *(_moves(op, axes=["$r", "$t"], keepdims="$k") for op in ("ReduceSum", "ReduceMean")),
+            _moves("ReduceMax", axes=["$r", "$t"], keepdims="$k"),
+            *(_moves(op, 2) for op in ("Add", "Mul", "Sub")),
+            *(_moves(op) for op in ("Neg", "Relu")),
+        ),
+        _reduction_world,
+    ),
+)

@@ -1,0 +1,327 @@
+"""The language of rules, as data: expressions of tensors, and terms about their types.
+
+An expression says how a tensor is computed:
+
+  Variable   any tensor.                                              ?x
+  Apply      an output of an operator, with ONNX's names.             (Conv ?x ?w :strides $s)
+             Of operators with several outputs, any but the first:    (output 1 (Split ?x …))
+             Inputs that are left out:                                (Clip ?x nil ?max)
+  Array      a constant.                                              (full 0.5)
+
+A term says what an attribute is, or under which condition a rule holds:
+
+  number, "string"
+  Name       an attribute: bound where it stands alone in a source.   $s
+  Call       a function of `terms`, of terms and of variables.        (dim ?x 0)   (= $s (list 1 1))
+
+In a source, an attribute that is not named must have the operator's default. `(list $m $n)` there
+takes a list of that length apart; any other call must have the value of the attribute. `(full $c)`
+there is any constant whose elements are all the same, of whatever shape, and `(full 0.5)` one whose
+elements are 0.5 as its type rounds it. In a target, arrays say all: `(full 0.5 (list) (dtype ?x))`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+from environments.tensor_graphs.graph.nodes import Attribute, Scalar
+
+T = TypeVar("T")
+
+ABSENT = "nil"
+_TOKEN = re.compile(r"""[()]|"(?:[^"\\]|\\.)*"|[^\s()"]+""")
+_OUTPUT = "output"
+
+
+class ExpressionError(ValueError):
+    """A text that is no expression; the message is one line."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Variable:
+    """Any tensor: the same one wherever its name stands."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"?{self.name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Literal:
+    """A number or a string. Lists are calls of `list`: see `term`."""
+
+    value: Scalar
+
+    def __str__(self) -> str:
+        return json.dumps(self.value) if isinstance(self.value, str) else repr(self.value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Name:
+    """An attribute of something in the source."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"${self.name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """A function of terms.
+
+    Attributes:
+      function: one of `terms.FUNCTIONS`.
+      arguments: what a Variable means is up to the function: mostly, its type.
+    """
+
+    function: str
+    arguments: tuple[Term | Variable, ...]
+
+    def __str__(self) -> str:
+        return f"({' '.join((self.function, *map(str, self.arguments)))})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Apply:
+    """An output of an operator.
+
+    Attributes:
+      op: ONNX's name of it.
+      inputs: None where an optional one is left out.
+      attributes: terms by name, sorted by name; those that are missing have the default.
+      output: which.
+    """
+
+    op: str
+    inputs: tuple[Expression | None, ...]
+    attributes: tuple[tuple[str, Term], ...] = ()
+    output: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", tuple(sorted(self.attributes)))
+
+    def __str__(self) -> str:
+        inputs = [ABSENT if one is None else str(one) for one in self.inputs]
+        attributes = [f":{name} {value}" for name, value in self.attributes]
+        text = f"({' '.join([self.op, *inputs, *attributes])})"
+        return f"({_OUTPUT} {self.output} {text})" if self.output else text
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Array:
+    """A constant.
+
+    Attributes:
+      function: one of `terms.ARRAYS`; in a source only "full", with one argument.
+      arguments: what it is made of.
+    """
+
+    function: str
+    arguments: tuple[Term | Variable, ...]
+
+    def __str__(self) -> str:
+        return f"({' '.join((self.function, *map(str, self.arguments)))})"
+
+
+Term = Literal | Name | Call
+Expression = Variable | Apply | Array
+Part = Term | Expression
+
+
+def term(value: Attribute | Term) -> Term:
+    """The term that is that value; a tuple becomes a call of `list`."""
+    if isinstance(value, (Literal, Name, Call)):
+        return value
+    if isinstance(value, tuple):
+        return Call("list", tuple(term(one) for one in value))
+    return Literal(value)
+
+
+def parts(part: Part | None) -> Iterator[Part]:
+    """Everything that an expression or a term is made of, itself first, from left to right."""
+    if part is None:
+        return
+    yield part
+    if isinstance(part, Apply):
+        for one in (*part.inputs, *(value for _, value in part.attributes)):
+            yield from parts(one)
+    elif isinstance(part, (Array, Call)):
+        for argument in part.arguments:
+            yield from parts(argument)
+
+
+def variables(*given: Part | None) -> tuple[str, ...]:
+    """Names of all variables, each once, in the order of their first mention."""
+    found = (one.name for part in given for one in parts(part) if isinstance(one, Variable))
+    return tuple(dict.fromkeys(found))
+
+
+def names(*given: Part | None) -> tuple[str, ...]:
+    """Names of all attributes, each once, in the order of their first mention."""
+    found = (one.name for part in given for one in parts(part) if isinstance(one, Name))
+    return tuple(dict.fromkeys(found))
+
+
+def substitute(part: Part, values: Mapping[str, Part]) -> Part:
+    """Puts other things in the places of variables ("?x") and of attributes ("$s").
+
+    Raises:
+      ExpressionError: something stands where it cannot be, a term as an operator's input say.
+    """
+    if isinstance(part, (Variable, Name)):
+        return values.get(str(part), part)
+    if isinstance(part, Apply):
+        inputs = tuple(one if one is None else substitute(one, values) for one in part.inputs)
+        attributes = tuple((name, substitute(value, values)) for name, value in part.attributes)
+        if any(isinstance(one, (Literal, Name, Call)) for one in inputs):
+            raise ExpressionError(f"{part.op}: an input is no tensor")
+        if any(isinstance(value, (Variable, Apply, Array)) for _, value in attributes):
+            raise ExpressionError(f"{part.op}: an attribute is a tensor")
+        return Apply(part.op, inputs, attributes, part.output)  # type: ignore[arg-type]
+    if isinstance(part, (Array, Call)):
+        arguments = tuple(substitute(one, values) for one in part.arguments)
+        if any(isinstance(one, (Apply, Array)) for one in arguments):
+            raise ExpressionError(f"{part.function}: an argument is no variable")
+        return type(part)(part.function, arguments)  # type: ignore[arg-type]
+    return part
+
+
+def fold(
+    expression: Expression,
+    variable_fn: Callable[[Variable], T],
+    array_fn: Callable[[Array], T],
+    apply_fn: Callable[[Apply, tuple[T | None, ...]], T],
+    done: dict[Expression, T] | None = None,
+) -> T:
+    """Computes something of an expression from its inputs up.
+
+    Args:
+      expression: what to compute it of.
+      variable_fn: for a variable.
+      array_fn: for a constant.
+      apply_fn: for an operator, from those of its inputs.
+      done: what is known already and will be known. Give one for several expressions that share
+        parts: each is computed once.
+    """
+    done = {} if done is None else done
+    known = done.get(expression)
+    if known is not None:
+        return known
+    if isinstance(expression, Variable):
+        found = variable_fn(expression)
+    elif isinstance(expression, Array):
+        found = array_fn(expression)
+    else:
+        given = tuple(
+            None if one is None else fold(one, variable_fn, array_fn, apply_fn, done)
+            for one in expression.inputs
+        )
+        found = apply_fn(expression, given)
+    done[expression] = found
+    return found
+
+
+def parse(text: str) -> Expression:
+    """The expression that a text is.
+
+    Raises:
+      ExpressionError: it is none.
+    """
+    return _expression(_read(text), text)
+
+
+def parse_term(text: str) -> Term:
+    """The term that a text is.
+
+    Raises:
+      ExpressionError: it is none.
+    """
+    found = _term(_read(text), text)
+    if isinstance(found, Variable):
+        raise ExpressionError(f"{text}: expected a term, found a tensor")
+    return found
+
+
+def _read(text: str) -> str | list:
+    """Nested lists of words."""
+    stack: list[list] = [[]]
+    for word in _TOKEN.findall(text):
+        if word == "(":
+            stack.append([])
+        elif word != ")":
+            stack[-1].append(word)
+        elif len(stack) == 1:
+            raise ExpressionError(f"{text}: a closing parenthesis too many")
+        else:
+            done = stack.pop()
+            stack[-1].append(done)
+    if len(stack) > 1:
+        raise ExpressionError(f"{text}: a closing parenthesis is missing")
+    if len(stack[0]) != 1:
+        raise ExpressionError(f"{text!r}: expected one expression, found {len(stack[0])}")
+    return stack[0][0]
+
+
+def _expression(form: str | list, text: str) -> Expression:
+    if isinstance(form, str):
+        if form.startswith("?"):
+            return Variable(form[1:])
+        raise ExpressionError(f"{text}: expected a tensor, found {form}")
+    if not form or not isinstance(form[0], str):
+        raise ExpressionError(f"{text}: expected an operator's name after a parenthesis")
+    head, rest = form[0], form[1:]
+    if head == _OUTPUT:
+        if len(rest) != 2 or not str(rest[0]).isdigit():
+            raise ExpressionError(f"{text}: expected (output NUMBER EXPRESSION)")
+        applied = _expression(rest[1], text)
+        if not isinstance(applied, Apply):
+            raise ExpressionError(f"{text}: an output of what is no operator")
+        return dataclasses.replace(applied, output=int(rest[0]))
+    if not head[0].isupper():
+        return Array(head, tuple(_term(one, text) for one in rest))
+    return _apply(head, rest, text)
+
+
+def _apply(op: str, rest: list, text: str) -> Apply:
+    inputs: list[Expression | None] = []
+    attributes: list[tuple[str, Term]] = []
+    position = 0
+    while position < len(rest):
+        form = rest[position]
+        position += 1
+        if not isinstance(form, str) or not form.startswith(":"):
+            inputs.append(None if form == ABSENT else _expression(form, text))
+            continue
+        if position == len(rest):
+            raise ExpressionError(f"{text}: {form} has no value")
+        value = _term(rest[position], text)
+        if isinstance(value, Variable):
+            raise ExpressionError(f"{text}: {form} is a tensor")
+        attributes.append((form[1:], value))
+        position += 1
+    return Apply(op, tuple(inputs), tuple(attributes))
+
+
+def _term(form: str | list, text: str) -> Term | Variable:
+    if isinstance(form, list):
+        if not form or not isinstance(form[0], str):
+            raise ExpressionError(f"{text}: expected a function's name after a parenthesis")
+        return Call(form[0], tuple(_term(one, text) for one in form[1:]))
+    if form.startswith("?"):
+        return Variable(form[1:])
+    if form.startswith("$"):
+        return Name(form[1:])
+    if form.startswith('"'):
+        return Literal(json.loads(form))
+    for number in (int, float):
+        try:
+            return Literal(number(form))
+        except ValueError:
+            continue
+    raise ExpressionError(f"{text}: expected a term, found {form}")

@@ -1,0 +1,234 @@
+"""Rules: what may be computed in another way, and when.
+
+A rule (section 3.1 of the thesis calls it a transformation or an xfer) says that the expressions of
+its source and of its target have the same values, whatever tensors its variables stand for. Several
+expressions can be replaced together:
+
+  (MatMul ?x ?v)   =>   (output 0 (Split (MatMul ?x (Concat ?v ?w …)) …))
+  (MatMul ?x ?w)   =>   (output 1 (Split (MatMul ?x (Concat ?v ?w …)) …))
+
+Conditions make that true. Restrictions say where a rule is worth trying: where a weight is a
+constant, say, because what is computed from constants alone costs nothing when the model runs.
+
+Every rule has one more condition: a new output has the type of the output that it replaces.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from environments.tensor_graphs.rules.language.expressions import (
+    Apply,
+    Array,
+    Call,
+    Expression,
+    ExpressionError,
+    Name,
+    Part,
+    Term,
+    Variable,
+    names,
+    parse,
+    parse_term,
+    parts,
+    variables,
+)
+from environments.tensor_graphs.rules.language.terms import ARRAYS, FUNCTIONS
+
+_FIELDS = ("name", "source", "target", "conditions", "restrictions", "verified_by",
+           "may_change_nonfinite")  # fmt: skip
+
+
+class RuleError(ValueError):
+    """A rule that makes no sense; the message is one line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """A rule by which a graph may be changed.
+
+    Attributes:
+      name: unique among the rules that are used together.
+      source: what is replaced; none is a part of another.
+      target: by what, one for each.
+      conditions: terms that must hold for the rule to be right.
+      restrictions: terms that must hold for the rule to be tried.
+      verified_by: how it was shown to be right; empty when it was not.
+      may_change_nonfinite: whether it may turn NaN or infinity into something else, or something
+        else into them; false only where verification found no such case.
+
+    Raises:
+      RuleError: it uses a variable that it does not bind, an unknown function, …
+    """
+
+    name: str
+    source: tuple[Expression, ...]
+    target: tuple[Expression, ...]
+    conditions: tuple[Term, ...] = ()
+    restrictions: tuple[Term, ...] = ()
+    verified_by: str = ""
+    may_change_nonfinite: bool = True
+
+    def __post_init__(self) -> None:
+        for problem in _problems(self):
+            raise RuleError(f"rule {self.name}: {problem}")
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Variables of the source, in the order of their first mention."""
+        return variables(*self.source)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Attributes of the source, in the order of their first mention."""
+        return names(*self.source)
+
+    @property
+    def constants(self) -> frozenset[str]:
+        """Variables that it is tried with only where their tensors are constants."""
+        return frozenset(
+            variable.name
+            for one in self.restrictions
+            if isinstance(one, Call) and one.function == "constant"
+            for variable in one.arguments
+            if isinstance(variable, Variable)
+        )
+
+    def as_verified(self, record: Rule) -> Rule:
+        """Returns this rule with what verification found out about an equal one."""
+        return dataclasses.replace(
+            self,
+            verified_by=record.verified_by,
+            may_change_nonfinite=record.may_change_nonfinite,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "name": self.name,
+            **{field: [str(one) for one in getattr(self, field)] for field in _FIELDS[1:5]},
+            "verified_by": self.verified_by,
+            "may_change_nonfinite": self.may_change_nonfinite,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Rule:
+        """Returns the rule that `as_dict` wrote.
+
+        Raises:
+          RuleError: the fields make no rule.
+        """
+        name = data.get("name")
+        if not isinstance(name, str):
+            raise RuleError(f"a rule without a name: {str(data)[:80]}")
+        unknown = sorted(set(data) - set(_FIELDS))
+        if unknown:
+            raise RuleError(f"rule {name}: unknown field {unknown[0]!r}")
+        try:
+            return cls(
+                name,
+                tuple(map(parse, _texts(data, "source"))),
+                tuple(map(parse, _texts(data, "target"))),
+                tuple(map(parse_term, _texts(data, "conditions"))),
+                tuple(map(parse_term, _texts(data, "restrictions"))),
+                str(data.get("verified_by", "")),
+                data.get("may_change_nonfinite") is not False,
+            )
+        except ExpressionError as error:
+            raise RuleError(f"rule {name}: {error}") from None
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}:"]
+        lines += [f"  {old}  =>  {new}" for old, new in zip(self.source, self.target, strict=True)]
+        lines += [f"    if {one}" for one in self.conditions]
+        lines += [f"    only where {one}" for one in self.restrictions]
+        return "\n".join(lines)
+
+
+def _texts(data: Mapping[str, Any], field: str) -> list[str]:
+    found = data.get(field, [])
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise RuleError(f"rule {data['name']}: {field} is no list of texts")
+    return found
+
+
+def _problems(rule: Rule) -> Iterator[str]:
+    if not rule.source or len(rule.source) != len(rule.target):
+        yield f"{len(rule.source)} expressions are replaced by {len(rule.target)}"
+    for one in rule.source:
+        if not isinstance(one, Apply):
+            yield f"its source {one} is no operator"
+        yield from _source_problems(one)
+    bound_variables = set(variables(*rule.source))
+    bound_names = set(_bound_names(rule.source))
+    later = (*rule.target, *rule.conditions, *rule.restrictions)
+    for variable in variables(*later):
+        if variable not in bound_variables:
+            yield f"?{variable} is not in its source"
+    for name in names(*rule.source, *later):
+        if name not in bound_names:
+            yield f"${name} is bound nowhere in its source"
+    for given in (*rule.source, *later):
+        for part in parts(given):
+            yield from _part_problems(part)
+    for one in rule.source:
+        if any(one != other and one in tuple(parts(other)) for other in rule.source):
+            yield f"{one} is a part of another source"
+    if len(set(rule.source)) < len(rule.source):
+        yield "it replaces one expression twice"
+    yield from _connection_problems(rule.source)
+
+
+def _source_problems(source: Part) -> Iterator[str]:
+    for part in parts(source):
+        if isinstance(part, Array) and (part.function != "full" or len(part.arguments) != 1):
+            yield f"{part} in a source: expected (full VALUE)"
+
+
+def _bound_names(source: tuple[Expression, ...]) -> Iterator[str]:
+    """Names that stand alone, or in a list, as an attribute."""
+    for part in (part for one in source for part in parts(one)):
+        values: tuple[Any, ...] = ()
+        if isinstance(part, Apply):
+            values = tuple(value for _, value in part.attributes)
+        elif isinstance(part, Array):
+            values = part.arguments
+        for value in values:
+            inside = value.arguments if _is_list(value) else (value,)
+            yield from (one.name for one in inside if isinstance(one, Name))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Call) and value.function == "list"
+
+
+def _part_problems(part: Part) -> Iterator[str]:
+    if isinstance(part, Array) and part.function not in ARRAYS:
+        yield f"no array is called {part.function!r}"
+    if not isinstance(part, Call):
+        return
+    function = FUNCTIONS.get(part.function)
+    if function is None:
+        yield f"no function is called {part.function!r}"
+        return
+    fewest, most = function.num_arguments
+    if not fewest <= len(part.arguments) <= most:
+        yield f"{part}: {len(part.arguments)} arguments of {part.function}"
+    if not function.takes_tensors and any(isinstance(one, Variable) for one in part.arguments):
+        yield f"{part}: a tensor is no argument of {part.function}"
+
+
+def _connection_problems(source: tuple[Expression, ...]) -> Iterator[str]:
+    """Expressions that have nothing in common could be anywhere in a graph."""
+    reached = set(variables(source[0])) if source else set()
+    rest = list(source[1:])
+    while rest:
+        near = [one for one in rest if reached & set(variables(one))]
+        if not near:
+            yield f"{rest[0]} shares no variable with the rest of its source"
+            return
+        for one in near:
+            reached |= set(variables(one))
+            rest.remove(one)

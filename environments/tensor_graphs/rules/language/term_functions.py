@@ -1,0 +1,305 @@
+"""The functions that terms may call, and the constants that rules may make."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from environments.tensor_graphs.graph.nodes import TensorType
+from environments.tensor_graphs.operators import dimensions
+
+
+class TermError(ValueError):
+    """A term that has no value here."""
+
+
+class Size(str):
+    """The name of a size that is known only when the model runs."""
+
+    __slots__ = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """What a function gets for a variable.
+
+    Attributes:
+      type: of the tensor.
+      is_constant: whether it depends on constants alone.
+    """
+
+    type: TensorType
+    is_constant: bool
+
+    @property
+    def shape(self) -> tuple[int | Size, ...]:
+        """Its sizes."""
+        if self.type.shape is None:
+            raise TermError("the rank is not known")
+        return tuple(Size(one) if isinstance(one, str) else one for one in self.type.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function that terms may call.
+
+    Attributes:
+      compute: of the values of the arguments; of the terms themselves and the bindings if lazy.
+      takes_tensors: whether arguments may be variables.
+      is_lazy: whether it decides which arguments are evaluated.
+    """
+
+    compute: Callable[..., Any]
+    takes_tensors: bool = False
+    is_lazy: bool = False
+
+    @property
+    def num_arguments(self) -> tuple[int, float]:
+        """The smallest and the largest number of arguments."""
+        if self.is_lazy:
+            return 0, math.inf
+        given = inspect.signature(self.compute).parameters.values()
+        is_variadic = any(one.kind is one.VAR_POSITIONAL for one in given)
+        fixed = [one for one in given if one.kind is not one.VAR_POSITIONAL]
+        needed = sum(one.default is one.empty for one in fixed)
+        return needed, math.inf if is_variadic else len(fixed)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        if len(left) != len(right):
+            return False
+        unknown = None
+        for one, other in zip(left, right, strict=True):
+            try:
+                if not _equal(one, other):
+                    return False
+            except TermError as error:
+                unknown = error
+        if unknown is not None:
+            raise unknown
+        return True
+    if left != right and (isinstance(left, Size) or isinstance(right, Size)):
+        raise TermError(f"whether {left} is {right} is not known")
+    return bool(left == right)
+
+
+def _numbers(*values: Any) -> None:
+    for value in values:
+        if isinstance(value, (str, tuple)):
+            raise TermError(f"{value!r} is no number")
+
+
+def _compare(relation: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    def compare(left: Any, right: Any) -> bool:
+        _numbers(left, right)
+        return bool(relation(left, right))
+
+    return compare
+
+
+def _add(*values: Any) -> Any:
+    _numbers(*values)
+    return sum(values)
+
+
+def _subtract(left: Any, right: Any) -> Any:
+    _numbers(left, right)
+    return left - right
+
+
+def _multiply(*values: Any) -> Any:
+    if any(isinstance(one, Size) for one in values):
+        return _symbolic("product", values)
+    _numbers(*values)
+    return math.prod(values)
+
+
+def _divide(left: Any, right: Any) -> Any:
+    if isinstance(left, Size) or isinstance(right, Size):
+        return _symbolic("quotient", (left, right))
+    _numbers(left, right)
+    if isinstance(left, int) and isinstance(right, int):
+        if left % right:
+            raise TermError(f"{right} does not divide {left}")
+        return left // right
+    return left / right
+
+
+def _symbolic(operation: str, values: tuple) -> Any:
+    plain = [str(one) if isinstance(one, Size) else one for one in values]
+    try:
+        found = (
+            dimensions.product(plain)
+            if operation == "product"
+            else dimensions.quotient(plain[0], plain[1])
+        )
+    except ValueError as error:
+        raise TermError(str(error)) from None
+    if found is None:
+        raise TermError(f"the {operation} of {plain} is not known")
+    return Size(found) if isinstance(found, str) else found
+
+
+def _floor_divide(left: Any, right: Any) -> Any:
+    _numbers(left, right)
+    return left // right
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    _numbers(left, right)
+    return left % right
+
+
+def _number_list(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def compute(*values: Any) -> Any:
+        _numbers(*values)
+        return fn(values)
+
+    return compute
+
+
+def _element(values: tuple, index: int) -> Any:
+    if not isinstance(values, tuple):
+        raise TermError(f"{values!r} is no list")
+    return values[index]
+
+
+def _slice(values: tuple, start: int, stop: int | None = None) -> tuple:
+    if not isinstance(values, tuple):
+        raise TermError(f"{values!r} is no list")
+    return values[start:stop]
+
+
+def _replaced(values: tuple, index: int, value: Any) -> tuple:
+    if not -len(values) <= index < len(values):
+        raise TermError(f"{index} is outside of {values}")
+    index %= len(values)
+    return (*values[:index], value, *values[index + 1 :])
+
+
+def _concat(*values: tuple) -> tuple:
+    if not all(isinstance(one, tuple) for one in values):
+        raise TermError("concat takes lists")
+    return sum(values, ())
+
+
+def _permuted(values: tuple, order: tuple[int, ...]) -> tuple:
+    """Transpose(Transpose(x, p), q) = Transpose(x, permute(p, q)); shapes are permuted alike."""
+    if sorted(order) != list(range(len(values))):
+        raise TermError(f"{order} is no permutation of {len(values)}")
+    return tuple(values[one] for one in order)
+
+
+def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    return (
+        tuple(order.index(one) for one in range(len(order)))
+        if sorted(order) == list(range(len(order)))
+        else _fail(f"{order} is no permutation")
+    )
+
+
+def _fail(message: str) -> Any:
+    raise TermError(message)
+
+
+def _axis(axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise TermError(f"axis {axis} of a tensor of rank {rank}")
+    return axis % rank
+
+
+def _broadcast(*shapes: tuple) -> tuple:
+    """The shape of an elementwise operator's output."""
+    rank = max(len(shape) for shape in shapes)
+    found: list[Any] = [1] * rank
+    for shape in shapes:
+        for position, size in enumerate(shape, rank - len(shape)):
+            if found[position] == 1:
+                found[position] = size
+            elif size != 1 and not _equal(found[position], size):
+                raise TermError(f"{shapes} do not broadcast")
+    return tuple(found)
+
+
+def _not(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TermError(f"{value!r} is no truth")
+    return not value
+
+
+def _of_tensor(compute: Callable[..., Any]) -> Function:
+    return Function(compute, takes_tensors=True)
+
+
+def _dimension(tensor: Tensor, index: int) -> Any:
+    return tensor.shape[index]
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    # Of tensors.
+    "dtype": _of_tensor(lambda tensor: tensor.type.dtype),
+    "rank": _of_tensor(lambda tensor: len(tensor.shape)),
+    "shape": _of_tensor(lambda tensor: tensor.shape),
+    "dim": _of_tensor(_dimension),
+    "size": _of_tensor(lambda tensor: _multiply(1, *tensor.shape)),
+    "constant": _of_tensor(lambda tensor: tensor.is_constant),
+    # Of numbers. A number that does not divide another has no quotient.
+    "+": Function(_add),
+    "-": Function(_subtract),
+    "*": Function(_multiply),
+    "/": Function(_divide),
+    "//": Function(_floor_divide),
+    "mod": Function(_remainder),
+    "min": Function(_number_list(min)),
+    "max": Function(_number_list(max)),
+    "sqrt": Function(lambda value: math.sqrt(value)),
+    "axis": Function(_axis),
+    # Of lists.
+    "list": Function(lambda *values: tuple(values)),
+    "nth": Function(_element),
+    "length": Function(lambda values: len(values)),
+    "slice": Function(_slice),
+    "set": Function(_replaced),
+    "concat": Function(_concat),
+    "repeat": Function(lambda value, times: (value,) * times),
+    "range": Function(lambda start, stop: tuple(range(start, stop))),
+    "sum": Function(lambda values: _add(*values)),
+    "product": Function(lambda values: _multiply(1, *values)),
+    "permute": Function(_permuted),
+    "inverse": Function(_inverse),
+    "broadcast": Function(_broadcast),
+    "in": Function(lambda value, values: any(_equal(value, one) for one in values)),
+    # Truths.
+    "=": Function(_equal),
+    "!=": Function(lambda left, right: not _equal(left, right)),
+    "<": Function(_compare(lambda left, right: left < right)),
+    "<=": Function(_compare(lambda left, right: left <= right)),
+    ">": Function(_compare(lambda left, right: left > right)),
+    ">=": Function(_compare(lambda left, right: left >= right)),
+    "not": Function(_not),
+}
+
+
+def _full(value: float, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    return np.full(shape, value, np.dtype(dtype))
+
+
+def _identity_kernel(channels: int, groups: int, spatial_rank: int, dtype: str) -> np.ndarray:
+    """The weight of a convolution that does nothing: [channels, channels / groups, 1, …]."""
+    if channels % groups:
+        raise ValueError(f"{groups} groups of {channels} channels")
+    each = channels // groups
+    kernel = np.tile(np.eye(each, dtype=np.dtype(dtype)), (groups, 1))
+    return kernel.reshape(channels, each, *(1,) * spatial_rank)
+
+
+ARRAYS: Mapping[str, Callable[..., np.ndarray]] = {
+    "full": _full,
+    "identity_kernel": _identity_kernel,
+}

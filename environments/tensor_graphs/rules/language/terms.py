@@ -1,0 +1,139 @@
+"""What the terms of rules mean: functions of shapes and attributes, and the constants they make.
+
+A size that is known only when the model runs is a name. Such sizes equal each other where their
+names do; whether they equal anything else cannot be told, and a term that asks has no value. A rule
+whose conditions have no value does not match.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from environments.tensor_graphs.graph.nodes import Attribute, TensorType
+from environments.tensor_graphs.rules.language import term_functions
+from environments.tensor_graphs.rules.language.expressions import (
+    Array,
+    Literal,
+    Name,
+    Term,
+    Variable,
+)
+from environments.tensor_graphs.rules.language.term_functions import (
+    ARRAYS,
+    Function,
+    Size,
+    Tensor,
+    TermError,
+)
+
+__all__ = [
+    "ARRAYS", "Bindings", "FUNCTIONS", "Size", "TermError", "as_attribute", "evaluate", "holds",
+    "make_array",
+]  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Bindings:
+    """What the variables and attributes of a rule stand for.
+
+    Attributes:
+      types: of tensors, by variable.
+      attributes: values, by name.
+      constants: the variables whose tensors depend on constants alone.
+      opset: the version of ONNX's operators that the model may use.
+    """
+
+    types: Mapping[str, TensorType]
+    attributes: Mapping[str, Attribute]
+    constants: Collection[str] = ()
+    opset: int = 0
+
+
+def evaluate(term: Term | Variable, bindings: Bindings) -> Any:
+    """The value of a term: a number, a size, a string, a truth, or a tuple of such.
+
+    Raises:
+      TermError: it has none: a list is too short, a number does not divide another, …
+    """
+    if isinstance(term, Literal):
+        return term.value
+    if isinstance(term, Name):
+        return bindings.attributes[term.name]
+    if isinstance(term, Variable):
+        raise TermError(f"{term} is no value")
+    function = FUNCTIONS[term.function]
+    try:
+        if function.is_lazy:
+            return function.compute(term.arguments, bindings)
+        given = [
+            _tensor(one, bindings)
+            if isinstance(one, Variable) and function.takes_tensors
+            else evaluate(one, bindings)
+            for one in term.arguments
+        ]
+        return function.compute(*given)
+    except (TypeError, IndexError, ArithmeticError) as error:
+        raise TermError(f"{term}: {error}") from None
+
+
+def holds(condition: Term, bindings: Bindings) -> bool:
+    """Whether a condition is met; one that has no value is not."""
+    try:
+        return evaluate(condition, bindings) is True
+    except TermError:
+        return False
+
+
+def make_array(array: Array, bindings: Bindings) -> np.ndarray:
+    """The constant that an expression says, as a target says it: with all arguments.
+
+    Raises:
+      TermError: an argument has no value.
+    """
+    given = [evaluate(one, bindings) for one in array.arguments]
+    try:
+        return ARRAYS[array.function](*given)
+    except (TypeError, IndexError, ValueError, ArithmeticError) as error:
+        raise TermError(f"{array}: {error}") from None
+
+
+def as_attribute(value: Any) -> Any:
+    """A term's value as attributes have it: names of sizes are strings again."""
+    if isinstance(value, tuple):
+        return tuple(as_attribute(one) for one in value)
+    if isinstance(value, Size):
+        return str(value)
+    return int(value) if isinstance(value, bool) else value
+
+
+def _tensor(variable: Variable, bindings: Bindings) -> Tensor:
+    if variable.name not in bindings.types:
+        raise TermError(f"{variable} is no tensor")
+    return Tensor(bindings.types[variable.name], variable.name in bindings.constants)
+
+
+def _and(arguments: tuple, bindings: Bindings) -> bool:
+    return all(evaluate(one, bindings) is True for one in arguments)
+
+
+def _or(arguments: tuple, bindings: Bindings) -> bool:
+    return any(holds(one, bindings) for one in arguments)
+
+
+def _if(arguments: tuple, bindings: Bindings) -> Any:
+    condition, yes, no = arguments
+    return evaluate(yes if evaluate(condition, bindings) is True else no, bindings)
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    **term_functions.FUNCTIONS,
+    "and": Function(_and, is_lazy=True),
+    "or": Function(_or, is_lazy=True),
+    "if": Function(_if, is_lazy=True),
+    # Of the model.
+    "opset": Function(lambda arguments, bindings: bindings.opset, is_lazy=True),
+}

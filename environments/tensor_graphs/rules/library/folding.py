@@ -1,0 +1,191 @@
+"""Multiplications and additions that constants are folded into: of convolutions and matrices."""
+
+# ruff: noqa: D103 (rules say what they do)
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
+
+from __future__ import annotations
+
+from environments.tensor_graphs.rules.language.notation import (
+    Attribute,
+    Constant,
+    ConstantScalar,
+    concat,
+    numbers,
+    op,
+    repeat,
+    rule,
+)
+from environments.tensor_graphs.rules.library.parts import (
+    GEMM,
+    PLAIN,
+    WINDOW,
+    along_channels,
+    along_last,
+    column,
+    factor,
+    flat,
+    inner,
+    normalized,
+    outer,
+    row,
+)
+
+# Batch normalisation.
+
+
+@rule
+def batch_norm_into_conv(x, w: Constant, s: Constant, b: Constant, m: Constant, v: Constant):
+    k = factor(s, v)
+    return (
+        normalized(op.Conv(x, w, **WINDOW), s, b, m, v),
+        op.Conv(x, w * outer(k, w), b - m * k, **WINDOW),
+    )
+
+
+@rule
+def batch_norm_into_conv_with_bias(
+    x, w: Constant, c: Constant, s: Constant, b: Constant, m: Constant, v: Constant
+):
+    k = factor(s, v)
+    return (
+        normalized(op.Conv(x, w, c, **WINDOW), s, b, m, v),
+        op.Conv(x, w * outer(k, w), (c - m) * k + b, **WINDOW),
+    )
+
+
+@rule
+def batch_norm_is_linear(x, s: Constant, b: Constant, m: Constant, v: Constant):
+    k = factor(s, v)
+    channels = concat((-1,), repeat(1, x.rank - 2))
+    return (
+        normalized(x, s, b, m, v),
+        x * op.Reshape(k, shape=channels) + op.Reshape(b - m * k, shape=channels),
+    )
+
+
+# Convolutions.
+
+
+@rule
+def mul_into_conv(x, w: Constant, s: Constant):
+    return (
+        op.Conv(x, w, **WINDOW) * s,
+        op.Conv(x, w * outer(s, w), **WINDOW),
+        along_channels(s, w),
+    )
+
+
+@rule
+def mul_into_conv_with_bias(x, w: Constant, b: Constant, s: Constant):
+    return (
+        op.Conv(x, w, b, **WINDOW) * s,
+        op.Conv(x, w * outer(s, w), b * flat(s), **WINDOW),
+        along_channels(s, w),
+    )
+
+
+@rule
+def add_into_conv(x, w, c: Constant):
+    return (
+        op.Conv(x, w, **WINDOW) + c,
+        op.Conv(x, w, flat(c), **WINDOW),
+        c.dim(1 - w.rank) == c.size,
+    )
+
+
+@rule
+def add_scalar_into_conv(x, w, c: ConstantScalar):
+    bias = op.Expand(flat(c), shape=(w.dim(0),))
+    return op.Conv(x, w, **WINDOW) + c, op.Conv(x, w, bias, **WINDOW)
+
+
+@rule
+def add_into_conv_with_bias(x, w, b: Constant, c: Constant):
+    return (
+        op.Conv(x, w, b, **WINDOW) + c,
+        op.Conv(x, w, b + flat(c), **WINDOW),
+        along_channels(c, w),
+    )
+
+
+@rule
+def mul_before_conv(x, w: Constant, s: Constant):
+    return (
+        op.Conv(x * s, w, **PLAIN),
+        op.Conv(x, w * inner(s, w), **PLAIN),
+        along_channels(s, w),
+    )
+
+
+@rule
+def mul_before_conv_with_bias(x, w: Constant, b, s: Constant):
+    return (
+        op.Conv(x * s, w, b, **PLAIN),
+        op.Conv(x, w * inner(s, w), b, **PLAIN),
+        along_channels(s, w),
+    )
+
+
+@rule
+def add_before_conv(x, w: Constant, c: Constant, pads: Attribute):
+    window = {**PLAIN, "pads": pads}
+    axes = numbers(1, w.rank)
+    return (
+        op.Conv(x + c, w, **window),
+        op.Conv(x, w, op.ReduceSum(w * inner(c, w), axes=axes, keepdims=0), **window),
+        along_channels(c, w),
+        pads == repeat(0, 2 * (w.rank - 2)),
+    )
+
+
+# Matrices.
+
+
+@rule
+def mul_into_matrix(x, w: Constant, s: Constant):
+    return (x @ w) * s, x @ (w * row(s)), along_last(s)
+
+
+@rule
+def mul_before_matrix(x, w: Constant, s: Constant):
+    return (x * s) @ w, x @ (w * column(s)), along_last(s)
+
+
+@rule
+def add_before_matrix(x, w: Constant, c: Constant):
+    return (x + c) @ w, x @ w + row(c) @ w, c.dim(-1) == c.size
+
+
+@rule
+def mul_into_linear(x, w: Constant, b: Constant, s: Constant):
+    return (x @ w + b) * s, x @ (w * row(s)) + b * s, along_last(s), w.rank > 1
+
+
+@rule
+def mul_into_gemm(x, w: Constant, b: Constant, s: Constant, alpha: Attribute, rows: Attribute):
+    return (
+        op.Gemm(x, w, b, alpha=alpha, transA=rows) * s,
+        op.Gemm(x, w * row(s), b * s, alpha=alpha, transA=rows),
+        along_last(s),
+    )
+
+
+@rule
+def mul_into_transposed_gemm(
+    x, w: Constant, b: Constant, s: Constant, alpha: Attribute, rows: Attribute
+):
+    return (
+        op.Gemm(x, w, b, alpha=alpha, transA=rows, transB=1) * s,
+        op.Gemm(x, w * column(s), b * s, alpha=alpha, transA=rows, transB=1),
+        along_last(s),
+    )
+
+
+@rule
+def add_into_gemm(x, w, b, c):
+    return op.Gemm(x, w, b, **GEMM) + c, op.Gemm(x, w, b + c, **GEMM)
+
+
+@rule
+def add_to_gemm(x, w, c):
+    return op.Gemm(x, w, **GEMM) + c, op.Gemm(x, w, c, **GEMM)

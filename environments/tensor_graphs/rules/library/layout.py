@@ -1,0 +1,239 @@
+"""Operators that only move elements: they cancel each other, and move past those that compute."""
+
+# ruff: noqa: D103 (rules say what they do)
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from environments.tensor_graphs.rules.language.expressions import Name, Variable
+from environments.tensor_graphs.rules.language.notation import (
+    Attribute,
+    Constant,
+    Quantity,
+    Tensor,
+    call,
+    concat,
+    make_rule,
+    no,
+    numbers,
+    only_where,
+    op,
+    permute,
+    rule,
+)
+from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.library.merging import outputs, tensors
+from environments.tensor_graphs.rules.library.parts import along_last, fewer_axes, flat
+
+_UNARY = ("Relu", "Sigmoid", "Tanh", "Erf", "Gelu")
+_BINARY = ("Add", "Sub", "Mul", "Div")
+_WAYS = (2, 3, 4)
+
+# They cancel each other.
+
+
+@rule
+def transposed_twice(x, p: Attribute, q: Attribute):
+    return op.Transpose(op.Transpose(x, perm=p), perm=q), op.Transpose(x, perm=permute(p, q))
+
+
+@rule
+def transposed_not_at_all(x, p: Attribute):
+    return op.Transpose(x, perm=p), x, p == numbers(0, x.rank)
+
+
+@rule
+def reshaped_twice(x, s: Attribute, t: Attribute):
+    return op.Reshape(op.Reshape(x, shape=s), shape=t), op.Reshape(x, shape=t)
+
+
+@rule
+def reshaped_not_at_all(x, s: Attribute):
+    return op.Reshape(x, shape=s), x
+
+
+@rule
+def expanded_not_at_all(x, s: Attribute):
+    return op.Expand(x, shape=s), x
+
+
+@rule
+def cast_not_at_all(x, t: Attribute):
+    return op.Cast(x, to=t), x
+
+
+@rule
+def transposed_sizes_of_one(x, p: Attribute):
+    """Where only axes of size 1 change places nothing moves: a row becomes a column."""
+    return (
+        op.Transpose(x, perm=p),
+        op.Reshape(x, shape=permute(x.shape, p)),
+        x.rank == 2,
+        x.dim(0) == 1,
+    )
+
+
+def _cancelling(count: int) -> Iterator[Rule]:
+    x, (y,) = tensors("x", count), tensors("y", 1)
+    axis = Quantity(Name("axis"))
+    sizes = [Quantity(Name(f"size{number}")) for number in range(1, count + 1)]
+    yield make_rule(
+        f"concat_of_{count}_split",
+        op.Concat(*outputs(op.Split(y, axis=axis, split=sizes), count), axis=axis),
+        y,
+    )
+    together = op.Split(op.Concat(*x, axis=axis), axis=axis, split=sizes)
+    for number, one in enumerate(x):
+        # The type says where the last part ends, and so where it begins.
+        before = x[:number] if number + 1 < count else []
+        yield make_rule(
+            f"part_{number + 1}_of_{count}_of_concat",
+            together.output(number),
+            one,
+            *[sizes[place] == each.dim(axis) for place, each in enumerate(before)],
+        )
+
+
+@rule
+def concat_in_concat(x, y, z, axis: Attribute):
+    return op.Concat(op.Concat(x, y, axis=axis), z, axis=axis), op.Concat(x, y, z, axis=axis)
+
+
+@rule
+def concat_in_concat_behind(x, y, z, axis: Attribute):
+    return op.Concat(x, op.Concat(y, z, axis=axis), axis=axis), op.Concat(x, y, z, axis=axis)
+
+
+# They move past what takes elements one by one.
+
+
+def _unary(name: str) -> Iterator[Rule]:
+    x, y = Tensor(Variable("x")), Tensor(Variable("y"))
+    s, p, axis = (Quantity(Name(one)) for one in ("s", "p", "axis"))
+    f = getattr(op, name)
+    text = name.lower()
+    moved = (
+        ("reshaped", lambda one: op.Reshape(one, shape=s)),
+        ("transposed", lambda one: op.Transpose(one, perm=p)),
+    )
+    for how, move in moved:
+        yield make_rule(f"{text}_of_{how}", f(move(x)), move(f(x)))
+        yield make_rule(f"{how}_{text}", move(f(x)), f(move(x)))
+    yield make_rule(
+        f"{text}_of_concat",
+        f(op.Concat(x, y, axis=axis)),
+        op.Concat(f(x), f(y), axis=axis),
+    )
+    yield make_rule(
+        f"concat_of_{text}",
+        op.Concat(f(x), f(y), axis=axis),
+        f(op.Concat(x, y, axis=axis)),
+    )
+
+
+def _binary(name: str) -> Iterator[Rule]:
+    x, y, c = (Tensor(Variable(one)) for one in "xyc")
+    s, p = Quantity(Name("s")), Quantity(Name("p"))
+    f = getattr(op, name)
+    text = name.lower()
+    yield make_rule(
+        f"{text}_of_two_reshaped",
+        f(op.Reshape(x, shape=s), op.Reshape(y, shape=s)),
+        op.Reshape(f(x, y), shape=s),
+        fewer_axes(x, s),
+    )
+    yield make_rule(
+        f"{text}_of_reshaped",
+        f(op.Reshape(x, shape=s), y),
+        op.Reshape(f(x, op.Reshape(y, shape=x.shape)), shape=s),
+        only_where(no(y.is_constant)),
+        fewer_axes(x, s),
+    )
+    yield make_rule(
+        f"{text}_of_reshaped_and_vector",
+        f(op.Reshape(x, shape=s), c),
+        op.Reshape(f(x, flat(c)), shape=s),
+        along_last(c),
+        only_where(c.is_constant),
+        fewer_axes(x, s),
+    )
+    yield make_rule(
+        f"{text}_of_two_transposed",
+        f(op.Transpose(x, perm=p), op.Transpose(y, perm=p)),
+        op.Transpose(f(x, y), perm=p),
+    )
+    yield make_rule(
+        f"transposed_{text}",
+        op.Transpose(f(x, y), perm=p),
+        f(op.Transpose(x, perm=p), op.Transpose(y, perm=p)),
+    )
+    yield make_rule(
+        f"{text}_of_transposed",
+        f(op.Transpose(x, perm=p), c),
+        op.Transpose(f(x, op.Transpose(c, perm=call("inverse", p))), perm=p),
+        only_where(c.is_constant),
+    )
+
+
+# They move past what works along the last axis.
+
+
+@rule
+def softmax_of_reshaped(x, s: Attribute, axis: Attribute):
+    return (
+        op.Softmax(op.Reshape(x, shape=s), axis=axis),
+        op.Reshape(op.Softmax(x, axis=-1), shape=s),
+        axis == call("length", s) - 1,
+        s[-1] == x.dim(-1),
+        fewer_axes(x, s),
+    )
+
+
+@rule
+def layer_norm_of_reshaped(x, g, b, s: Attribute, epsilon: Attribute):
+    last = call("length", s) - 1
+    return (
+        op.LayerNormalization(op.Reshape(x, shape=s), g, b, axis=last, epsilon=epsilon),
+        op.Reshape(op.LayerNormalization(x, g, b, axis=-1, epsilon=epsilon), shape=s),
+        s[-1] == x.dim(-1),
+        fewer_axes(x, s),
+    )
+
+
+@rule
+def layer_norm_of_rows(x, g, b, epsilon: Attribute):
+    """What is normalised one by one may have any number of axes: it is rows all the same."""
+    rows = op.Reshape(x, shape=(-1, x.dim(-1)))
+    return (
+        op.LayerNormalization(x, g, b, axis=x.rank - 1, epsilon=epsilon),
+        op.Reshape(op.LayerNormalization(rows, g, b, axis=-1, epsilon=epsilon), shape=x.shape),
+        only_where(x.rank > 2),
+    )
+
+
+@rule
+def mean_of_reshaped(x, s: Attribute, axis: Attribute):
+    return (
+        op.ReduceMean(op.Reshape(x, shape=s), axes=(axis,)),
+        op.Reshape(op.ReduceMean(x, axes=(-1,)), shape=concat(s[:-1], (1,))),
+        fewer_axes(x, s),
+    )
+
+
+@rule
+def product_of_reshaped(x, w: Constant, s: Attribute):
+    return (
+        op.Reshape(x, shape=s) @ w,
+        op.Reshape(x @ w, shape=concat(s[:-1], w.shape[1:])),
+        w.rank <= 2,
+        fewer_axes(x, s),
+    )
+
+
+RULES = (
+    *(one for count in _WAYS for one in _cancelling(count)),
+    *(one for name in _UNARY for one in _unary(name)),
+    *(one for name in _BINARY for one in _binary(name)),
+)

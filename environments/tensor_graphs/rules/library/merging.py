@@ -1,0 +1,163 @@
+"""Products of one tensor with several matrices are one product, then split; convolutions alike.
+
+The other way round, what was computed together is computed apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from environments.tensor_graphs.rules.language.expressions import Variable
+from environments.tensor_graphs.rules.language.notation import Tensor, make_rule, only_where, op
+from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.library.parts import PLAIN, WINDOW
+
+
+def tensors(letter: str, count: int) -> list[Tensor]:
+    """Variables a1, a2, …."""
+    return [Tensor(Variable(f"{letter}{number}")) for number in range(1, count + 1)]
+
+
+def outputs(split: Tensor, count: int) -> tuple[Tensor, ...]:
+    """All outputs of a Split."""
+    return tuple(split.output(number) for number in range(count))
+
+
+def constant(*given: Tensor) -> list[object]:
+    """Weights that are merged are constants: that costs nothing when the model runs."""
+    return [only_where(one.is_constant) for one in given]
+
+
+def _products(count: int) -> Iterator[Rule]:
+    (x,), w, b = tensors("x", 1), tensors("w", count), tensors("b", count)
+    columns = [one.dim(-1) for one in w]
+    together = op.Concat(*w, axis=-1)
+    yield make_rule(
+        f"{count}_products_are_one",
+        tuple(x @ one for one in w),
+        outputs(op.Split(x @ together, axis=-1, split=columns), count),
+        *constant(*w),
+    )
+    yield make_rule(
+        f"{count}_linear_layers_are_one",
+        tuple(x @ one + bias for one, bias in zip(w, b, strict=True)),
+        outputs(op.Split(x @ together + op.Concat(*b, axis=-1), axis=-1, split=columns), count),
+        *constant(*w, *b),
+    )
+
+
+def _gemms(count: int) -> Iterator[Rule]:
+    (x,), w, b = tensors("x", 1), tensors("w", count), tensors("b", count)
+    for name, along, transposed in (("", 1, 0), ("_transposed", 0, 1)):
+        together = op.Gemm(x, op.Concat(*w, axis=along), op.Concat(*b, axis=-1), transB=transposed)
+        yield make_rule(
+            f"{count}{name}_gemms_are_one",
+            tuple(op.Gemm(x, *pair, transB=transposed) for pair in zip(w, b, strict=True)),
+            outputs(op.Split(together, axis=1, split=[one.dim(along) for one in w]), count),
+            *constant(*w, *b),
+        )
+
+
+def _convolutions(count: int) -> Iterator[Rule]:
+    (x,), w, b = tensors("x", 1), tensors("w", count), tensors("b", count)
+    channels = [one.dim(0) for one in w]
+    together = op.Concat(*w, axis=0)
+    yield make_rule(
+        f"{count}_convs_are_one",
+        tuple(op.Conv(x, one, **PLAIN) for one in w),
+        outputs(op.Split(op.Conv(x, together, **PLAIN), axis=1, split=channels), count),
+        *constant(*w),
+    )
+    yield make_rule(
+        f"{count}_convs_with_bias_are_one",
+        tuple(op.Conv(x, *pair, **PLAIN) for pair in zip(w, b, strict=True)),
+        outputs(
+            op.Split(op.Conv(x, together, op.Concat(*b, axis=0), **PLAIN), axis=1, split=channels),
+            count,
+        ),
+        *constant(*w, *b),
+    )
+
+
+def _apart(count: int) -> Iterator[Rule]:
+    """What is computed of a Concat of weights."""
+    (x,), w = tensors("x", 1), tensors("w", count)
+    yield make_rule(
+        f"product_with_{count}_matrices_apart",
+        x @ op.Concat(*w, axis=w[0].rank - 1),
+        op.Concat(*(x @ one for one in w), axis=-1),
+    )
+    yield make_rule(
+        f"conv_with_{count}_kernels_apart",
+        op.Conv(x, op.Concat(*w, axis=0), **PLAIN),
+        op.Concat(*(op.Conv(x, one, **PLAIN) for one in w), axis=1),
+    )
+    yield make_rule(
+        f"concat_of_{count}_products",
+        op.Concat(*(x @ one for one in w), axis=w[0].rank - 1),
+        x @ op.Concat(*w, axis=-1),
+        *constant(*w),
+    )
+    yield make_rule(
+        f"concat_of_{count}_convs",
+        op.Concat(*(op.Conv(x, one, **PLAIN) for one in w), axis=1),
+        op.Conv(x, op.Concat(*w, axis=0), **PLAIN),
+        *constant(*w),
+    )
+
+
+def _groups(count: int) -> Iterator[Rule]:
+    """Convolutions of different images are the groups of one."""
+    x, w, b = tensors("x", count), tensors("w", count), tensors("b", count)
+    alike = [one.dim(0) == w[0].dim(0) for one in w[1:]]
+    together = op.Concat(*x, axis=1), op.Concat(*w, axis=0)
+    bias = op.Concat(*b, axis=0)
+    yield make_rule(
+        f"{count}_convs_are_groups",
+        op.Concat(*(op.Conv(*pair, **PLAIN) for pair in zip(x, w, strict=True)), axis=1),
+        op.Conv(*together, group=count, **PLAIN),
+        *alike,
+        *constant(*w),
+    )
+    yield make_rule(
+        f"{count}_convs_with_bias_are_groups",
+        op.Concat(*(op.Conv(*three, **PLAIN) for three in zip(x, w, b, strict=True)), axis=1),
+        op.Conv(*together, bias, group=count, **PLAIN),
+        *alike,
+        *constant(*w, *b),
+    )
+
+
+def _half_the_groups() -> Iterator[Rule]:
+    """Two groups are one whose kernels are zero where they were apart."""
+    x, w, b = (Tensor(Variable(name)) for name in "xwb")
+    group = WINDOW["group"]
+    pairs = op.Reshape(w, shape=(group / 2, 2, w.dim(0) / group, w.dim(1), -1))
+    first, second = outputs(op.Split(pairs, axis=1, split=(1, 1)), 2)
+    wider = op.Concat(
+        op.Pad(first, pads=(0, 0, 0, 0, 0, 0, 0, 0, w.dim(1), 0)),
+        op.Pad(second, pads=(0, 0, 0, w.dim(1), 0, 0, 0, 0, 0, 0)),
+        axis=1,
+    )
+    kernel = op.Reshape(wider, shape=(w.dim(0), 2 * w.dim(1), w.dim(2), w.dim(3)))
+    more: Sequence[tuple[str, tuple[Tensor, ...]]] = (("", ()), ("_with_bias", (b,)))
+    for name, bias in more:
+        yield make_rule(
+            f"half_the_groups{name}",
+            op.Conv(x, w, *bias, **WINDOW),
+            op.Conv(x, kernel, *bias, group=group / 2, **PLAIN),
+            *constant(w, *bias),
+        )
+
+
+_MAKERS: tuple[tuple[Callable[[int], Iterator[Rule]], tuple[int, ...]], ...] = (
+    (_products, (2, 3, 4)),
+    (_gemms, (2, 3)),
+    (_convolutions, (2, 3, 4)),
+    (_apart, (2, 3)),
+    (_groups, (2,)),
+)
+RULES = (
+    *(one for make, ways in _MAKERS for count in ways for one in make(count)),
+    *_half_the_groups(),
+)

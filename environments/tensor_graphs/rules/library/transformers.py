@@ -1,0 +1,191 @@
+"""What transformers repeat in each layer, changed in one go.
+
+Most of these follow from smaller rules, but each of the steps on the way gains nothing.
+"""
+
+# ruff: noqa: D103 (rules say what they do)
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+from environments.tensor_graphs.rules.language.expressions import Name, Variable
+from environments.tensor_graphs.rules.language.notation import (
+    Attribute,
+    Quantity,
+    Tensor,
+    call,
+    concat,
+    make_rule,
+    only_where,
+    op,
+    rule,
+)
+from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.library.parts import fewer_axes, flat
+
+_ROOT = math.sqrt(2)
+
+
+def gelu(x: Tensor) -> Tensor:
+    """X (1 + erf(x / √2)) / 2, as PyTorch's exporter writes it."""
+    return x * (op.Erf(x / _ROOT) + 1.0) * 0.5
+
+
+def layer_norm(
+    x: Tensor, g: Tensor, b: Tensor, e: Tensor | Quantity, axis: Quantity | int
+) -> Tensor:
+    """In nine operators, as PyTorch's exporter writes it below opset 17."""
+    centred = x - op.ReduceMean(x, axes=(axis,))
+    variance = op.ReduceMean(centred**2.0, axes=(axis,))
+    return centred / op.Sqrt(variance + e) * g + b
+
+
+@rule
+def gelu_chain_of_reshaped(x, s: Attribute):
+    return gelu(op.Reshape(x, shape=s)), op.Reshape(gelu(x), shape=s), fewer_axes(x, s)
+
+
+@rule
+def layer_norm_chain_of_reshaped(x, g, b, e, s: Attribute, axis: Attribute):
+    return (
+        layer_norm(op.Reshape(x, shape=s), g, b, e, axis),
+        op.Reshape(layer_norm(x, flat(g), flat(b), flat(e), -1), shape=s),
+        axis == call("length", s) - 1,
+        s[-1] == x.dim(-1),
+        g.dim(-1) == g.size,
+        b.dim(-1) == b.size,
+        e.size == 1,
+        fewer_axes(x, s),
+    )
+
+
+@rule
+def layer_norm_chain_of_rows(x, g, b, e, axis: Attribute):
+    rows = op.Reshape(x, shape=(-1, x.dim(-1)))
+    return (
+        layer_norm(x, g, b, e, axis),
+        op.Reshape(layer_norm(rows, flat(g), flat(b), flat(e), -1), shape=x.shape),
+        axis == x.rank - 1,
+        g.dim(-1) == g.size,
+        b.dim(-1) == b.size,
+        e.size == 1,
+        only_where(x.rank > 2),
+    )
+
+
+# Attention of one example: three axes are quicker than four, one of which is that of the batch.
+
+
+@rule
+def transposed_without_batch(x, a: Attribute, b: Attribute, c: Attribute):
+    inner = op.Transpose(op.Reshape(x, shape=x.shape[1:]), perm=(a - 1, b - 1, c - 1))
+    return (
+        op.Transpose(x, perm=(0, a, b, c)),
+        op.Reshape(inner, shape=(1, x.dim(a), x.dim(b), x.dim(c))),
+    )
+
+
+@rule
+def product_without_batch(x, y, s: Attribute, t: Attribute):
+    return (
+        op.Reshape(x, shape=s) @ op.Reshape(y, shape=t),
+        op.Reshape(x @ y, shape=concat(s[:-1], t[-1:])),
+        s == concat((1,), x.shape),
+        t == concat((1,), y.shape),
+    )
+
+
+@rule
+def sum_without_batch(x, m, s: Attribute):
+    return (
+        op.Reshape(x, shape=s) + m,
+        op.Reshape(x + op.Reshape(m, shape=m.shape[1:]), shape=s),
+        s == concat((1,), x.shape),
+    )
+
+
+def _attention(name: str, score: Callable[[Tensor, Tensor, bool], Tensor]) -> Rule:
+    q, k, v, m = (Tensor(Variable(one)) for one in "qkvm")
+    sizes = tuple(Quantity(Name(one)) for one in ("t", "h", "d"))
+
+    def mixed(swap: tuple[int, ...], turned: tuple[int, ...], is_batch: bool) -> Tensor:
+        shape = (1, *sizes) if is_batch else sizes
+        query, value = (op.Transpose(op.Reshape(one, shape=shape), perm=swap) for one in (q, v))
+        key = op.Transpose(op.Reshape(k, shape=shape), perm=turned)
+        weights = op.Softmax(score(query @ key, m, is_batch), axis=len(swap) - 1)
+        return op.Transpose(weights @ value, perm=swap)
+
+    return make_rule(
+        name,
+        mixed((0, 2, 1, 3), (0, 2, 3, 1), True),
+        op.Reshape(mixed((1, 0, 2), (1, 2, 0), False), shape=(1, *sizes)),
+    )
+
+
+def _masked(scores: Tensor, m: Tensor, is_batch: bool) -> Tensor:
+    return scores + (m if is_batch else op.Reshape(m, shape=m.shape[1:]))
+
+
+def _attentions() -> Iterator[Rule]:
+    scale = Quantity(Name("scale"))
+    yield _attention("attention", lambda x, m, is_batch: x)
+    yield _attention("masked_attention", _masked)
+    yield _attention("divided_attention", lambda x, m, is_batch: x / scale)
+    yield _attention("scaled_attention", lambda x, m, is_batch: x * scale)
+    yield _attention(
+        "divided_masked_attention", lambda x, m, is_batch: _masked(x / scale, m, is_batch)
+    )
+    yield _attention(
+        "scaled_masked_attention", lambda x, m, is_batch: _masked(x * scale, m, is_batch)
+    )
+
+
+# Two layers with a function between: in two halves, each of which stays in the cache.
+
+
+def _halves(name: str, f: Callable[[Tensor], Tensor]) -> Iterator[Rule]:
+    x, w, b, v, c = (Tensor(Variable(one)) for one in "xwbvc")
+    size = w.dim(1)
+    half = (size / 2, size / 2)
+
+    def in_halves(rows: Tensor, bias: Tensor, last: Tensor) -> Tensor:
+        w_parts, b_parts, v_parts = (
+            (split, split.output(1))
+            for split in (
+                op.Split(w, axis=1, split=half),
+                op.Split(bias, axis=0, split=half),
+                op.Split(v, axis=0, split=half),
+            )
+        )
+        first = op.Gemm(f(op.Gemm(rows, w_parts[0], b_parts[0])), v_parts[0], last)
+        return op.Gemm(f(op.Gemm(rows, w_parts[1], b_parts[1])), v_parts[1], first)
+
+    wanted = [*[only_where(one.is_constant) for one in (w, b, v)], only_where(size >= 512)]
+    yield make_rule(
+        f"halves_of_{name}",
+        op.Gemm(f(op.Gemm(x, w, b)), v, c),
+        in_halves(x, b, c),
+        b.rank == 1,
+        *wanted,
+    )
+    rows = op.Reshape(x, shape=(-1, x.dim(-1)))
+    yield make_rule(
+        f"halves_of_linear_{name}",
+        f(x @ w + b) @ v + c,
+        op.Reshape(in_halves(rows, flat(b), flat(c)), shape=concat(x.shape[:-1], v.shape[1:])),
+        b.dim(-1) == b.size,
+        c.dim(-1) == c.size,
+        *wanted,
+    )
+
+
+RULES = (
+    *_attentions(),
+    *_halves("relu", op.Relu),
+    *_halves("tanh", op.Tanh),
+    *_halves("gelu", op.Gelu),
+    *_halves("gelu_chain", gelu),
+)

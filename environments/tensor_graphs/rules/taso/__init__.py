@@ -1,0 +1,1 @@
+"""Rules taken over from TASO's rule file."""

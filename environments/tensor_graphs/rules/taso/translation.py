@@ -1,0 +1,346 @@
+"""TASO's rules in this package's language.
+
+  CONV2D, POOL2D_*    Conv, MaxPool, AveragePool. The number of groups is what the shapes say. Pads
+                      of "same" are written out where the stride is 1, else taken from the source.
+  MATMUL, EW_*, MUL   MatMul, Add, Mul; MUL's second operand has no axes
+  CONCAT, SPLIT       a Split cuts where its input was concatenated
+  ENLARGE             Pad of the weight
+
+TASO's elementwise operators take tensors of one shape, its products of matrices take matrices. The
+operators here take more; `Translation.implicit` has what TASO takes for granted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from environments.tensor_graphs.rules.language.expressions import (
+    Apply,
+    Call,
+    Expression,
+    ExpressionError,
+    Literal,
+    Name,
+    Term,
+    Variable,
+)
+from environments.tensor_graphs.rules.language.rule import Rule, RuleError
+from environments.tensor_graphs.rules.taso.file import (
+    TasoNode,
+    TasoOperator,
+    TasoParameter,
+    TasoRule,
+)
+
+_SAME, _VALID = 0, 1
+_ACTIVATIONS = {0: "", 1: "Sigmoid", 2: "Relu", 3: "Tanh"}
+_UNARY = {
+    TasoOperator.RELU: "Relu",
+    TasoOperator.SIGMOID: "Sigmoid",
+    TasoOperator.TANH: "Tanh",
+}
+_ELEMENTWISE = {TasoOperator.EW_ADD: "Add", TasoOperator.EW_MUL: "Mul"}
+_POOLS = {TasoOperator.POOL2D_MAX: "MaxPool", TasoOperator.POOL2D_AVG: "AveragePool"}
+
+
+class TranslationError(ValueError):
+    """A rule that cannot be said here; one line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """A rule of TASO's.
+
+    Attributes:
+      rule: with the conditions that the file states.
+      implicit: conditions that TASO's operators have of themselves.
+    """
+
+    rule: Rule
+    implicit: tuple[Term, ...]
+
+
+def translate(rule: TasoRule, name: str) -> Translation:
+    """The same rule, not verified.
+
+    Raises:
+      TranslationError: it cannot be said.
+    """
+    translator = _Translator()
+    sources = translator.side(rule.source, is_source=True)
+    outputs = [(one[0], one[2]) for one in rule.outputs]
+    if not outputs:
+        raise TranslationError("it maps no output")
+    old = [_output(sources, *one) for one in outputs]
+    targets = translator.side(rule.target, is_source=False)
+    new = [_output(targets, one[1], one[3]) for one in rule.outputs]
+    if old == new:
+        raise TranslationError("its two sides are the same here")
+    conditions = tuple(dict.fromkeys(translator.conditions))
+    try:
+        made = Rule(name, tuple(old), tuple(new), conditions)
+    except (RuleError, ExpressionError) as error:
+        raise TranslationError(str(error).removeprefix(f"rule {name}: ")) from error
+    implicit = tuple(one for one in dict.fromkeys(translator.implicit) if one not in conditions)
+    return Translation(made, implicit)
+
+
+def _output(side: Sequence[Sequence[Expression]], node: int, output: int) -> Expression:
+    if not 0 <= node < len(side) or not 0 <= output < len(side[node]):
+        raise TranslationError(f"there is no output {output} of operator {node}")
+    return side[node][output]
+
+
+def _call(function: str, *arguments: Term | Variable | int) -> Call:
+    given = (Literal(one) if isinstance(one, int) else one for one in arguments)
+    return Call(function, tuple(given))
+
+
+def _list(values: Sequence[Term | int]) -> Call:
+    return _call("list", *values)
+
+
+class _Translator:
+    """Translates both sides of one rule, the source first."""
+
+    def __init__(self) -> None:
+        self.conditions: list[Term] = []
+        self.implicit: list[Term] = []
+        self._cuts: dict[tuple[Expression, int], list[Term]] = {}
+        self._pads: set[str] = set()
+        self._is_source = True
+        self._num_names = 0
+
+    def side(self, nodes: Sequence[TasoNode], is_source: bool) -> list[list[Expression]]:
+        """Outputs of each operator."""
+        self._is_source = is_source
+        found: list[list[Expression]] = []
+        for node in nodes:
+            inputs = [
+                Variable(f"x{-place}") if place < 0 else _output(found, place, output)
+                for place, output in node.inputs
+            ]
+            found.append(self._node(node, inputs))
+        return found
+
+    def _node(self, node: TasoNode, inputs: list[Expression]) -> list[Expression]:
+        kind = node.type
+        if kind in _UNARY and len(inputs) == 1:
+            return [Apply(_UNARY[TasoOperator(kind)], tuple(inputs))]
+        if kind in _ELEMENTWISE and len(inputs) == 2:
+            self._same_shape(*inputs)
+            return [Apply(_ELEMENTWISE[TasoOperator(kind)], tuple(inputs))]
+        if kind == TasoOperator.MUL and len(inputs) == 2:
+            self._rank(inputs[1], 0, self.conditions)
+            return [Apply("Mul", tuple(inputs))]
+        if kind == TasoOperator.MATMUL and len(inputs) == 2:
+            for one in inputs:
+                self._rank(one, 2, self.implicit)
+            return [self._activated(node, Apply("MatMul", tuple(inputs)))]
+        if kind == TasoOperator.CONCAT and inputs:
+            return [self._concat(node, inputs)]
+        if kind == TasoOperator.SPLIT and len(inputs) == 1:
+            return self._split(node, inputs[0])
+        if kind == TasoOperator.TRANSPOSE and len(inputs) == 1:
+            return [self._transpose(node, inputs[0])]
+        if kind == TasoOperator.CONV2D and len(inputs) == 2:
+            return [self._activated(node, self._conv(node, inputs))]
+        if kind in _POOLS and inputs:
+            return [self._activated(node, self._pool(node, inputs[0]))]
+        if kind == TasoOperator.ENLARGE and inputs and not self._is_source:
+            return [self._enlarge(node, inputs)]
+        raise TranslationError(f"{node.name} with {len(inputs)} inputs cannot be said here")
+
+    def _activated(self, node: TasoNode, applied: Apply) -> Expression:
+        mode = node.parameters.get(TasoParameter.ACTIVATION, 0)
+        if mode not in _ACTIVATIONS:
+            raise TranslationError(f"{node.name} has activation {mode}")
+        return Apply(_ACTIVATIONS[mode], (applied,)) if _ACTIVATIONS[mode] else applied
+
+    def _concat(self, node: TasoNode, inputs: list[Expression]) -> Expression:
+        axis = _needed(node, TasoParameter.AXIS)
+        rank = node.parameters.get(TasoParameter.NUM_DIMENSIONS)
+        if rank is not None:
+            for one in inputs:
+                self._rank(one, rank, self.conditions)
+        return Apply("Concat", tuple(inputs), (("axis", Literal(axis)),))
+
+    def _split(self, node: TasoNode, given: Expression) -> list[Expression]:
+        axis = _needed(node, TasoParameter.AXIS)
+        count = node.parameters.get(TasoParameter.NUM_OUTPUTS, 2)
+        cuts = self._cuts_of(given, axis)
+        if cuts is not None and len(cuts) != count:
+            raise TranslationError(f"SPLIT has {count} outputs of {len(cuts)} parts")
+        if self._is_source:
+            named: list[Term] = [self._name("part") for _ in range(count)]
+            for one, other in zip(named, cuts or (), strict=False):
+                self.conditions.append(_call("=", one, other))
+            cuts = self._cuts[given, axis] = named
+        if cuts is None:
+            raise TranslationError("it does not say where its target's SPLIT cuts")
+        attributes = (("axis", Literal(axis)), ("split", _list(cuts)))
+        return [Apply("Split", (given,), attributes, output) for output in range(count)]
+
+    def _transpose(self, node: TasoNode, given: Expression) -> Expression:
+        rank = _needed(node, TasoParameter.NUM_DIMENSIONS)
+        code = _needed(node, TasoParameter.PERMUTATION)
+        order: list[int] = []
+        for _ in range(rank):
+            order.insert(0, code % rank)
+            code //= rank
+        if sorted(order) != list(range(rank)) or code:
+            raise TranslationError(f"TRANSPOSE has no permutation of {rank} axes")
+        return Apply("Transpose", (given,), (("perm", _list(order)),))
+
+    def _conv(self, node: TasoNode, inputs: list[Expression]) -> Apply:
+        kernel = _kernel(node)
+        weight = inputs[1]
+        if kernel is not None and isinstance(weight, Variable) and self._is_source:
+            spatial = _call("slice", _call("shape", weight), 2)
+            self.conditions.append(_call("=", spatial, _list(kernel)))
+        group: Term = self._name("group")
+        if not self._is_source:
+            group = _call("/", _size(inputs[0], 1), _size(weight, 1))
+        return Apply("Conv", tuple(inputs), (("group", group), *self._window(node, kernel)))
+
+    def _pool(self, node: TasoNode, given: Expression) -> Apply:
+        kernel = _kernel(node)
+        if kernel is None:
+            raise TranslationError(f"{node.name} has no kernel")
+        attributes = (("kernel_shape", _list(kernel)), *self._window(node, kernel))
+        return Apply(_POOLS[TasoOperator(node.type)], (given,), attributes)
+
+    def _window(
+        self, node: TasoNode, kernel: tuple[int, int] | None
+    ) -> tuple[tuple[str, Term], ...]:
+        strides = _needed(node, TasoParameter.STRIDE_H), _needed(node, TasoParameter.STRIDE_W)
+        mode = _needed(node, TasoParameter.PAD)
+        pads: Term
+        if mode == _VALID:
+            pads = _list((0,) * 4)
+        elif mode != _SAME:
+            raise TranslationError(f"{node.name} has padding {mode}")
+        elif kernel is not None and strides == (1, 1):
+            if not all(size % 2 for size in kernel):
+                raise TranslationError(f"{node.name} has an even kernel and padding SAME")
+            pads = _list([size // 2 for size in kernel] * 2)
+        else:
+            known = "x".join(map(str, (*(kernel or ("any",)), *strides)))
+            pads = Name(f"pads_{known}")
+            if not self._is_source and known not in self._pads:
+                raise TranslationError(f"its source does not say the pads of {node.name}")
+            self._pads.add(known)
+        return ("pads", pads), ("strides", _list(strides))
+
+    def _enlarge(self, node: TasoNode, inputs: list[Expression]) -> Expression:
+        weight = inputs[0]
+        kernel: Sequence[Term] = [Literal(size) for size in _kernel(node) or ()]
+        if len(inputs) == 2:
+            kernel = [_size(inputs[1], 2), _size(inputs[1], 3)]
+        if not kernel:
+            raise TranslationError("ENLARGE has no kernel")
+        around: list[Term | int] = [0, 0]
+        for place, size in enumerate(kernel, 2):
+            around.append(_call("/", _call("-", size, _size(weight, place)), 2))
+        return Apply("Pad", (weight,), (("pads", _list([*around, *around])),))
+
+    def _name(self, kind: str) -> Name:
+        self._num_names += 1
+        return Name(f"{kind}{self._num_names}")
+
+    def _rank(self, expression: Expression, rank: int, conditions: list[Term]) -> None:
+        if isinstance(expression, Variable) and self._is_source:
+            conditions.append(_call("=", _call("rank", expression), rank))
+
+    def _same_shape(self, one: Expression, other: Expression) -> None:
+        if not self._is_source:
+            return
+        shapes = _shape(one), _shape(other)
+        if shapes[0] is not None and shapes[1] is not None and shapes[0] != shapes[1]:
+            self.implicit.append(_call("=", shapes[0], shapes[1]))
+
+    def _cuts_of(self, expression: Expression, axis: int) -> list[Term] | None:
+        """The sizes of the parts that a tensor was put together from along an axis."""
+        if (expression, axis) in self._cuts:
+            return self._cuts[expression, axis]
+        if not isinstance(expression, Apply):
+            return None
+        inputs = [one for one in expression.inputs if one is not None]
+        if expression.op == "Concat":
+            if dict(expression.attributes)["axis"] == Literal(axis):
+                return [_size(one, axis) for one in inputs]
+            return self._cuts_of(inputs[0], axis)
+        if expression.op in ("Conv", "MatMul"):
+            last = 1 if expression.op == "MatMul" else 0
+            return self._cuts_of(inputs[1], last) if axis == 1 else self._cuts_of(inputs[0], axis)
+        if expression.op == "Transpose":
+            return self._cuts_of(inputs[0], _order(expression)[axis])
+        found = [self._cuts_of(one, axis) for one in inputs]
+        return next((one for one in found if one is not None), None)
+
+
+def _needed(node: TasoNode, parameter: TasoParameter) -> int:
+    value = node.parameters.get(parameter)
+    if value is None or value < 0:
+        raise TranslationError(f"{node.name} has no {parameter.name}")
+    return value
+
+
+def _kernel(node: TasoNode) -> tuple[int, int] | None:
+    height = node.parameters.get(TasoParameter.KERNEL_H)
+    width = node.parameters.get(TasoParameter.KERNEL_W)
+    return None if height is None or width is None else (height, width)
+
+
+def _order(transpose: Apply) -> list[int]:
+    perm = dict(transpose.attributes)["perm"]
+    assert isinstance(perm, Call)
+    return [int(one.value) for one in perm.arguments if isinstance(one, Literal)]
+
+
+def _size(expression: Expression, axis: int) -> Term:
+    """A size of a tensor, as a term of the sizes of variables.
+
+    Raises:
+      TranslationError: it cannot be said.
+    """
+    if isinstance(expression, Variable):
+        return _call("dim", expression, axis)
+    assert isinstance(expression, Apply)
+    inputs = [one for one in expression.inputs if one is not None]
+    attributes: Mapping[str, Term] = dict(expression.attributes)
+    if expression.op == "Concat" and attributes["axis"] == Literal(axis):
+        return _call("+", *(_size(one, axis) for one in inputs))
+    if expression.op == "Split" and attributes["axis"] == Literal(axis):
+        return _call("nth", attributes["split"], expression.output)
+    if expression.op == "Transpose":
+        return _size(inputs[0], _order(expression)[axis])
+    if expression.op == "MatMul" and axis == 1:
+        return _size(inputs[1], 1)
+    if expression.op == "Conv" and axis == 1:
+        return _size(inputs[1], 0)
+    if axis > 1 and expression.op in ("Conv", "Pad", *_POOLS.values()):
+        raise TranslationError(f"a size of {expression} cannot be said")
+    return _size(inputs[0], axis)
+
+
+def _shape(expression: Expression) -> Term | None:
+    """The shape of a tensor as a term of those of variables; None where it cannot be said."""
+    if isinstance(expression, Variable):
+        return _call("shape", expression)
+    assert isinstance(expression, Apply)
+    inputs = [one for one in expression.inputs if one is not None]
+    inner = _shape(inputs[0])
+    if inner is None or expression.op in ("Conv", "Pad", *_POOLS.values()):
+        return None
+    attributes: Mapping[str, Term] = dict(expression.attributes)
+    if expression.op == "Transpose":
+        return _call("permute", inner, attributes["perm"])
+    if expression.op in ("Concat", "Split"):
+        axis = attributes["axis"]
+        assert isinstance(axis, Literal)
+        return _call("set", inner, axis, _size(expression, int(axis.value)))
+    if expression.op == "MatMul":
+        return _list([_size(inputs[0], 0), _size(inputs[1], 1)])
+    return inner

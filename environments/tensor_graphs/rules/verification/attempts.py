@@ -1,0 +1,265 @@
+"""One attempt to draw an instance: binds variables and attributes, operator by operator.
+
+Conditions are used as soon as their variables are bound. They serve as hints for what to draw
+(`hints`); where one does not hold, the last operator is drawn again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from environments.tensor_graphs.graph.nodes import TensorType
+from environments.tensor_graphs.operators import table
+from environments.tensor_graphs.operators.operator import REQUIRED, OperatorError
+from environments.tensor_graphs.rules.language import terms
+from environments.tensor_graphs.rules.language.expressions import (
+    Apply,
+    Expression,
+    Literal,
+    Name,
+    Term,
+    Variable,
+    names,
+    variables,
+)
+from environments.tensor_graphs.rules.language.terms import Bindings, TermError
+from environments.tensor_graphs.rules.verification.computations import Computation, TooLargeError
+from environments.tensor_graphs.rules.verification.draws import Draw, ImpossibleError, Use
+from environments.tensor_graphs.rules.verification.hints import Hints, is_list
+from environments.tensor_graphs.rules.verification.proposals import propose
+
+Place = tuple[int, int]
+
+MISFITS = (ImpossibleError, OperatorError, TermError, TooLargeError, IndexError)
+"""Raised where choices do not fit together."""
+
+_DTYPES = ("float32",) * 8 + ("float64", "int64")
+_TRIES_OF_OPERATOR = 4
+_TRIES_OF_SOURCE = 6
+
+
+def check(is_right: bool) -> None:
+    """Gives the attempt up unless something holds.
+
+    Raises:
+      ImpossibleError: it does not hold.
+    """
+    if not is_right:
+        raise ImpossibleError
+
+
+@dataclasses.dataclass
+class _State:
+    types: dict[str, TensorType]
+    attributes: dict[str, Any]
+    limits: dict[str, int]
+    to_check: list[tuple[Term, Any]]
+    met: set[Term]
+
+    def copy(self) -> _State:
+        return _State(*(type(one)(one) for one in vars(self).values()))
+
+
+class Attempt:
+    """What is bound so far, and the computation made of it.
+
+    Args:
+      draw: makes the choices.
+      hints: what the conditions say.
+      dtypes: of variables whose type differs from that of the others, by name.
+    """
+
+    def __init__(self, draw: Draw, hints: Hints, dtypes: Mapping[str, str]) -> None:
+        self.draw = draw
+        self.computation = Computation()
+        self.state = _State({}, {}, {}, [], set())
+        self._hints = hints
+        self._dtypes = dtypes
+        self._dtype = draw.rng.choice(_DTYPES)
+
+    @property
+    def bindings(self) -> Bindings:
+        """What is bound so far."""
+        return Bindings(self.state.types, self.state.attributes)
+
+    def add_source(self, expression: Expression) -> Place:
+        """Adds a whole source.
+
+        Raises:
+          ImpossibleError, …: see MISFITS.
+        """
+        is_given = all(name in self.state.types for name in variables(expression))
+        return self._retried(lambda: self._add(expression), 1 if is_given else _TRIES_OF_SOURCE)
+
+    def bind_ranks(self, ranks: Mapping[str, int]) -> None:
+        """Gives variables shapes of these ranks before they are used anywhere."""
+        for name, rank in ranks.items():
+            hinted = self._hinted_shape(name)
+            drawn = tuple(self.draw.size() for _ in range(rank))
+            self._bind_type(Variable(name), drawn if hinted is None else hinted)
+
+    def bind(self, name: str, value: Any) -> None:
+        """Gives an attribute a value; if it has one already, they must be equal."""
+        known = self.state.attributes.setdefault(name, value)
+        check(known == value and type(known) is type(value))
+
+    def _retried(self, add_fn: Any, num_tries: int) -> Any:
+        before = self.state.copy()
+        for number in range(num_tries):
+            try:
+                return add_fn()
+            except MISFITS:
+                if number == num_tries - 1:
+                    raise
+                self.state = before.copy()
+        raise ImpossibleError
+
+    def _add(self, expression: Expression) -> Place:
+        if isinstance(expression, Variable):
+            if expression.name not in self.state.types:
+                self._bind_type(expression, self.draw.shape())
+            return self.computation.add_given(expression.name, self.state.types[expression.name])
+        assert isinstance(expression, Apply)
+        if expression.op not in table.OPERATORS:
+            raise OperatorError(f"no operator {expression.op}")
+        places: list[Place | None] = [
+            None if one is None or self._is_open(one) else self._add(one)
+            for one in expression.inputs
+        ]
+        has_choice = None in places or bool(names(expression))
+        tries = _TRIES_OF_OPERATOR if has_choice else 1
+        return self._retried(lambda: self._add_operator(expression, list(places)), tries)
+
+    def _add_operator(self, expression: Apply, places: list[Place | None]) -> Place:
+        use = self._use(expression, places)
+        propose(use)
+        for place, one in enumerate(expression.inputs):
+            if one is not None and places[place] is None:
+                shape = use.shapes[place]
+                self._bind_type(one, self.draw.shape() if shape is None else shape)
+                places[place] = self._add(one)
+        values = self._all_attributes(expression.op, use)
+        self._note_limits(expression, places, values)
+        found = self.computation.add(expression.op, places, values, expression.output)
+        self._bind_attributes(expression, dict(self.computation.steps[found[0]].attributes))
+        self._check_conditions()
+        return found
+
+    def _use(self, expression: Apply, places: list[Place | None]) -> Use:
+        shapes = [None if one is None else self._shape(one) for one in places]
+        for place, one in enumerate(expression.inputs):
+            if places[place] is None and isinstance(one, Variable):
+                shapes[place] = self._hinted_shape(one.name)
+        operator = table.OPERATORS[expression.op]
+        usual = {name: one for name, one in operator.attributes.items() if one is not REQUIRED}
+        is_given = [one is not None for one in expression.inputs]
+        elements: dict[str, dict[int, Any]] = {name: {} for name in operator.attributes}
+        use = Use(
+            expression.op, self.draw, shapes, is_given, usual, {}, elements, expression.output + 1
+        )
+        for name, term in expression.attributes:
+            use.attributes.pop(name, None)
+            self._hint(use, name, term)
+        return use
+
+    def _hint(self, use: Use, name: str, term: Term) -> None:
+        """Passes on what conditions say about an attribute."""
+        hints = self._hints
+        attribute = term.name if isinstance(term, Name) else ""
+        for value in self._values(term, *hints.attributes.get(attribute, [])):
+            use.attributes[name] = value
+            break
+        if is_list(term):
+            use.lengths[name] = len(term.arguments)
+        elif attribute in hints.lengths:
+            use.lengths[name] = hints.lengths[attribute]
+        for place, element in hints.elements.get(attribute, {}).items():
+            for value in self._values(element):
+                use.elements[name][place] = value
+
+    def _values(self, *given: Term) -> Iterator[Any]:
+        """The values of those terms whose variables and attributes are bound."""
+        for term in given:
+            try:
+                yield terms.as_attribute(terms.evaluate(term, self.bindings))
+            except (KeyError, TermError):
+                continue
+
+    def _hinted_shape(self, name: str) -> tuple[int, ...] | None:
+        for value in self._values(*self._hints.shapes.get(name, [])):
+            if isinstance(value, tuple):
+                return value
+        return None
+
+    def _is_open(self, expression: Expression) -> bool:
+        return isinstance(expression, Variable) and expression.name not in self.state.types
+
+    def _bind_type(self, expression: Expression, shape: Sequence[int]) -> None:
+        assert isinstance(expression, Variable)
+        sizes = list(shape)
+        for place, term in self._hints.sizes.get(expression.name, []):
+            for index in self._values(place):
+                for value in self._values(term):
+                    if isinstance(value, int) and -len(sizes) <= index < len(sizes):
+                        sizes[index] = value
+        check(all(size > 0 for size in sizes))
+        dtype = self._dtypes.get(expression.name, self._dtype)
+        self.state.types.setdefault(expression.name, TensorType(dtype, tuple(sizes)))
+
+    def _all_attributes(self, op: str, use: Use) -> dict[str, Any]:
+        """All attributes of an operator; those that no proposal mentions are drawn here."""
+        values = {}
+        for name, usual in table.OPERATORS[op].attributes.items():
+            if name in use.attributes:
+                values[name] = use.attributes[name]
+            elif isinstance(usual, float):
+                values[name] = self.draw.number()
+            elif usual is not REQUIRED:
+                values[name] = usual
+        return values
+
+    def _bind_attributes(self, expression: Apply, values: Mapping[str, Any]) -> None:
+        for name, term in expression.attributes:
+            if name not in values:
+                raise OperatorError(f"{expression.op} has no attribute {name}")
+            self._unify(term, values[name])
+
+    def _unify(self, term: Term, value: Any) -> None:
+        if isinstance(term, Name):
+            self.bind(term.name, value)
+        elif isinstance(term, Literal):
+            check(term.value == value)
+        elif term.function == "list":
+            check(isinstance(value, tuple) and len(value) == len(term.arguments))
+            for argument, one in zip(term.arguments, value, strict=True):
+                assert not isinstance(argument, Variable)
+                self._unify(argument, one)
+        else:
+            self.state.to_check.append((term, value))
+
+    def _check_conditions(self) -> None:
+        """Gives up as soon as a condition fails: later choices cannot mend it."""
+        types, attributes = self.state.types.keys(), self.state.attributes.keys()
+        for condition, of_types, of_attributes in self._hints.conditions:
+            if condition in self.state.met:
+                continue
+            if of_types <= types and of_attributes <= attributes:
+                check(terms.holds(condition, self.bindings))
+                self.state.met.add(condition)
+
+    def _shape(self, place: Place) -> tuple[int, ...]:
+        return tuple(int(size) for size in self.computation.type_of(place).shape or ())
+
+    def _note_limits(
+        self, expression: Apply, places: list[Place | None], values: Mapping[str, Any]
+    ) -> None:
+        """Notes the size that the indices of a Gather must stay below."""
+        if expression.op != "Gather":
+            return
+        index, data = expression.inputs[1], places[0]
+        if not isinstance(index, Variable) or data is None:
+            raise ImpossibleError
+        limit = self._shape(data)[values["axis"]]
+        self.state.limits[index.name] = min(limit, self.state.limits.get(index.name, limit))

@@ -1,0 +1,150 @@
+"""Computations on tensors of known shapes, to be carried out in any algebra."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from environments.tensor_graphs.graph.nodes import Attributes, TensorType
+from environments.tensor_graphs.operators import table
+from environments.tensor_graphs.operators.operator import FLOAT_TYPES, num_elements
+from environments.tensor_graphs.rules.language import terms
+from environments.tensor_graphs.rules.language.expressions import Array, Expression, Variable
+from environments.tensor_graphs.rules.language.terms import Bindings
+
+MAX_ELEMENTS = 20_000
+"""Larger tensors would take too long."""
+
+
+class TooLargeError(ValueError):
+    """A tensor of more than MAX_ELEMENTS."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One operation.
+
+    Attributes:
+      op: operator; empty for what is given.
+      inputs: pairs (step, output); None where there is none.
+      attributes: canonical.
+      types: of the outputs.
+      name: of what is given.
+      value: of a constant.
+    """
+
+    op: str
+    inputs: tuple[tuple[int, int] | None, ...]
+    attributes: Attributes
+    types: tuple[TensorType, ...]
+    name: str = ""
+    value: np.ndarray | None = None
+
+
+class Computation:
+    """Steps, each after those that it needs; equal ones are there once."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self._known: dict[Any, int] = {}
+
+    def type_of(self, place: tuple[int, int]) -> TensorType:
+        """The type of an output of a step."""
+        return self.steps[place[0]].types[place[1]]
+
+    def add_given(self, name: str, tensor: TensorType) -> tuple[int, int]:
+        """A tensor that will be given by that name."""
+        return self._add((name, tensor), Step("", (), (), (tensor,), name)), 0
+
+    def add_constant(self, value: np.ndarray) -> tuple[int, int]:
+        """A constant."""
+        tensor = TensorType(value.dtype.name, value.shape)
+        key = ("constant", tensor, value.tobytes())
+        return self._add(key, Step("", (), (), (tensor,), "", value)), 0
+
+    def add(
+        self,
+        op: str,
+        inputs: Sequence[tuple[int, int] | None],
+        values: Mapping[str, Any],
+        output: int = 0,
+    ) -> tuple[int, int]:
+        """An operation.
+
+        Raises:
+          OperatorError: its inputs or attributes do not fit.
+          TooLargeError: the result is too large.
+        """
+        types = [None if one is None else self.type_of(one) for one in inputs]
+        attributes = table.complete(op, values, types)
+        key = (op, tuple(inputs), attributes)
+        number = self._known.get(key)
+        if number is None:
+            outputs = table.infer(op, types, attributes)
+            if sum(num_elements(one) for one in outputs) > MAX_ELEMENTS:
+                raise TooLargeError(op)
+            number = self._add(key, Step(op, tuple(inputs), attributes, tuple(outputs)))
+        if output >= len(self.steps[number].types):
+            raise table.OperatorError(f"{op} has no output {output}")
+        return number, output
+
+    def run(self, given: Mapping[str, np.ndarray], algebra: Any) -> list[tuple[np.ndarray, ...]]:
+        """Values of all steps; constants are numbers of the algebra where they are no integers."""
+        found: list[tuple[np.ndarray, ...]] = []
+        for step in self.steps:
+            if step.op:
+                arrays = [found[one[0]][one[1]] for one in step.inputs if one is not None]
+                found.append(tuple(table.evaluate(step.op, arrays, step.attributes, algebra)))
+            elif step.value is None:
+                found.append((given[step.name],))
+            else:
+                is_number = step.types[0].dtype in FLOAT_TYPES and hasattr(algebra, "embed")
+                found.append((algebra.embed(step.value) if is_number else step.value,))
+        return found
+
+    def only(self, places: Sequence[tuple[int, int]]) -> tuple[Computation, list[tuple[int, int]]]:
+        """The steps that some outputs need, and where those outputs are then."""
+        needed = {place[0] for place in places}
+        for number in range(len(self.steps) - 1, -1, -1):
+            if number in needed:
+                needed.update(one[0] for one in self.steps[number].inputs if one is not None)
+        moved = {old: new for new, old in enumerate(sorted(needed))}
+        result = Computation()
+        for number in moved:
+            step = self.steps[number]
+            inputs = tuple(one and (moved[one[0]], one[1]) for one in step.inputs)
+            result.steps.append(dataclasses.replace(step, inputs=inputs))
+        return result, [(moved[number], output) for number, output in places]
+
+    def _add(self, key: Any, step: Step) -> int:
+        number = self._known.setdefault(key, len(self.steps))
+        if number == len(self.steps):
+            self.steps.append(step)
+        return number
+
+
+def add_expression(
+    computation: Computation, expression: Expression, bindings: Bindings
+) -> tuple[int, int]:
+    """Adds the steps of an expression as a target has it: all attributes have values.
+
+    Raises:
+      TermError: an attribute has no value.
+      OperatorError, TooLargeError: as `Computation.add`.
+    """
+    if isinstance(expression, Variable):
+        return computation.add_given(expression.name, bindings.types[expression.name])
+    if isinstance(expression, Array):
+        return computation.add_constant(terms.make_array(expression, bindings))
+    inputs = [
+        None if one is None else add_expression(computation, one, bindings)
+        for one in expression.inputs
+    ]
+    values = {
+        name: terms.as_attribute(terms.evaluate(term, bindings))
+        for name, term in expression.attributes
+    }
+    return computation.add(expression.op, inputs, values, expression.output)

@@ -1,0 +1,163 @@
+"""Random choices of sizes, shapes and attributes.
+
+Sizes come from a small palette, so that they are often equal by chance, and often not. `proposals`
+say which choices each kind of operator needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Shape = tuple[int, ...]
+
+MAX_RANK = 5
+_PALETTES = (
+    (2,),
+    (3,),
+    (1,),
+    (1, 2),
+    (1, 2),
+    (1, 1, 2),
+    (1, 3),
+    (2, 3),
+    (2, 4),
+    (2, 3, 5),
+    (1, 2, 4),
+    (4, 6),
+)
+_NUMBERS = (0.5, 2.0, 0.25, -1.0, 4.0, -0.5, 1.0, 8.0, 1.5, 3.0, 0.0)
+
+
+class ImpossibleError(Exception):
+    """What is bound already leaves no choice that fits."""
+
+
+class Draw:
+    """The choices for one instance of a rule.
+
+    Args:
+      rng: makes the choices.
+      usual_rank: the rank of most tensors; random by default.
+      is_small: whether all sizes are 1 or one other number, and no choice repeats an earlier one.
+
+    Attributes:
+      rng: makes the choices.
+      is_coherent: whether several uses of one operator mostly get the same attributes.
+      vectors: the probability of a vector where matrices are usual.
+      stacks: the probability of a stack of matrices drawn without regard to the other operand.
+    """
+
+    def __init__(
+        self, rng: random.Random, usual_rank: int | None = None, is_small: bool = False
+    ) -> None:
+        self.rng = rng
+        # What is rare in one instance is frequent in another: mistakes hide in the corners. Where
+        # all sizes are equal and ranks differ, types fit that should not.
+        is_even = is_small or rng.random() < 0.3
+        self.is_coherent = rng.random() < (0.2 if is_even else 0.7)
+        self.vectors = 0.35 if is_even else rng.choice((0.0, 0.1, 0.6))
+        self.stacks = 0.6 if is_even else rng.choice((0.05, 0.1, 0.6))
+        self._constancy = 0.3 if is_even else rng.choice((0.5, 0.9, 0.95))
+        self._sameness = rng.choice((0.1, 0.5, 0.9))
+        self._palette = rng.choice(((2,), (3,)) if is_even else _PALETTES)
+        if is_small:
+            self._palette = (*(rng.choice((2, 3, 3)) * self._palette), 1)
+        self._remembered: dict[Any, Any] = {}
+        self._usual_rank = rng.choice((1, 2, 2, 3, 3, 4, 4)) if usual_rank is None else usual_rank
+
+    def chance(self, probability: float) -> bool:
+        """True with that probability."""
+        return self.rng.random() < probability
+
+    def size(self) -> int:
+        """A size of a dimension."""
+        return self.rng.choice(self._palette)
+
+    def shape(self, rank: int | None = None, least: int = 0) -> Shape:
+        """A shape of a rank, or of any rank from `least` on."""
+        if rank is None:
+            rank = (
+                self._usual_rank if self.chance(self._constancy) else self.rng.randint(0, MAX_RANK)
+            )
+            rank = max(least, rank)
+        return self.like_before(("shape", rank), lambda: tuple(self.size() for _ in range(rank)))
+
+    def number(self) -> float:
+        """A number whose products and quotients are mostly exact."""
+        return self.rng.choice(_NUMBERS)
+
+    def like_before(self, key: Any, choose: Callable[[], Any]) -> Any:
+        """A choice: mostly the one that was made before under the same key."""
+        if key in self._remembered and self.is_coherent and self.chance(0.8):
+            return self._remembered[key]
+        self._remembered[key] = choose()
+        return self._remembered[key]
+
+    def partner(self, shape: Shape) -> Shape:
+        """A shape that broadcasts with another."""
+        if self.chance(self._sameness):
+            return shape
+        if self.chance(0.2):
+            return ()
+        kept = list(shape[self.rng.randint(0, len(shape)) if self.chance(0.5) else 0 :])
+        for place, size in enumerate(kept):
+            if self.chance(0.4):
+                kept[place] = self.size() if size == 1 else 1
+        while len(kept) < MAX_RANK and self.chance(0.15):
+            kept.insert(0, self.size())
+        return tuple(kept)
+
+
+@dataclasses.dataclass
+class Use:
+    """One use of an operator; a proposal completes it.
+
+    Attributes:
+      op: operator.
+      draw: the choices.
+      shapes: of the inputs; None where not known.
+      is_given: whether the use has this input.
+      attributes: values that are known.
+      lengths: lengths of attributes whose values are not known.
+      elements: elements that are known of attributes whose values are not, by index.
+      num_outputs: how many outputs there are at least.
+    """
+
+    op: str
+    draw: Draw
+    shapes: list[Shape | None]
+    is_given: Sequence[bool]
+    attributes: dict[str, Any]
+    lengths: dict[str, int]
+    elements: dict[str, dict[int, Any]]
+    num_outputs: int = 1
+
+    def propose(self, place: int, shape: Sequence[int]) -> Shape:
+        """Gives an input a shape unless it has one; returns the one that it has."""
+        if place >= len(self.shapes) or not self.is_given[place]:
+            return tuple(shape)
+        known = self.shapes[place]
+        if known is None:
+            known = self.shapes[place] = tuple(shape)
+        return known
+
+    def choose(self, name: str, choose: Callable[[], Any], alike: bool = True) -> Any:
+        """Gives an attribute a value unless it has one; returns the one that it has."""
+        if name not in self.attributes:
+            key = (self.op, name)
+            self.attributes[name] = self.draw.like_before(key, choose) if alike else choose()
+        return self.attributes[name]
+
+    def of_rank(self, place: int, rank: int | None = None, least: int = 1) -> Shape:
+        """The shape of an input, drawn if it is not known."""
+        return self.propose(place, self.draw.shape(rank, least))
+
+
+def any_axis(draw: Draw, rank: int) -> int:
+    """An axis of a tensor of that rank, counted from the front."""
+    if not rank:
+        raise ImpossibleError
+    return draw.rng.randrange(rank)

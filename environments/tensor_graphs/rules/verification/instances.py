@@ -1,0 +1,213 @@
+"""Random instances of rules: shapes, types and attributes to which a rule applies.
+
+An instance is drawn operator by operator, from the inside of the source out. `proposals` suggest
+what is still open; then everything is checked as in a match, and a draw that does not fit is thrown
+away. So conditions restrict the instances exactly as they restrict matches.
+
+There are two kinds of instances. Usual ones have shapes that suit the operators. Small ones have
+sizes that are all equal or 1, and every combination of ranks has its turn (`rank_combinations`): a
+vector beside a stack of matrices, or a tensor broadcast along an axis that another has elsewhere.
+Rules that look right and are wrong are usually wrong there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from environments.tensor_graphs.graph.nodes import TensorType
+from environments.tensor_graphs.operators.operator import FLOAT_TYPES, OperatorError
+from environments.tensor_graphs.rules.language import terms
+from environments.tensor_graphs.rules.language.expressions import (
+    Apply,
+    Array,
+    Expression,
+    Name,
+    Term,
+    Variable,
+    parts,
+)
+from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.language.terms import Bindings, TermError
+from environments.tensor_graphs.rules.verification.attempts import MISFITS, Attempt, check
+from environments.tensor_graphs.rules.verification.computations import Computation, add_expression
+from environments.tensor_graphs.rules.verification.draws import Draw
+from environments.tensor_graphs.rules.verification.hints import Hints
+from environments.tensor_graphs.rules.verification.rank_combinations import RankCombinations
+
+Place = tuple[int, int]
+
+SMALL_PER_ROUND = 3
+"""How many small instances there are for each usual one."""
+
+# Which inputs of operators are not of the type that the others have.
+_OTHER_DTYPES = {
+    ("Where", 0): "bool",
+    ("Gather", 1): "int64",
+    **{(op, place): "bool" for op in ("And", "Or", "Xor", "Not") for place in (0, 1)},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Instance:
+    """A rule with everything in it determined but the elements of its variables.
+
+    Attributes:
+      bindings: what variables and attributes stand for.
+      computation: of source and target.
+      sources: places of the outputs.
+      targets: likewise; empty where the rule does not apply, for the types would not be the same.
+      fills: elements of the constants of the source, by the names that `given` has for them.
+      limits: the number that elements of a tensor of indices must stay below, by name.
+    """
+
+    bindings: Bindings
+    computation: Computation
+    sources: tuple[Place, ...]
+    targets: tuple[Place, ...]
+    fills: Mapping[str, float]
+    limits: Mapping[str, int]
+
+    @property
+    def given(self) -> dict[str, TensorType]:
+        """Types of the tensors that the computation wants."""
+        steps = self.computation.steps
+        return {step.name: step.types[0] for step in steps if step.name}
+
+    def outputs(
+        self, values: Sequence[tuple[np.ndarray, ...]]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Pairs of what source and target come to, of the values of all steps."""
+        for source, target in zip(self.sources, self.targets, strict=True):
+            yield values[source[0]][source[1]], values[target[0]][target[1]]
+
+    def __str__(self) -> str:
+        shown = [f"?{name} {_type_text(one)}" for name, one in self.bindings.types.items()]
+        shown += [f"${name} = {value!r}" for name, value in self.bindings.attributes.items()]
+        return ", ".join(one for one in shown if not one.startswith("?#"))
+
+
+def _type_text(tensor: TensorType) -> str:
+    shape = ", ".join(map(str, tensor.shape or ()))
+    return f"[{shape}]" if tensor.dtype == "float32" else f"{tensor.dtype} [{shape}]"
+
+
+class InstanceDrawer:
+    """Draws instances of one rule.
+
+    Args:
+      rule: the rule; its restrictions are not asked for.
+      seed: determines all.
+    """
+
+    def __init__(self, rule: Rule, seed: int = 0) -> None:
+        self._rule = rule
+        self._rng = random.Random(f"{seed} {rule.source} {rule.conditions}")
+        self._fills: dict[str, Term] = {}
+        self._sources = [self._without_arrays(one) for one in rule.source]
+        self._hints = Hints(rule.conditions)
+        self._dtypes = dict(_other_dtypes(self._sources))
+        self._rank = self._hints.rank
+        self._combinations = RankCombinations(self._sources, self._rng)
+
+    def draw(self, num_attempts: int = 2000) -> Instance | None:
+        """An instance; None when none was found."""
+        for _ in range(num_attempts):
+            try:
+                return self._attempt()
+            except MISFITS:
+                continue
+        return None
+
+    def draw_applicable(self, num_attempts: int = 300) -> Instance | None:
+        """An instance to which the rule applies."""
+        for _ in range(num_attempts):
+            instance = self.draw()
+            if instance is None or instance.targets:
+                return instance
+        return None
+
+    def draw_small(self) -> Instance | None:
+        """A small instance to which the rule applies, of the combination whose turn it is."""
+        for ranks in self._combinations.turns():
+            try:
+                instance = self._attempt(ranks)
+            except MISFITS:
+                self._combinations.note(ranks, False)
+                continue
+            self._combinations.note(ranks, bool(instance.targets))
+            if instance.targets:
+                return instance
+        return None
+
+    def draw_round(self) -> list[Instance]:
+        """A usual instance to which the rule applies, and small ones; none if there is no usual."""
+        usual = self.draw_applicable()
+        if usual is None or not usual.targets:
+            return []
+        small = (self.draw_small() for _ in range(SMALL_PER_ROUND))
+        return [usual, *(one for one in small if one is not None)]
+
+    def _without_arrays(self, expression: Expression) -> Expression:
+        """Puts variables in the places of constants, a new one each time: shapes may differ."""
+        if isinstance(expression, Array):
+            name = f"#{len(self._fills)}"
+            value = expression.arguments[0]
+            assert not isinstance(value, Variable)
+            self._fills[name] = value
+            return Variable(name)
+        if isinstance(expression, Apply):
+            inputs = tuple(
+                one if one is None else self._without_arrays(one) for one in expression.inputs
+            )
+            return dataclasses.replace(expression, inputs=inputs)
+        return expression
+
+    def _attempt(self, ranks: Mapping[str, int] | None = None) -> Instance:
+        draw = Draw(self._rng, self._rank, is_small=ranks is not None)
+        attempt = Attempt(draw, self._hints, self._dtypes)
+        attempt.bind_ranks(ranks or {})
+        sources = [attempt.add_source(one) for one in self._sources]
+        for term, value in attempt.state.to_check:
+            check(terms.as_attribute(terms.evaluate(term, attempt.bindings)) == value)
+        fills: dict[str, float] = {}
+        for name, term in self._fills.items():
+            if isinstance(term, Name) and term.name not in attempt.bindings.attributes:
+                attempt.bind(term.name, attempt.draw.number())
+            fills[name] = float(terms.evaluate(term, attempt.bindings))
+            dtype = attempt.bindings.types[name].dtype
+            check(dtype in FLOAT_TYPES or fills[name].is_integer())
+        for condition in self._rule.conditions:
+            check(terms.holds(condition, attempt.bindings))
+        targets = self._targets(attempt, sources)
+        computation, places = attempt.computation.only([*sources, *targets])
+        return Instance(
+            attempt.bindings,
+            computation,
+            tuple(places[: len(sources)]),
+            tuple(places[len(sources) :]),
+            fills,
+            attempt.state.limits,
+        )
+
+    def _targets(self, attempt: Attempt, sources: list[Place]) -> list[Place]:
+        computation = attempt.computation
+        try:
+            targets = [
+                add_expression(computation, one, attempt.bindings) for one in self._rule.target
+            ]
+        except (OperatorError, TermError, IndexError):
+            return []
+        old, new = ([computation.type_of(one) for one in given] for given in (sources, targets))
+        return targets if old == new else []
+
+
+def _other_dtypes(sources: list[Expression]) -> Iterator[tuple[str, str]]:
+    for part in (part for source in sources for part in parts(source)):
+        if isinstance(part, Apply):
+            for place, one in enumerate(part.inputs):
+                if isinstance(one, Variable) and (part.op, place) in _OTHER_DTYPES:
+                    yield one.name, _OTHER_DTYPES[part.op, place]

@@ -1,0 +1,94 @@
+"""The points at which both sides of a rule are computed: elements for an instance's tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from environments.tensor_graphs.operators.operator import FLOAT_TYPES
+from environments.tensor_graphs.rules.verification.instances import Instance
+
+PointFn = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+"""Draws a tensor of a shape; float64."""
+
+
+def make_point(
+    instance: Instance,
+    rng: np.random.Generator,
+    point_fn: PointFn,
+    fill_fn: Callable[[np.ndarray], np.ndarray] = lambda array: array,
+) -> dict[str, np.ndarray]:
+    """Elements for all tensors that an instance's computation is given.
+
+    Args:
+      instance: says which tensors there are, and which of them are filled with one number.
+      rng: draws.
+      point_fn: draws the tensors of floats.
+      fill_fn: turns a tensor of floats that is filled with one number into the algebra's numbers.
+
+    Returns:
+      Arrays by name, as `Computation.run` takes them.
+    """
+    given: dict[str, np.ndarray] = {}
+    for name, tensor in instance.given.items():
+        shape = _sizes(tensor.shape)
+        is_float = tensor.dtype in FLOAT_TYPES
+        if name in instance.fills:
+            filled = np.full(shape, instance.fills[name])
+            given[name] = fill_fn(filled) if is_float else filled.astype(tensor.dtype)
+        elif is_float:
+            given[name] = np.asarray(point_fn(rng, shape))
+        elif tensor.dtype == "bool":
+            given[name] = np.asarray(rng.integers(0, 2, shape).astype(bool))
+        elif name in instance.limits:
+            given[name] = np.asarray(rng.integers(0, instance.limits[name], shape))
+        else:
+            given[name] = np.asarray(rng.integers(-9, 10, shape).astype(tensor.dtype))
+    return given
+
+
+def _magnitudes(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.standard_normal(shape) * 10.0 ** rng.uniform(-3, 2)
+
+
+def _sparse(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.standard_normal(shape) * rng.integers(0, 2, shape)
+
+
+FINITE: tuple[PointFn, ...] = (
+    lambda rng, shape: rng.standard_normal(shape),
+    lambda rng, shape: rng.integers(-3, 4, shape).astype(np.float64),
+    lambda rng, shape: rng.uniform(0.1, 2.0, shape),
+    _magnitudes,
+    _sparse,
+)
+"""Zeros, ties, numbers of different magnitude: what the field of integers knows nothing of."""
+
+
+_SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan)
+
+
+def special(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Draws numbers of magnitude 1e-3 to 1e3, among them zeros of both signs, infinities and NaN.
+
+    How many depends on the tensor: none, one element, a third of them, or the same for all.
+    """
+    if rng.random() < 0.5:
+        found = rng.integers(-3, 4, shape).astype(np.float64)
+    else:
+        found = np.clip(rng.standard_normal(shape) * 10.0 ** rng.uniform(-2, 2), -1e3, 1e3)
+        found = np.where(np.abs(found) < 1e-3, 1e-3, found)
+    kind = rng.integers(4)
+    if kind == 1 and found.size:
+        found.reshape(-1)[rng.integers(found.size)] = rng.choice(_SPECIAL)
+    elif kind == 2:
+        found = np.where(rng.random(shape) < 1 / 3, rng.choice(_SPECIAL, shape), found)
+    elif kind == 3:
+        found = np.full(shape, rng.choice(_SPECIAL))
+    return found
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    return tuple(int(size) for size in shape or ())

@@ -1,0 +1,1 @@
+"""From the candidates of a search to the one model that is written."""

@@ -1,0 +1,133 @@
+"""How much each rule on a path contributed: as estimated, and as measured.
+
+The trail is cut wherever another rule takes over. The graph at the end of each segment is written
+to a file and measured against the original; a segment's contribution is the difference between its
+two ends. The segments of one rule are added up. Where rules alternate too often to measure each
+segment, because one makes the other possible, neighbouring segments are joined.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import pathlib
+from collections.abc import Sequence
+
+from environments.tensor_graphs.execution.backends import Arrays, Backend
+from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.onnx_io import save
+from environments.tensor_graphs.search.results import Visited
+
+_MAX_SEGMENTS = 12
+
+Segment = tuple[Visited, ...]
+"""The states after consecutive steps."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Contribution:
+    """What one rule contributed, or several rules whose segments were joined.
+
+    Attributes:
+      rules: names of the rules; the one that was applied most often comes first.
+      locations: where they were applied, in the order of the path.
+      estimated_saving_ms: cost that they saved, by the objective's estimate.
+      measured_saving: part of the original's run time that they saved, in [-inf, 1]; None if it was
+        not measured.
+    """
+
+    rules: tuple[str, ...]
+    locations: tuple[tuple[int, ...], ...]
+    estimated_saving_ms: float
+    measured_saving: float | None = None
+
+
+def segments_of(visited: Visited, max_segments: int = _MAX_SEGMENTS) -> list[Segment]:
+    """Cut the trail to a state wherever another rule takes over.
+
+    Args:
+      visited: the state where the trail ends.
+      max_segments: number of segments at most. If there are more, the segments that change the cost
+        least are joined to a neighbour.
+
+    Returns:
+      The segments, in order. The state where the trail begins is in none of them.
+    """
+    steps = [one for one in visited.trail if one.step is not None]
+    segments = [
+        tuple(run) for _, run in itertools.groupby(steps, lambda one: one.step and one.step.rule)
+    ]
+    while len(segments) > max(max_segments, 1):
+        saved_ms = [abs(_saved_ms(segment)) for segment in segments]
+        pairs = [min(pair) for pair in itertools.pairwise(saved_ms)]
+        first = pairs.index(min(pairs))
+        segments[first : first + 2] = [segments[first] + segments[first + 1]]
+    return segments
+
+
+def contributions(visited: Visited, ratios: Sequence[float] = ()) -> tuple[Contribution, ...]:
+    """Add up what each rule contributed, in the order in which the rules were first used.
+
+    Args:
+      visited: the state where the path ends.
+      ratios: for each of `segments_of(visited)`, the run time of the graph at its end divided by
+        that of the original, as `measure_segments` returns it; empty if nothing was measured.
+    """
+    segments = segments_of(visited) if ratios else segments_of(visited, len(visited.trail))
+    found: dict[frozenset[str], Contribution] = {}
+    for number, segment in enumerate(segments):
+        steps = [one.step for one in segment if one.step is not None]
+        counts = collections.Counter(step.rule for step in steps)
+        rules = tuple(rule for rule, _ in counts.most_common())
+        known = found.get(frozenset(rules), Contribution(rules, (), 0.0))
+        measured = known.measured_saving
+        if ratios:
+            before = ratios[number - 1] if number else 1.0
+            measured = (measured or 0.0) + before - ratios[number]
+        found[frozenset(rules)] = Contribution(
+            known.rules,
+            known.locations + tuple(step.location for step in steps),
+            known.estimated_saving_ms + _saved_ms(segment),
+            measured,
+        )
+    return tuple(found.values())
+
+
+def _saved_ms(segment: Segment) -> float:
+    assert segment[0].parent is not None
+    return segment[0].parent.cost_ms - segment[-1].cost_ms
+
+
+def measure_segments(
+    original: pathlib.Path,
+    visited: Visited,
+    inputs: Arrays,
+    on: Backend,
+    directory: pathlib.Path,
+    seconds: float,
+) -> list[float]:
+    """Measure the graph at the end of each of `segments_of(visited)` against the original.
+
+    Args:
+      original: file of the model where the path begins.
+      visited: the state where the path ends.
+      inputs: what all models are run on.
+      on: the backend that runs them.
+      directory: where the models' files are written and deleted again.
+      seconds: wall time of each measurement.
+
+    Returns:
+      For each segment, the run time of the graph at its end divided by that of the original.
+    """
+    ratios = []
+    bench = Bench(original, inputs, on)
+    for number, segment in enumerate(segments_of(visited)):
+        path = directory / f"segment-{number}.onnx"
+        graph = segment[-1].state.graph
+        assert isinstance(graph, Graph)
+        save(graph, path)
+        ratios.append(bench.compare(path, seconds=seconds, pairs=FEW_PAIRS).ratio.value)
+        path.unlink()
+    return ratios

@@ -1,0 +1,229 @@
+"""Many modules on several compilers: the same result however many, and nothing compiled twice."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+
+import numpy as np
+import pytest
+
+from environments.errors import Failure, UserError
+from environments.inlining.collection.collector import Collector
+from environments.inlining.collection.store import Trajectory, TrajectoryStore
+from environments.inlining.collection.tasks import Play, play
+from environments.inlining.compilers.compilation import CompilerError
+from environments.inlining.compilers.embedded import EmbeddedLlvm
+from environments.inlining.corpus.modules import Module
+from environments.inlining.heuristics import Constant, CostBelow, Default, Random, Replay
+from tests.environments.inlining.small_modules import (
+    HAND_WORKED,
+    HAND_WORKED_DEFAULT,
+    NO_CALL_SITES,
+    UNREACHABLE_CALL_SITE,
+    many_calls,
+    write_module,
+)
+
+
+class Counting(EmbeddedLlvm):
+    """Counts its compiles, and dies in those that it is told to."""
+
+    def __init__(self, num_deaths: int = 0) -> None:
+        super().__init__(timeout_s=60)
+        self.num_compiles = 0
+        self._num_deaths = num_deaths
+
+    def compile(self, module):
+        self.num_compiles += 1
+        compilation = super().compile(module)
+        if self._num_deaths:
+            self._num_deaths -= 1
+            compilation._backend.process.send_signal(signal.SIGKILL)
+        return compilation
+
+
+@pytest.fixture
+def modules(tmp_path):
+    irs = {"hand": HAND_WORKED, "none": NO_CALL_SITES, "few": many_calls(3), "many": many_calls(9)}
+    return [write_module(tmp_path, name, ir) for name, ir in irs.items()]
+
+
+@pytest.fixture
+def counting():
+    compiler = Counting()
+    assert compiler.announced
+    yield compiler
+    compiler.close()
+
+
+def test_an_episode(counting, modules):
+    episode = play(counting, modules[0], Default(), TrajectoryStore())
+    assert episode.decisions.tolist() == HAND_WORKED_DEFAULT
+    assert episode.features.shape == (5, len(episode.names))
+    assert episode.column("inlining_default").tolist() == HAND_WORKED_DEFAULT
+    assert episode.size == counting.compile_plain(modules[0])
+
+
+def test_nothing_is_compiled_twice(counting, modules, tmp_path):
+    store = TrajectoryStore(tmp_path / "cache.sqlite")
+    first = [play(counting, module, Default(), store) for module in modules]
+    assert counting.num_compiles == 4
+    # The same policy, one that decides the same, and the same again from the file.
+    again = [play(counting, module, Default(), store) for module in modules]
+    same = [play(counting, module, CostBelow(5), store) for module in modules]
+    store.close()
+    store = TrajectoryStore(tmp_path / "cache.sqlite")
+    reopened = [play(counting, module, Default(), store) for module in modules]
+    assert counting.num_compiles == 4
+    for others in (again, same, reopened):
+        for one, other in zip(first, others, strict=True):
+            assert np.array_equal(one.features, other.features) and one.size == other.size
+    # A file that has another name and the same bytes is the same module.
+    copy = Module("copy", modules[0].path, ".", "c")
+    assert play(counting, copy, Default(), store).module == "copy"
+    assert counting.num_compiles == 4
+
+
+def test_recalled_and_compiled_are_the_same(counting, modules):
+    module, store = modules[3], TrajectoryStore()
+    compiled = [play(counting, module, Random(seed), store) for seed in range(6)]
+    for one in compiled:
+        fresh = play(counting, module, Replay(one.decisions), TrajectoryStore())
+        recalled = play(counting, module, Replay(one.decisions), store)
+        for other in (fresh, recalled):
+            assert np.array_equal(one.features, other.features) and one.size == other.size
+            assert np.array_equal(one.decisions, other.decisions)
+
+
+def assert_same(played, expected):
+    for one, other in zip(played, expected, strict=True):
+        assert one.module == other.module and one.size == other.size
+        assert np.array_equal(one.features, other.features)
+        assert np.array_equal(one.decisions, other.decisions)
+
+
+class Pool:
+    """One player; remembers what it was asked, and has its results in another order."""
+
+    def __init__(self, make_player):
+        self.asked = []
+        self._player = make_player()
+
+    def broadcast(self, data):
+        self._player.load(data)
+
+    def map(self, jobs, on_result):
+        self.asked.append([module.name for module in jobs])
+        for number in reversed(range(len(jobs))):
+            on_result(number, self._player.run(jobs[number]))
+
+    def close(self):
+        self._player.close()
+
+
+@dataclasses.dataclass(frozen=True)
+class Fails(Play):
+    """Plays, and raises an exception in one module."""
+
+    module_name: str
+    error: Exception
+
+    def run(self, compiler, module):
+        if module.name == self.module_name:
+            raise self.error
+        return super().run(compiler, module)
+
+
+def test_the_default_has_the_sizes_of_plain_compiles(counting, modules, tmp_path):
+    apart = write_module(tmp_path, "apart", UNREACHABLE_CALL_SITE)
+    damaged = Module("damaged", tmp_path / "missing.bc", ".", "c")
+    store = TrajectoryStore(tmp_path / "cache.sqlite")
+    with Collector(EmbeddedLlvm, store, Pool) as collector:
+        hand, failure, found = collector.play_default([modules[0], damaged, apart])
+        (steered,) = collector.play([apart], Default())
+    assert hand.size == counting.compile_plain(modules[0]) and isinstance(failure, Failure)
+    assert found.size == counting.compile_plain(apart) != steered.size
+    assert np.array_equal(found.decisions, steered.decisions)
+    # The plain sizes are kept, and what was steered keeps its own.
+    with Collector(EmbeddedLlvm, store, Pool) as collector:
+        assert [one.size for one in collector.play_default([apart])] == [found.size]
+        assert collector._pool is None
+
+
+def test_results_are_in_order_and_each_is_counted(modules):
+    counted = []
+    with Collector(EmbeddedLlvm, TrajectoryStore(), Pool) as collector:
+        played = collector.play(modules * 2, Random(5), counted.append)
+        alone = [play(collector.compiler, one, Random(5), TrajectoryStore()) for one in modules]
+    assert counted == [1] * 8
+    assert_same(played, alone * 2)
+
+
+def test_only_what_is_not_in_the_store_goes_to_the_pool(modules):
+    pools = []
+
+    def make_pool(make_player):
+        pools.append(Pool(make_player))
+        return pools[-1]
+
+    store = TrajectoryStore()
+    with Collector(EmbeddedLlvm, store, Pool) as collector:
+        first = collector.play(modules[:2], Default())
+    with Collector(EmbeddedLlvm, store, make_pool) as collector:
+        assert_same(collector.play(modules[:2], CostBelow(5)), first)
+        assert not pools  # so that nothing is started
+        counted = []
+        played = collector.play(modules, Default(), counted.append)
+        assert pools[0].asked == [["few", "many"]] and counted == [1] * 4
+        assert_same(played[:2], first)
+        assert [one.module for one in played] == ["hand", "none", "few", "many"]
+        assert_same(collector.play(modules, Default()), played)
+        assert len(pools) == len(pools[0].asked) == 1
+
+
+def test_what_was_finished_before_an_interruption_is_kept(modules):
+    store = TrajectoryStore()
+    with Collector(EmbeddedLlvm, store, Pool) as collector:
+        with pytest.raises(KeyboardInterrupt):
+            collector.map(Fails(Default(), "none", KeyboardInterrupt()), modules)
+        counting = Counting()
+        for module in modules:
+            play(counting, module, Default(), store)
+        counting.close()
+    assert counting.num_compiles == 2  # the pool had done the last two
+
+
+def test_a_compiler_that_dies_once_is_tried_again(modules):
+    compiler = Counting(num_deaths=1)
+    with Collector(lambda: compiler, TrajectoryStore(), Pool) as collector:
+        played = collector.play(modules, Default())
+    assert all(isinstance(one, Trajectory) for one in played)
+    assert compiler.num_compiles == len(modules) + 1
+
+
+def test_what_fails_every_time_is_named_and_the_rest_goes_on(modules, tmp_path):
+    broken = Module("broken", tmp_path / "broken.bc", ".", "c")
+    broken.path.write_bytes(modules[0].path.read_bytes()[:200])
+    missing = Module("missing", tmp_path / "missing.bc", ".", "c")
+    counted = []
+    with Collector(EmbeddedLlvm, TrajectoryStore(), Pool) as collector:
+        played = collector.play(
+            [broken, modules[0], missing, modules[1]], Constant(0), counted.append
+        )
+    assert [type(one) for one in played] == [Failure, Trajectory, Failure, Trajectory]
+    assert [played[0].name, played[2].name] == ["broken", "missing"]
+    assert counted == [1] * 4
+    for failure in (played[0], played[2]):
+        assert failure.message.startswith(f"{failure.name}: expected")
+        assert "\n" not in failure.message
+
+
+def test_a_mistake_of_the_user_ends_the_run(modules):
+    with Collector(EmbeddedLlvm, TrajectoryStore(), Pool) as collector:
+        with pytest.raises(UserError, match="temporary files: full"):
+            collector.map(Fails(Default(), "few", UserError("temporary files: full")), modules)
+        # A compiler's failure is one of the module.
+        failed = collector.map(Fails(Default(), "few", CompilerError("few: no")), modules)
+    assert failed[2] == Failure("few", "few: no")
+    assert [type(one) for one in failed].count(Trajectory) == 3

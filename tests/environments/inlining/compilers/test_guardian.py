@@ -1,0 +1,180 @@
+"""However a host ends, nothing of it is left: no process, no pipe, no directory."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from environments.errors import UserError
+from environments.inlining.compilers import guardian
+from tests.environments.inlining.small_modules import many_calls, write_module
+
+# Begins to compile, says so, and is then slow to decide: whatever comes finds it at work.
+HOST = """
+import os, pathlib, sys, time
+from environments.inlining.corpus.modules import Module
+from environments.inlining.heuristics import Default
+from environments.inlining.collection.store import TrajectoryStore
+from tfrl_systems.drivers.collect import Collect
+from tfrl_systems.experiments.systems.inlining.workers import make_collector
+
+class Slow(Default):
+    def begin(self, module_name, names):
+        decide = super().begin(module_name, names)
+        def slowly(features, first):
+            if first == 2:
+                os.write(2, b"at work\\n")  # at once, not in two parts
+            time.sleep({pause})
+            return decide(features, first)
+        return slowly
+
+compiler, num_workers, path = sys.argv[1:]
+module = Module("module", pathlib.Path(path), ".", "c")
+collect = Collect.with_workers(int(num_workers))
+with make_collector(compiler, TrajectoryStore(), collect) as collector:
+    played = collector.play([module, module], Slow())
+    assert [one.module for one in played] == ["module"] * 2
+print("done", flush=True)
+"""
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Starts a host whose temporary files all lie in one directory."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    module = write_module(tmp_path, "module", many_calls(30), text=True)
+    hosts = []
+
+    def start_host(compiler: str, num_workers: int, pause: float = 0.1) -> subprocess.Popen:
+        script = HOST.format(pause=pause)
+        command = [sys.executable, "-c", script, compiler, str(num_workers), module.path]
+        hosts.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        return hosts[-1]
+
+    yield start_host
+    for host in hosts:
+        host.kill()
+        host.communicate()
+
+
+def with_compilers(*names: str):
+    """In this process, and in two workers with each of these compilers."""
+    hosts = [("embedded", 1), *((name, 2) for name in names)]
+    return pytest.mark.parametrize(
+        ("compiler_name", "num_workers"),
+        [
+            pytest.param(
+                *host,
+                marks=pytest.mark.skipif(
+                    host[0] != "embedded" and shutil.which(host[0]) is None,
+                    reason=f"{host[0]} is not installed",
+                ),
+            )
+            for host in hosts
+        ],
+    )
+
+
+def assert_nothing_is_left(tmp_path: pathlib.Path, family: list[psutil.Process]) -> None:
+    deadline_s = time.monotonic() + 10
+    while time.monotonic() < deadline_s:
+        alive = [process for process in family if process.is_running()]
+        alive = [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+        files = list((tmp_path / "temporary").iterdir())
+        if not alive and not files:
+            return
+        time.sleep(0.02)
+    pytest.fail(f"left behind: {alive} {files}")
+
+
+def at_work(host: subprocess.Popen, num_workers: int) -> list[psutil.Process]:
+    """Waits until all compilers of the host are at work; all processes that it started."""
+    for _ in range(num_workers):
+        assert host.stderr.readline() == b"at work\n", host.stderr.read()
+    family = psutil.Process(host.pid).children(recursive=True)
+    # Compilers and their guardians, and workers where the host itself does not compile.
+    assert len(family) >= 2 * num_workers + (num_workers if num_workers > 1 else 0)
+    return family
+
+
+@with_compilers("embedded", "clang-19", "clang-22")
+def test_sigkill_of_the_host(start, tmp_path, compiler_name, num_workers):
+    host = start(compiler_name, num_workers)
+    family = at_work(host, num_workers)
+    assert list((tmp_path / "temporary").iterdir())
+    host.kill()
+    assert_nothing_is_left(tmp_path, family)
+
+
+def test_sigkill_of_a_worker_takes_its_compiler_along(start, tmp_path):
+    host = start("embedded", 2)
+    family = at_work(host, 2)
+    workers = [one for one in family if "tfrl_systems.drivers.pipes.worker_main" in one.cmdline()]
+    assert len(workers) == 2
+    lost = [workers[0], *workers[0].children(recursive=True)]
+    assert len(lost) == 3  # a compiler and a guardian
+    workers[0].kill()
+    _, gone = psutil.wait_procs(lost, timeout=5)
+    assert not [one for one in gone if one.status() != psutil.STATUS_ZOMBIE]
+    said, complaint = host.communicate(timeout=60)
+    assert said.endswith(b"done\n") and host.returncode == 0
+    assert b"module: its worker was ended by SIGKILL (attempt 1 of 3)" in complaint
+    assert_nothing_is_left(tmp_path, family)
+
+
+@with_compilers("embedded", "clang-22")
+def test_ctrl_c(start, tmp_path, compiler_name, num_workers):
+    host = start(compiler_name, num_workers)
+    family = at_work(host, num_workers)
+    began_s = time.monotonic()
+    host.send_signal(signal.SIGINT)
+    _, said = host.communicate(timeout=30)
+    assert time.monotonic() - began_s < 5
+    assert said.rstrip().endswith(b"KeyboardInterrupt")
+    assert host.returncode == -signal.SIGINT
+    assert_nothing_is_left(tmp_path, family)
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_sigterm(start, tmp_path, num_workers):
+    host = start("embedded", num_workers)
+    family = at_work(host, num_workers)
+    host.terminate()
+    assert_nothing_is_left(tmp_path, family)
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_a_normal_end_leaves_nothing_at_once(start, tmp_path, num_workers):
+    host = start("embedded", num_workers, pause=0)
+    said, _ = host.communicate(timeout=60)
+    assert said.endswith(b"done\n") and host.returncode == 0
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_host_whose_guardian_was_killed_goes_on(start, tmp_path):
+    host = start("embedded", 1)
+    family = at_work(host, 1)
+    (its_guardian,) = [one for one in family if "guardian_process.py" in " ".join(one.cmdline())]
+    its_guardian.kill()
+    said, _ = host.communicate(timeout=60)
+    assert said.endswith(b"done\n") and host.returncode == 0
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_no_room_for_temporary_files():
+    with guardian.make_directory() as directory:
+        place = pathlib.Path(directory).parent
+        moved = place.rename(place.with_name("moved"))
+        try:
+            with pytest.raises(UserError, match="temporary files: expected room in .*, found"):
+                guardian.make_directory()
+        finally:
+            moved.rename(place)

@@ -1,0 +1,184 @@
+"""Finding what to compile in compilation databases and source trees."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from environments.errors import UserError
+from environments.inlining.corpus.compile_commands import clean_arguments
+from environments.inlining.corpus.projects import find_project_root
+from environments.inlining.corpus.sources import gather_units
+from environments.inlining.corpus.units import BitcodeUnit
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [
+        ("-O2 -g3 -o x.o -c -fPIC", "-fPIC"),
+        ("-I a -Ib -isystem c -iquote d", "-I a -Ib -isystem c -iquote d"),
+        ("-DX=1 -D Y -UZ -include z.h -std=c++20", "-DX=1 -D Y -UZ -include z.h -std=c++20"),
+        ("-MD -MMD -MP -MF x.d -MT x.o -MQ x", ""),
+        ("-flto=thin -ffat-lto-objects -Wall -Werror -Wl,-z,now -Wp,-MD,x", ""),
+        ("-march=native -mtune=generic -mavx2", "-mavx2"),
+        (
+            "-fno-exceptions -fno-rtti -fvisibility=hidden",
+            "-fno-exceptions -fno-rtti -fvisibility=hidden",
+        ),
+        ("-fsanitize=address --coverage -fprofile-arcs -pg", ""),
+        ("-Xclang -load -mllvm -inline-threshold=3 --param max-inline=3", ""),
+        ("-pthread -lfoo -L/lib -shared -funsigned-char", "-pthread -funsigned-char"),
+        ("-ftree-vectorize -fno-tree-vrp -fipa-pta", ""),
+        ("-fplugin=./a.so -fplugin-arg-a-b=1 -B. -B bin -wrapper sh --config=c --config c", ""),
+    ],
+)
+def test_arguments_that_say_what_a_source_means(arguments, kept):
+    assert " ".join(clean_arguments(arguments.split())) == kept
+
+
+def write_database(directory, entries):
+    path = directory / "compile_commands.json"
+    path.write_text(json.dumps(entries))
+    return path
+
+
+def test_compile_commands_in_both_forms(tmp_path):
+    entries = [
+        {
+            "directory": str(tmp_path / "build"),
+            "file": "../src/a.c",
+            "command": "ccache gcc -O2 -DTEXT='two words' -I../include -o a.o -c ../src/a.c",
+        },
+        {
+            "directory": "build",
+            "file": str(tmp_path / "src/deep/b.cc"),
+            "arguments": ["clang++", "-std=c++20", "-c", str(tmp_path / "src/deep/b.cc")],
+        },
+        {"directory": "build", "file": "../src/start.S", "command": "cc -c ../src/start.S"},
+    ]
+    a, b = gather_units([write_database(tmp_path, entries)])
+    assert (a.name, a.source, a.language) == ("src/a.c", "../src/a.c", "c")
+    assert a.argument_sets == (("-DTEXT=two words", "-I../include"),)
+    assert (b.name, b.source, b.language) == ("src/deep/b.cc", "../src/deep/b.cc", "c++")
+    assert b.argument_sets == (("-std=c++20",),)
+    assert a.directory == b.directory == tmp_path / "build"
+    assert a.root == tmp_path / "src"
+
+
+def test_language_of_an_entry(tmp_path):
+    entries = [
+        {"directory": ".", "file": "a.c", "command": "/usr/bin/g++ -c a.c"},
+        {"directory": ".", "file": "b.c", "command": "cc -x c++ -c b.c"},
+        {"directory": ".", "file": "c.c", "command": "cc c.c"},
+    ]
+    units = gather_units([write_database(tmp_path, entries)])
+    assert [unit.language for unit in units] == ["c++", "c++", "c"]
+
+
+def test_one_source_compiled_twice_gives_two_names(tmp_path):
+    entries = [{"directory": ".", "file": "a.c", "command": f"cc -DN={n} -c a.c"} for n in (1, 2)]
+    units = gather_units([write_database(tmp_path, entries)])
+    assert [unit.name for unit in units] == [f"{tmp_path.name}/a.c", f"{tmp_path.name}/a.c-2"]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "{}", "[1]", '[{"file": "a.c"}]', '[{"directory": ".", "file": "a.c"}]']
+)
+def test_damaged_databases(tmp_path, text):
+    path = tmp_path / "compile_commands.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match="compile_commands.json"):
+        gather_units([path])
+
+
+def test_tree_includes_what_lies_near_first(tmp_path):
+    for name in ("include/p/api.h", "src/impl.h", "src/core/x.cc", "third/lib/l.h", ".git/y.c"):
+        path = tmp_path / "p" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (unit,) = gather_units([tmp_path / "p"])
+    assert unit.name == "p/src/core/x.cc"
+    near, every, own = unit.argument_sets
+    assert near == ("-std=c++17", "-Isrc/core", "-Isrc", "-I.", "-Iinclude")
+    assert set(every) - set(near) == {"-Iinclude/p", "-Ithird/lib", "-Ithird"}
+    assert own == ("-std=c++17", "-Isrc/core")
+
+
+def test_bitcode_files_and_directories(tmp_path):
+    (tmp_path / "bits/deep").mkdir(parents=True)
+    (tmp_path / "bits/deep/a.bc").write_bytes(b"BC\xc0\xde")
+    (tmp_path / "bits/b.bc").write_bytes(b"\xde\xc0\x17\x0b")
+    units = gather_units([tmp_path / "bits", tmp_path / "bits/b.bc"])
+    assert [unit.name for unit in units] == ["b", "bits/b", "bits/deep/a"]
+    assert all(isinstance(unit, BitcodeUnit) for unit in units)
+
+
+def test_sources_of_no_use(tmp_path):
+    (tmp_path / "notes.txt").write_text("no bitcode")
+    for source, message in (
+        (tmp_path / "missing", "no such file"),
+        (tmp_path / "notes.txt", "'BC'"),
+        (tmp_path, "found none"),
+    ):
+        with pytest.raises(UserError, match=message):
+            gather_units([source])
+
+
+def touch(*paths):
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def test_a_project_is_named_after_its_top_directory(tmp_path):
+    top = tmp_path / "jsoncpp"
+    library = top / "src/lib_json"
+    touch(library / "json_value.cpp", tmp_path / "bare/src/a.c", *builds(top, top / "src", library))
+    names = {unit.name for unit in gather_units([library, tmp_path / "bare/src"])}
+    assert names == {"jsoncpp/src/lib_json/json_value.cpp", "src/a.c"}
+    (named,) = gather_units([library], project="mine")
+    assert named.name == "mine/json_value.cpp"
+    # Names say where a module belongs; what is compiled stays the same.
+    assert (named.source, named.root) == ("json_value.cpp", library)
+
+
+def test_trees_of_one_project_side_by_side_are_projects(tmp_path):
+    folders = [tmp_path / "checkout" / name for name in ("words", "shapes")]
+    touch(*builds(tmp_path / "checkout"), *(folder / "a.c" for folder in folders))
+    assert [unit.name for unit in gather_units(folders)] == ["shapes/a.c", "words/a.c"]
+
+
+def builds(*directories):
+    return [directory / "CMakeLists.txt" for directory in directories]
+
+
+def test_the_top_of_a_project(tmp_path):
+    repository = tmp_path / "repository"
+    nested = repository / "third_party/zlib/contrib"
+    touch(repository / ".git", *builds(tmp_path, repository, nested.parent, nested))
+    assert find_project_root(nested) == nested.parent  # third_party has no build file
+    assert find_project_root(repository / "third_party") == repository
+    assert find_project_root(repository / "src/deep") == repository  # not tmp_path
+
+
+def test_cmake_tells_the_top_of_the_sources(tmp_path):
+    """With the build beside the sources, as CMake is mostly used."""
+    source = tmp_path / "checkout/library/lib.c"
+    touch(source, *builds(source.parent))
+    build = tmp_path / "build"
+    build.mkdir()
+    cache = f"//...\nCMAKE_HOME_DIRECTORY:INTERNAL={tmp_path}/checkout\n"
+    (build / "CMakeCache.txt").write_text(cache)
+    write_database(build, [{"directory": ".", "file": str(source), "command": f"cc {source}"}])
+    (unit,) = gather_units([build])
+    assert unit.name == "checkout/library/lib.c"
+    (named,) = gather_units([build], project="mine")
+    assert named.name == "mine/library/lib.c"
+
+
+def test_names_are_made_safe(tmp_path):
+    (tmp_path / "odd $(name)\n").mkdir()
+    (tmp_path / "odd $(name)\n" / "-o.c").touch()
+    (unit,) = gather_units([tmp_path / "odd $(name)\n"])
+    assert unit.name == "odd___name__/-o.c"

@@ -1,0 +1,220 @@
+"""What another decision would have cost, on a module whose call sites are known."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from environments.inlining.collection.store import TrajectoryStore
+from environments.inlining.collection.tasks import play
+from environments.inlining.compilers.embedded import EmbeddedLlvm
+from environments.inlining.exploration.explore import ExplorationConfig, compile_in_detail, explore
+from environments.inlining.heuristics import Default
+from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES, write_module
+
+# LLVM fills up the last function's unwind entry to a multiple of 8.
+PADDING_BYTES = 4
+PAPER = ExplorationConfig(num_rounds=100, flips_per_round=1)
+
+
+def pairs(count: int) -> str:
+    """`count` functions of different length, each called by two others: 2 count refused sites."""
+    parts = ["declare void @sink(i32)\n"]
+    for k in range(count):
+        body = "".join(f"  call void @sink(i32 {value})\n" for value in range(k + 4))
+        parts.append(
+            f"define internal void @leaf{k}(i32 %x) minsize optsize {{\n{body}  ret void\n}}"
+        )
+        for caller, argument in ((f"a{k}", "%x"), (f"b{k}", str(k))):
+            parts.append(
+                f"define void @{caller}(i32 %x) minsize optsize {{\n"
+                f"  call void @leaf{k}(i32 {argument})\n  ret void\n}}"
+            )
+    return "\n".join(parts) + "\n"
+
+
+# LLVM's estimate does not follow what is stored: it refuses what would fold to nothing.
+SAVING = """
+declare void @sink(i32)
+define void @check(ptr %p) minsize optsize {
+  %v = load i32, ptr %p
+  %zero = icmp eq i32 %v, 0
+  br i1 %zero, label %good, label %bad
+bad:
+  call void @sink(i32 1)
+  call void @sink(i32 2)
+  call void @sink(i32 3)
+  br label %good
+good:
+  ret void
+}
+define void @a() minsize optsize {
+  %p = alloca i32
+  store i32 0, ptr %p
+  call void @check(ptr %p)
+  ret void
+}
+define void @b() minsize optsize {
+  %p = alloca i32
+  store i32 0, ptr %p
+  call void @check(ptr %p)
+  ret void
+}
+"""
+
+
+class Counting(EmbeddedLlvm):
+    """Counts its compiles."""
+
+    num_compiles = 0
+
+    def compile(self, module):
+        self.num_compiles += 1
+        return super().compile(module)
+
+
+@pytest.fixture(scope="module")
+def counting():
+    compiler = Counting(timeout_s=60)
+    assert compiler.announced
+    yield compiler
+    compiler.close()
+
+
+@pytest.fixture
+def module(tmp_path):
+    return write_module(tmp_path, "pairs", pairs(3))
+
+
+def deltas_by_step(explored):
+    return dict(zip(explored.steps.tolist(), explored.deltas.tolist(), strict=True))
+
+
+def test_one_compile_tells_what_many_would(counting, module):
+    counting.num_compiles = 0
+    together = explore(counting, module, Default(), TrajectoryStore(), ExplorationConfig())
+    # The base and two rounds, because each leaf has two callers; nothing saves bytes.
+    assert counting.num_compiles == 3
+    alone = explore(counting, module, Default(), TrajectoryStore(), PAPER)
+    assert counting.num_compiles == 3 + 1 + 6
+    # With one caller left, a leaf goes into that one too and away: no leaf's bytes alone tell.
+    assert sorted(deltas_by_step(alone)) == sorted(deltas_by_step(together)) == list(range(6))
+    for step, delta in deltas_by_step(alone).items():
+        assert delta > 0
+        assert abs(deltas_by_step(together)[step] - delta) <= PADDING_BYTES
+
+
+def test_with_one_site_a_compile_deltas_are_those_of_the_object(counting, module):
+    explored = explore(counting, module, Default(), TrajectoryStore(), PAPER)
+    base = compile_in_detail(counting, module, Default())
+    for step, delta in deltas_by_step(explored).items():
+        flip = base.keys[step]
+        assert flip is not None
+        trial = compile_in_detail(counting, module, Default(), {flip})
+        assert trial.trajectory.decisions[step] == 1 - base.trajectory.decisions[step]
+        assert trial.text_bytes - base.text_bytes == delta
+
+
+def test_what_saves_is_changed_together_and_kept_as_best(counting, tmp_path):
+    module = write_module(tmp_path, "saving", SAVING)
+    explored = explore(counting, module, Default(), TrajectoryStore(), ExplorationConfig())
+    assert explored.base.decisions.tolist() == [0, 0]
+    assert sorted(explored.steps.tolist()) == [0, 1] and (explored.deltas < 0).all()
+    assert explored.best.decisions.tolist() == [1, 1]
+    saved = explored.best.size.text_bytes - explored.base.size.text_bytes
+    assert abs(saved - explored.deltas.sum()) <= PADDING_BYTES
+
+
+def test_the_best_is_the_base_where_nothing_saves(counting, module):
+    explored = explore(counting, module, Default(), TrajectoryStore(), ExplorationConfig())
+    assert (explored.deltas >= 0).all()
+    assert np.array_equal(explored.best.decisions, explored.base.decisions)
+    assert explored.best.size == explored.base.size
+
+
+def test_only_sites_in_scope_are_tried(counting, module):
+    counting.num_compiles = 0
+    store = TrajectoryStore()
+
+    def steps_within(scope_feature):
+        config = ExplorationConfig()
+        return explore(counting, module, Default(), store, config, None, scope_feature).steps
+
+    # All callees of the module are internal, and none is C++'s inline function.
+    assert sorted(steps_within("callee_is_local")) == sorted(steps_within("")) == list(range(6))
+    counting.num_compiles = 0
+    assert steps_within("callee_is_linkonce").tolist() == []
+    assert counting.num_compiles == 1
+
+
+def test_nothing_is_explored_twice(counting, module, tmp_path):
+    path = tmp_path / "cache.sqlite"
+    store = TrajectoryStore(path)
+    first = explore(counting, module, Default(), store, ExplorationConfig())
+    counting.num_compiles = 0
+    store.close()
+    store = TrajectoryStore(path)
+    again = explore(counting, module, Default(), store, ExplorationConfig())
+    played = play(counting, module, Default(), store)
+    assert counting.num_compiles == 0
+    assert deltas_by_step(again) == deltas_by_step(first)
+    for one, other in ((again.base, first.base), (again.best, first.best), (played, first.base)):
+        assert np.array_equal(one.features, other.features) and one.size == other.size
+    # How much to explore is part of what is asked for; which modules are small enough is not.
+    larger = dataclasses.replace(ExplorationConfig(), max_bitcode_bytes=1)
+    explore(counting, module, Default(), store, larger)
+    assert counting.num_compiles == 0
+    explore(counting, module, Default(), store, ExplorationConfig(num_rounds=1))
+    assert counting.num_compiles == 2
+
+
+def test_the_least_certain_sites_come_first(counting, module):
+    config = ExplorationConfig(num_rounds=1, flips_per_round=1)
+    for wanted in range(6):
+
+        def certainty_fn(features, wanted=wanted):
+            assert features.shape == (6, len(explored_names(counting, module)))
+            step = features[:, explored_names(counting, module).index("decisions_so_far")]
+            return np.where(step == wanted, 0.0, 1.0)
+
+        explored = explore(counting, module, Default(), TrajectoryStore(), config, certainty_fn)
+        assert explored.steps.tolist() == [wanted]
+
+
+def explored_names(compiler, module):
+    return play(compiler, module, Default(), TrajectoryStore()).names
+
+
+def test_rounds_that_are_not_worth_a_compile_are_not_played(counting, module):
+    # The third leaf's callers alone in rounds of their own: one site of six, where one of two is
+    # asked for. The first two rounds are played all the same.
+    config = ExplorationConfig(num_rounds=6, flips_per_round=2, decisions_per_flip=2)
+    counting.num_compiles = 0
+    explored = explore(counting, module, Default(), TrajectoryStore(), config)
+    assert counting.num_compiles == 1 + 2
+    assert len(explored.steps) == 4
+
+
+def test_a_module_without_call_sites(counting, tmp_path):
+    none = write_module(tmp_path, "none", NO_CALL_SITES)
+    explored = explore(counting, none, Default(), TrajectoryStore(), ExplorationConfig())
+    assert explored.steps.shape == explored.deltas.shape == (0,)
+    assert explored.base.features.shape[0] == 0
+
+
+def test_flips_are_named_by_caller_callee_and_occurrence(counting, tmp_path):
+    hand_worked = write_module(tmp_path, "hand", HAND_WORKED)
+    base = compile_in_detail(counting, hand_worked, Default())
+    assert base.keys == (
+        ("caller", "leaf", 1),
+        ("caller", "leaf", 2),
+        None,
+        ("other", "leaf", 1),
+        ("other", "caller", 1),
+    )
+    second = ("caller", "leaf", 2)
+    flipped = compile_in_detail(counting, hand_worked, Default(), {second})
+    assert flipped.keys[:3] == base.keys[:3]
+    assert flipped.trajectory.decisions.tolist()[:3] == [0, 1, 1]

@@ -1,0 +1,58 @@
+"""Graphs are drawn as SVG."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+
+from environments.tensor_graphs.graph.drawing import draw, layout, only_in
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import INPUT, Ref, TensorType
+
+TYPE = TensorType("float32", ("N", 3))
+
+
+def diamond():
+    """x → Relu → (Tanh, Neg) → Add, and a weight that is not drawn."""
+    edit = Graph().edit()
+    x = edit.add(INPUT, [], (("name", "<x>"),), [TYPE])
+    relu = edit.add("Relu", [x], (), [TYPE])
+    tanh, neg = (edit.add(op, [relu], (), [TYPE]) for op in ("Tanh", "Neg"))
+    both = edit.add("Add", [tanh, neg], (), [TYPE])
+    weight = edit.add_constant(np.ones(3, np.float32))
+    scaled = edit.add("Mul", [both, weight], (), [TYPE])
+    edit.set_outputs([scaled], ["y"])
+    return edit.finish()[0], neg.node
+
+
+def test_rows_follow_the_data_and_boxes_do_not_overlap():
+    graph, _ = diamond()
+    places = layout(graph)
+    rows = {graph.nodes[number].op: row for number, (_, row) in places.items()}
+    assert rows == {"Input": 0, "Relu": 1, "Tanh": 2, "Neg": 2, "Add": 3, "Mul": 4}
+    in_row_2 = sorted(column for column, row in places.values() if row == 2)
+    assert in_row_2[1] - in_row_2[0] >= 1
+
+
+def test_a_picture_is_an_svg_of_all_nodes():
+    graph, neg = diamond()
+    root = ElementTree.fromstring(draw(graph, {neg}, mark="#123456"))
+    boxes = root.findall("{*}g")
+    assert [box.find("{*}text").text for box in boxes][:2] == ["<x>", "Relu"]
+    assert sum(box.find("{*}rect").get("stroke") == "#123456" for box in boxes) == 1
+    assert "float32[N, 3]" in boxes[1].find("{*}title").text
+    assert len(root.findall("{*}path")) == 6
+
+
+def test_what_an_edit_changed_is_marked():
+    graph, neg = diamond()
+    edit = graph.edit()
+    edit.replace({Ref(neg): graph.nodes[neg].inputs[0]})
+    after = edit.finish()[0]
+    assert only_in(graph, after) == {neg, *graph.users(neg)}
+    assert only_in(after, graph) == set(graph.users(neg))
+
+
+def test_the_empty_graph():
+    ElementTree.fromstring(draw(Graph()))

@@ -1,0 +1,151 @@
+"""Rules that people know, on graphs and models that have what they are for."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from environments.tensor_graphs import models, onnx_io
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT
+from environments.tensor_graphs.rewriting.engine import Engine, State
+from environments.tensor_graphs.rewriting.matching import compile_rules
+from environments.tensor_graphs.rules.library import NAMES, all_rules, rules_of
+from environments.tensor_graphs.rules.verification.verify import verify
+from tests.environments.tensor_graphs.random_graphs import random_graph, values_of
+
+
+class Nothing:
+    """Everything costs nothing."""
+
+    def node_cost_ms(self, graph: Graph, number: int) -> float:
+        return 0.0
+
+
+ENGINE = Engine(all_rules(), Nothing())
+
+TWO_DIMENSIONAL = (
+    "divided_masked_attention",
+    "linear_is_gemm_of_rows",
+    "reshaped_twice",
+    "reshaped_not_at_all",
+    "gelu_chain_of_reshaped",
+    "layer_norm_chain_of_reshaped",
+    "add_of_two_reshaped",
+    "add_of_reshaped",
+)
+ONE_BRANCH = (
+    "batch_norm_into_conv",
+    "conv_beside_pixels_with_bias",
+    "conv_beside_normalized_image",
+)
+WITHOUT_ADAPTERS = ("scaled_adapter_of_linear",)
+
+
+def apply_all(state: State, names: Sequence[str]) -> State:
+    """Applies the first of these rules that matches, until none does."""
+    while True:
+        found = {match.rule: match for match in reversed(state.matches)}
+        name = next((one for one in names if one in found), None)
+        if name is None:
+            return state
+        state = state.apply(found[name])
+
+
+def operators(graph: Graph) -> collections.Counter[str]:
+    """How many nodes there are of each operator, without what depends on constants alone."""
+    return collections.Counter(
+        node.op
+        for number, node in graph.nodes.items()
+        if node.op not in (INPUT, CONSTANT) and not graph.is_constant(number)
+    )
+
+
+def outputs_of(model) -> list[np.ndarray]:
+    """What onnxruntime computes of random inputs."""
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    numbers = np.random.default_rng(0)
+    feeds = {
+        one.name: numbers.integers(0, 2, one.shape)
+        if one.type == "tensor(int64)"
+        else numbers.standard_normal(one.shape).astype(np.float32)
+        for one in session.get_inputs()
+    }
+    return session.run(None, feeds)
+
+
+def assert_same_outputs(model, graph: Graph) -> None:
+    for one, other in zip(outputs_of(model), outputs_of(onnx_io.write(graph)), strict=True):
+        assert np.abs(one - other).max() <= 1e-4 * np.abs(one).max()
+
+
+def test_names_differ_and_all_compile():
+    rules = compile_rules(all_rules())
+    assert len(rules) == sum(len(rules_of(name)) for name in NAMES) >= 200
+
+
+def test_branches_of_repvgg_become_one():
+    model = models.make("repvgg-a0")
+    graph = onnx_io.read(model)
+    before = operators(graph)
+    assert (before["BatchNormalization"], before["Conv"]) == (61, 44)
+    state = apply_all(ENGINE.start(graph), ONE_BRANCH)
+    after = operators(state.graph)
+    assert after == {"Conv": 22, "Relu": 22, "GlobalAveragePool": 1, "Reshape": 1, "Gemm": 1}
+    assert_same_outputs(model, state.graph)
+
+
+def test_what_runs_between_matrices_of_a_transformer_has_two_axes():
+    model = models.make("bert-tiny")
+    state = apply_all(ENGINE.start(onnx_io.read(model)), TWO_DIMENSIONAL)
+    graph = state.graph
+    counts = operators(graph)
+    # Queries, keys, values and what is mixed of them, twice; words at first and at last.
+    assert counts["Gemm"] == 13
+    assert counts["MatMul"] == 4
+    ranks = collections.Counter(
+        len(node.types[0].shape) for node in graph.nodes.values() if node.op == "ReduceMean"
+    )
+    assert ranks == {2: 8, 3: 2}
+    assert all(
+        len(node.types[0].shape) == 3 for node in graph.nodes.values() if node.op == "Softmax"
+    )
+    assert_same_outputs(model, graph)
+
+
+@pytest.mark.slow
+def test_adapters_are_folded_into_their_matrices():
+    model = models.make("lora-transformer")
+    graph = onnx_io.read(model)
+    before = operators(graph)["MatMul"]
+    state = apply_all(ENGINE.start(graph), WITHOUT_ADAPTERS)
+    assert before - operators(state.graph)["MatMul"] == 2 * 36
+    assert_same_outputs(model, state.graph)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", NAMES)
+def test_rules_are_right(family: str):
+    """The shipped rules are verified with more instances elsewhere."""
+    for rule in rules_of(family):
+        verdict = verify(rule, num_instances=20)
+        assert verdict.is_right, f"{rule}\n{verdict.how}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100))
+def test_random_walks_change_no_value(seed: int):
+    state = ENGINE.start(random_graph(seed))
+    expected = values_of(state.graph)
+    numbers = np.random.default_rng(seed)
+    for _ in range(8):
+        if not state.matches:
+            return
+        state = state.apply(state.matches[numbers.integers(len(state.matches))])
+    for one, other in zip(expected, values_of(state.graph), strict=True):
+        largest = np.abs(one).max(initial=0)
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5 * (1 + largest))

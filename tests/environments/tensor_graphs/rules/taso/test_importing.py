@@ -1,0 +1,234 @@
+"""TASO's rule file: read by its wire format, and only what is right is taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from environments.errors import UserError
+from environments.tensor_graphs.rules.taso.file import (
+    TasoNode,
+    TasoOperator,
+    TasoParameter,
+    read_taso_file,
+)
+from environments.tensor_graphs.rules.taso.importing import import_taso
+from environments.tensor_graphs.rules.taso.translation import translate
+
+CONV2D, RELU, CONCAT, SPLIT = 3, 8, 12, 13
+TRANSPOSE, EW_ADD, EW_MUL, MATMUL, MUL, ENLARGE, POOL2D_MAX = 15, 16, 17, 18, 19, 20, 6
+NUM_OUTPUTS, KERNEL_H, KERNEL_W, STRIDE_H, STRIDE_W, PAD, ACTIVATION = 2, 4, 5, 6, 7, 8, 9
+NUM_DIMENSIONS, AXIS, PERMUTATION, OUT_SHUFFLE = 10, 11, 12, 13
+
+
+def varint(value):
+    """A number, negative ones as ten bytes."""
+    value &= 2**64 - 1
+    found = b""
+    while value > 127:
+        found += bytes([value & 127 | 128])
+        value >>= 7
+    return found + bytes([value])
+
+
+def message(*fields):
+    """Pairs (number, value); a value is a number or the bytes of another message."""
+    found = b""
+    for number, value in fields:
+        if isinstance(value, bytes):
+            found += varint(number << 3 | 2) + varint(len(value)) + value
+        else:
+            found += varint(number << 3) + varint(value)
+    return found
+
+
+def node(kind, inputs, parameters=()):
+    """inputs: places, or pairs (place, output)."""
+    pairs = [one if isinstance(one, tuple) else (one, 0) for one in inputs]
+    return message(
+        (1, kind),
+        *((2, message((1, place), (2, output))) for place, output in pairs),
+        *((3, message((1, key), (2, value))) for key, value in dict(parameters).items()),
+    )
+
+
+def rule(source, target, *outputs):
+    """outputs: (operator in source, operator in target, output there, output here)."""
+    return message(
+        *((1, one) for one in source),
+        *((2, one) for one in target),
+        *((3, message(*enumerate(one, 1))) for one in outputs),
+    )
+
+
+def write(path, *rules):
+    """A rule file."""
+    path.write_bytes(message(*((1, one) for one in rules)))
+    return path
+
+
+def conv(x, w, kernel=3, activation=0):
+    """Padding SAME, stride 1."""
+    parameters = {KERNEL_H: kernel, KERNEL_W: kernel, STRIDE_H: 1, STRIDE_W: 1, PAD: 0}
+    return node(CONV2D, [x, w], {**parameters, ACTIVATION: activation})
+
+
+def matmul(x, y, activation=0):
+    return node(MATMUL, [x, y], {ACTIVATION: activation})
+
+
+def concat(x, y, axis, rank):
+    return node(CONCAT, [x, y], {NUM_DIMENSIONS: rank, AXIS: axis})
+
+
+def split(x, axis):
+    return node(SPLIT, [x], {AXIS: axis, NUM_OUTPUTS: 2})
+
+
+def transpose(x):
+    return node(TRANSPOSE, [x], {NUM_DIMENSIONS: 2, PERMUTATION: 2, OUT_SHUFFLE: 1})
+
+
+RIGHT = {
+    "matrix products are associative": rule(
+        [matmul(-1, -2), matmul(0, -3)], [matmul(-2, -3), matmul(-1, 0)], (1, 1, 0, 0)
+    ),
+    "sums are distributive": rule(
+        [matmul(-1, -2), matmul(-1, -3), node(EW_ADD, [0, 1])],
+        [node(EW_ADD, [-2, -3]), matmul(-1, 0)],
+        (2, 1, 0, 0),
+    ),
+    "products side by side": rule(
+        [matmul(-1, -2), matmul(-1, -3)],
+        [concat(-2, -3, 1, 2), matmul(-1, 0), split(1, 1)],
+        (0, 2, 0, 0),
+        (1, 2, 0, 1),
+    ),
+    "scale moves": rule(
+        [conv(-1, -2), node(MUL, [0, -20])], [node(MUL, [-2, -20]), conv(-1, 0)], (1, 1, 0, 0)
+    ),
+    "kernel enlarged": rule(
+        [conv(-1, -2, 1)],
+        [node(ENLARGE, [-2], {KERNEL_H: 3, KERNEL_W: 3}), conv(-1, 0)],
+        (0, 1, 0, 0),
+    ),
+    "transposed product": rule(
+        [transpose(-1), transpose(-2), matmul(1, 0)],
+        [matmul(-1, -2), transpose(0)],
+        (2, 1, 0, 0),
+    ),
+}
+
+WRONG = {
+    # Right for convolutions without groups.
+    "convolutions side by side": rule(
+        [conv(-1, -2), conv(-3, -4), concat(0, 1, 1, 4)],
+        [concat(-1, -3, 1, 4), concat(-2, -4, 0, 4), conv(0, 1)],
+        (2, 2, 0, 0),
+    ),
+    "sum of convolutions": rule(
+        [conv(-1, -2), conv(-3, -4), node(EW_ADD, [0, 1])],
+        [concat(-1, -3, 1, 4), concat(-2, -4, 1, 4), conv(0, 1)],
+        (2, 2, 0, 0),
+    ),
+    "products the other way round": rule(
+        [matmul(-1, -2), matmul(-2, -1), node(EW_MUL, [0, 1])],
+        [matmul(-2, -1), node(EW_MUL, [0, 0])],
+        (2, 1, 0, 0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_rules_are_taken(name, tmp_path):
+    found = import_taso(write(tmp_path / "rules.pb", RIGHT[name]), num_instances=40)
+    assert not found.rejected
+    assert [one.name for one in found.accepted] == ["taso_0"]
+    assert found.accepted[0].verified_by
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_rules_that_need_more_conditions_are_refused(name, tmp_path):
+    found = import_taso(write(tmp_path / "rules.pb", WRONG[name]), num_instances=300)
+    assert not found.accepted
+    assert "wrong for" in found.rejected["taso_0"]
+
+
+def test_what_says_the_same_is_taken_once(tmp_path):
+    first = rule([matmul(-1, -2), matmul(0, -3)], [matmul(-2, -3), matmul(-1, 0)], (1, 1, 0, 0))
+    again = rule([matmul(-7, -5), matmul(0, -4)], [matmul(-5, -4), matmul(-7, 0)], (1, 1, 0, 0))
+    same = rule([matmul(-1, -2), node(RELU, [0])], [matmul(-1, -2, activation=2)], (1, 0, 0, 0))
+    found = import_taso(write(tmp_path / "rules.pb", first, again, same), num_instances=40)
+    assert len(found.accepted) == 1
+    assert found.rejected == {
+        "taso_1": "it says what taso_0 says",
+        "taso_2": "its two sides are the same here",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (rule([node(21, [-1])], [node(RELU, [-1])], (0, 0, 0, 0)), "MERGE_GCONV"),
+        (rule([node(77, [-1])], [node(RELU, [-1])], (0, 0, 0, 0)), "operator 77"),
+        (rule([node(RELU, [5])], [node(RELU, [-1])], (0, 0, 0, 0)), "no output 0 of operator 5"),
+        (rule([node(RELU, [-1])], [node(RELU, [-2])], (0, 0, 0, 0)), "?x2 is not in its source"),
+        (rule([node(RELU, [-1])], [split(-1, 0)], (0, 0, 0, 0)), "where its target's SPLIT cuts"),
+        (rule([node(RELU, [-1])], [node(RELU, [-1])]), "maps no output"),
+    ],
+)
+def test_what_cannot_be_said_is_refused_with_the_reason(given, reason, tmp_path):
+    found = import_taso(write(tmp_path / "rules.pb", given), num_instances=20)
+    assert not found.accepted
+    assert reason in found.rejected["taso_0"]
+
+
+def test_numbers_are_those_of_taso():
+    """The places in TASO's enums OpType and PMParameter (include/taso/ops.h)."""
+    places = {"CONV2D": 3, "RELU": 8, "CONCAT": 12, "MATMUL": 18, "ENLARGE": 20, "MERGE_GCONV": 21}
+    places |= {"CONSTANT_POOL": 25, "SQUEEZE": 26, "EW_MAX": 33, "REDUCE_SUM": 41, "SLICE": 55}
+    places |= {"BROADCAST_ADD": 61}
+    assert {name: TasoOperator[name].value for name in places} == places
+    assert [*TasoOperator] == [*range(62)]
+    assert [*TasoParameter] == [*range(17)]
+    keys = {"NUM_OUTPUTS": 2, "STRIDE_H": 6, "PAD": 8, "ACTIVATION": 9, "AXIS": 11}
+    keys |= {"PERMUTATION": 12, "OUT_SHUFFLE": 13, "KEEP_DIMS": 16}
+    assert {name: TasoParameter[name].value for name in keys} == keys
+
+
+def test_a_permutation_is_a_number(tmp_path):
+    """The digits of 0 3 1 2 in base 4: 3 · 16 + 1 · 4 + 2."""
+    given = node(TRANSPOSE, [-1], {NUM_DIMENSIONS: 4, PERMUTATION: 54, OUT_SHUFFLE: 0})
+    path = write(tmp_path / "rules.pb", rule([given], [node(RELU, [-1])], (0, 0, 0, 0)))
+    (found,) = read_taso_file(path)
+    source = translate(found, "rule").rule.source
+    assert [*map(str, source)] == ["(Transpose ?x1 :perm (list 0 3 1 2))"]
+
+
+def test_numbers_are_read(tmp_path):
+    path = write(tmp_path / "rules.pb", rule([node(MUL, [-20, (3, 1)], {11: 2})], [], (0, 1, 2, 3)))
+    (found,) = read_taso_file(path)
+    assert found.source == (TasoNode(TasoOperator.MUL, ((-20, 0), (3, 1)), {11: 2}),)
+    assert found.target == ()
+    assert found.outputs == ((0, 1, 2, 3),)
+
+
+@pytest.mark.parametrize(
+    "damage", ["truncated", "text", "empty", "endless", "missing", "directory"]
+)
+def test_no_rule_file(damage, tmp_path):
+    path = tmp_path / "rules.pb"
+    whole = message((1, RIGHT["scale moves"]))
+    contents = {
+        "truncated": whole[:-3],
+        "text": b"srcOp { type: 18 }",
+        "empty": b"",
+        "endless": b"\xff" * 20,
+    }
+    if damage in contents:
+        path.write_bytes(contents[damage])
+    elif damage == "directory":
+        path.mkdir()
+    with pytest.raises(UserError) as error:
+        import_taso(path)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,252 @@
+"""The rules that are shipped, and files of rules."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+
+import pytest
+
+from environments.errors import UserError
+from environments.tensor_graphs.rules import files as rule_files
+from environments.tensor_graphs.rules import library
+from environments.tensor_graphs.rules.generation.prune import canonical
+from environments.tensor_graphs.rules.language.expressions import Apply, Call, parts
+from environments.tensor_graphs.rules.language.rule import RuleError
+from environments.tensor_graphs.rules.verification import verify as verify_module
+from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
+from environments.tensor_graphs.rules.verification.verify import needs, verify
+
+SHIPPED = rule_files.read()
+BY_NAME = {one.name: one for one in SHIPPED.rules}
+WITH_CONDITIONS = [
+    (one.name, str(condition)) for one in SHIPPED.rules for condition in one.conditions
+]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def changed(rule):
+    """Rules with one condition dropped or negated, or one attribute of the source left out."""
+    for number, condition in enumerate(rule.conditions):
+        others = [*rule.conditions[:number], *rule.conditions[number + 1 :]]
+        for kept in (others, [*others, Call("not", (condition,))]):
+            yield dataclasses.replace(rule, conditions=tuple(kept))
+    for number, source in enumerate(rule.source):
+        for part in (one for one in parts(source) if isinstance(one, Apply)):
+            for place in range(len(part.attributes)):
+                fewer = part.attributes[:place] + part.attributes[place + 1 :]
+                other = replaced(source, part, dataclasses.replace(part, attributes=fewer))
+                sources = (*rule.source[:number], other, *rule.source[number + 1 :])
+                with contextlib.suppress(RuleError):
+                    yield dataclasses.replace(rule, source=sources)
+
+
+def replaced(expression, old, new):
+    """The expression with something else in the place of one of its parts."""
+    if expression == old:
+        return new
+    if not isinstance(expression, Apply):
+        return expression
+    inputs = tuple(one and replaced(one, old, new) for one in expression.inputs)
+    return dataclasses.replace(expression, inputs=inputs)
+
+
+def make(name, source, target, **more):
+    """A rule as files have it."""
+    return {"name": name, "source": [source], "target": [target], **more}
+
+
+RIGHT = make("right", "(Sub ?x ?y)", "(Neg (Sub ?y ?x))")
+LIE = make("lie", "(Sub ?x ?y)", "(Sub ?y ?x)", verified_by="identity testing")
+
+
+def write(path, *given):
+    path.write_text(json.dumps({"rules": list(given)}))
+    return path
+
+
+def test_there_are_many_rules_both_written_and_generated():
+    different = {canonical(one) for one in SHIPPED.rules}
+    assert len(different) >= 100
+    assert all(one.verified_by for one in SHIPPED.rules)
+    assert set(SHIPPED.origins.values()) == {rule_files.GENERATED, rule_files.WRITTEN}
+    made = SHIPPED.made
+    assert made["rules"] == len(SHIPPED.rules)
+    assert made["without renamings"] == len(different)
+    assert sum(one["rules"] for one in made["stages"].values()) == len(SHIPPED.rules)
+    assert made["command"].startswith("tfrl rules generate")
+
+
+def test_the_file_has_what_was_written_by_hand():
+    """If not: tfrl rules generate -o FILE --reuse FILE, with the FILE that is checked here."""
+    for rule in library.all_rules():
+        shipped = BY_NAME.get(rule.name)
+        assert shipped is not None, rule.name
+        assert shipped.source == rule.source and shipped.target == rule.target
+        assert set(shipped.conditions) <= set(rule.conditions)
+        assert shipped.restrictions == rule.restrictions
+
+
+def test_shipped_rules_are_right_in_a_few_instances():
+    for rule in SHIPPED.rules:
+        verdict = verify(rule, 8, seed=6)
+        # All points may be where a root has no value.
+        assert not verdict.counterexample, f"{rule.name}: {verdict.how}"
+        assert verdict.num_instances >= 8, f"{rule.name}: {verdict.how}"
+        assert rule.may_change_nonfinite or not verdict.nonfinite_change, verdict.nonfinite_change
+
+
+def test_each_shipped_rule_was_verified_in_a_thousand_instances():
+    assert [*SHIPPED.instances] == [*BY_NAME]
+    made = SHIPPED.made
+    assert min(SHIPPED.instances.values()) >= made["instances"] * len(made["seeds"]) >= 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BY_NAME)
+def test_shipped_rules_survive_1000_instances(name):
+    """With a seed that was not asked when the file was made."""
+    verdict = verify(BY_NAME[name], 1000, seed=5)
+    assert verdict.is_right, verdict.how
+    assert verdict.num_instances >= 1000
+    assert bool(verdict.nonfinite_change) == BY_NAME[name].may_change_nonfinite
+
+
+def test_a_rule_that_was_changed_is_refused(tmp_path):
+    """Any condition, any attribute that a source asks for: the record is of another rule then."""
+    path = tmp_path / "rules.json"
+    entries = {one["name"]: one for one in json.loads(rule_files.PATH.read_text())["rules"]}
+    count = 0
+    for rule in SHIPPED.rules:
+        for other in changed(rule):
+            path.write_text(json.dumps({"rules": [entries[rule.name] | other.as_dict()]}))
+            with pytest.raises(UserError, match="was changed after it was verified") as error:
+                rule_files.read(path)
+            assert "\n" not in str(error.value) and rule.name in str(error.value)
+            count += 1
+    assert count > 2 * len(WITH_CONDITIONS)
+
+
+@pytest.mark.parametrize(("name", "condition"), WITH_CONDITIONS)
+def test_no_condition_can_be_left_out(name, condition):
+    """There is an instance in which the rule is wrong, and that this condition alone excludes.
+
+    It shows that the condition cannot be dropped, and that it cannot be turned into its opposite.
+    """
+    rule = BY_NAME[name]
+    (found,) = (one for one in rule.conditions if str(one) == condition)
+    assert needs(rule, found, 20_000) is not None
+
+
+def test_all_shipped_rules_have_instances():
+    for rule in SHIPPED.rules:
+        instance = InstanceDrawer(rule, seed=9).draw_applicable()
+        assert instance is not None and instance.targets, rule.name
+
+
+def test_what_is_written_is_read(tmp_path):
+    path = tmp_path / "rules.json"
+    rule_files.write(SHIPPED, path)
+    assert rule_files.read(path) == SHIPPED
+    assert path.read_bytes() == rule_files.PATH.read_bytes()
+    assert rule_files.load(path) == SHIPPED.rules
+    assert [one.name for one in tmp_path.iterdir()] == ["rules.json"]
+
+
+def test_a_file_that_lies_is_refused(tmp_path, cache):
+    path = write(tmp_path / "rules.json", RIGHT, LIE)
+    for _ in range(2):
+        with pytest.raises(UserError, match="rule lie is refused: wrong for") as error:
+            rule_files.load(path)
+        assert "\n" not in str(error.value)
+    assert len([*cache.rglob("*")]) == 3  # Two directories, and the mark of what is right.
+
+
+def test_what_was_verified_once_is_not_verified_again(tmp_path, monkeypatch):
+    path = write(tmp_path / "rules.json", RIGHT)
+    (rule,) = rule_files.load(path)
+    assert "identity testing" in rule.verified_by and not rule.may_change_nonfinite
+    monkeypatch.setattr(verify_module, "verify", lambda *_: pytest.fail("it is verified again"))
+    assert rule_files.load(path) == (rule,)
+
+
+def test_a_broken_record_is_made_again(tmp_path, cache):
+    path = write(tmp_path / "rules.json", RIGHT)
+    (rule,) = rule_files.load(path)
+    (record,) = cache.rglob("*.json")
+    for text in ("", "{", '{"surprise": 1}'):
+        record.write_text(text)
+        assert rule_files.load(path) == (rule,)
+
+
+def test_strict_leaves_out_what_may_change_nan():
+    strict = rule_files.load(strict=True)
+    assert strict == tuple(one for one in SHIPPED.rules if not one.may_change_nonfinite)
+    names = {one.name for one in strict}
+    assert {"transposed_twice", "linear_is_gemm", "batch_norm_into_conv"} <= names
+    assert not names & {
+        "mul_div_to_nothing",
+        "common_factor",
+        "left_product_first",
+        "larger_kernel",
+    }
+
+
+def test_a_file_is_not_believed_that_its_rules_keep_nan(tmp_path):
+    """x / y * y is NaN where y is 0; a rule that only the file knows, and one of the package's."""
+    cancelled = make(
+        "cancelled",
+        "(Tanh (Mul (Div ?x ?y) ?y))",
+        "(Tanh ?x)",
+        may_change_nonfinite=False,
+    )
+    own = {**BY_NAME["mul_div_to_nothing"].as_dict(), "may_change_nonfinite": False}
+    path = write(tmp_path / "rules.json", RIGHT, cancelled, own)
+    marks = {one.name: one.may_change_nonfinite for one in rule_files.load(path)}
+    assert marks == {"right": False, "cancelled": True, "mul_div_to_nothing": True}
+    assert [one.name for one in rule_files.load(path, strict=True)] == ["right"]
+
+
+def test_a_mark_counts_for_the_same_constants_only():
+    """Scaling a weight keeps NaN where the scale is a finite constant, as test_nonfinite shows."""
+    rule = BY_NAME["mul_into_matrix"]
+    assert rule.constants == {"w", "s"}
+    wider = dataclasses.replace(rule, restrictions=())
+    assert rule_files.digest(wider) != rule_files.digest(rule)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "expected JSON"),
+        ("[]", "a list 'rules'"),
+        ('{"rules": [1]}', "a list 'rules'"),
+        ('{"rules": [{"source": []}]}', "without a name"),
+        ('{"rules": [{"name": "a", "source": ["(Relu ?x"], "target": ["?x"]}]}', "parenthesis"),
+        ('{"rules": [{"name": "a", "source": ["(Relu ?x)"], "target": ["?y"]}]}', r"\?y is not in"),
+        ('{"rules": [{"name": "a", "because": 1}]}', "unknown field 'because'"),
+        (json.dumps({"rules": [make("a", "(Neg ?x)", "?x", origin="me")]}), "origin 'generated'"),
+    ],
+)
+def test_what_is_no_file_of_rules(text, reason, tmp_path):
+    path = tmp_path / "rules.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=reason) as error:
+        rule_files.load(path)
+    assert str(path) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_two_rules_of_one_name_are_refused(tmp_path):
+    with pytest.raises(UserError, match="two rules are called right"):
+        rule_files.load(write(tmp_path / "rules.json", RIGHT, RIGHT))
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(UserError, match="cannot read"):
+        rule_files.load(tmp_path / "none.json")

@@ -1,0 +1,107 @@
+"""Instances of rules fit: types are inferred, conditions hold, and they are of many kinds."""
+
+from __future__ import annotations
+
+import collections
+
+import pytest
+
+from environments.tensor_graphs.operators import table
+from environments.tensor_graphs.rules.language import terms
+from environments.tensor_graphs.rules.language.expressions import Apply, Name, Variable, parse_term
+from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
+
+
+def unchanged(expression, *conditions):
+    """A rule that replaces an expression by itself."""
+    return Rule("rule", (expression,), (expression,), tuple(map(parse_term, conditions)))
+
+
+def any_use(name, left_out=0):
+    """The operator with all inputs and all attributes open."""
+    operator = table.OPERATORS[name]
+    count = 3 if operator.max_inputs is None else operator.max_inputs - left_out
+    inputs = tuple(Variable(f"x{number}") for number in range(count))
+    return Apply(name, inputs, tuple((one, Name(one)) for one in operator.attributes))
+
+
+def draw(rule, count, seed=0):
+    drawer = InstanceDrawer(rule, seed)
+    return [drawer.draw_applicable() for _ in range(count)]
+
+
+@pytest.mark.parametrize("name", table.OPERATORS)
+def test_every_operator_is_drawn(name):
+    most = table.OPERATORS[name].max_inputs or 3
+    for left_out in range(most - table.OPERATORS[name].min_inputs + 1 if most < 5 else 1):
+        drawn = draw(unchanged(any_use(name, left_out)), 30)
+        assert all(one is not None and one.targets for one in drawn)
+        assert len({str(one) for one in drawn}) >= 10
+
+
+def test_instances_are_of_many_kinds():
+    rule = unchanged(any_use("Conv", 1))
+    drawn = draw(rule, 300)
+    seen = collections.Counter()
+    for one in drawn:
+        attributes = one.bindings.attributes
+        seen["groups"] += attributes["group"] > 1
+        seen["strides"] += set(attributes["strides"]) != {1}
+        seen["pads"] += set(attributes["pads"]) != {0}
+        seen["dilations"] += set(attributes["dilations"]) != {1}
+        seen["one spatial axis"] += len(attributes["strides"]) == 1
+        seen["one pixel"] += set(one.bindings.types["x1"].shape[2:]) == {1}
+    assert min(seen.values()) >= 10, seen
+    assert len(seen) == 6
+
+
+def test_broadcasting_and_vectors_are_drawn():
+    drawn = draw(unchanged(any_use("Add")), 300)
+    shapes = [tuple(one.bindings.types[name].shape for name in ("x0", "x1")) for one in drawn]
+    assert sum(one != two for one, two in shapes) > 60
+    assert sum(one == two for one, two in shapes) > 60
+    assert sum(len(one) != len(two) for one, two in shapes) > 20
+    drawn = draw(unchanged(any_use("MatMul")), 300)
+    ranks = {tuple(len(one.bindings.types[name].shape) for name in ("x0", "x1")) for one in drawn}
+    assert {(1, 2), (2, 1), (2, 2), (3, 2), (2, 3)} <= ranks
+    dtypes = {one.bindings.types["x0"].dtype for one in drawn}
+    assert dtypes == {"float32", "float64", "int64"}
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        ["(= (rank ?x0) 4)"],
+        ["(= (shape ?x1) (list (dim ?x0 0)))"],
+        ["(= (slice (shape ?x1) 2) (list 3 3))", "(= $strides (list 2 2))"],
+        ["(= $group (dim ?x0 1))", "(= (dim ?x0 0) 1)"],
+        ["(> $group 1)", "(= $dilations $strides)"],
+    ],
+)
+def test_conditions_hold(conditions):
+    convolution = "(= (shape ?x1) (list (dim ?x0 0)))" not in conditions
+    rule = unchanged(any_use("Conv", 1) if convolution else any_use("Add"), *conditions)
+    for one in draw(rule, 20):
+        assert one is not None
+        assert all(terms.holds(condition, one.bindings) for condition in rule.conditions)
+
+
+def test_what_cannot_be_is_not_drawn():
+    rule = unchanged(any_use("Add"), "(= (rank ?x0) 2)", "(= (rank ?x0) 3)")
+    assert InstanceDrawer(rule).draw(100) is None
+
+
+def test_the_seed_determines_everything():
+    rule = unchanged(any_use("Slice"))
+    assert [*map(str, draw(rule, 20))] == [*map(str, draw(rule, 20))]
+    assert [*map(str, draw(rule, 20))] != [*map(str, draw(rule, 20, seed=1))]
+
+
+def test_constants_of_a_source_have_any_shape():
+    data = {"name": "rule", "source": ["(Mul ?x (full $c))"], "target": ["(Mul ?x (full $c))"]}
+    data["target"] = ["(Mul (full $c (list) (dtype ?x)) ?x)"]
+    drawn = draw(Rule.from_dict(data), 60)
+    shapes = {one.given["#0"].shape for one in drawn}
+    assert len(shapes) > 10
+    assert all(one.fills["#0"] == one.bindings.attributes["c"] for one in drawn)

@@ -1,0 +1,161 @@
+"""Which rules change NaN or infinity: worked by hand, then on random graphs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.rewriting.engine import Engine
+from environments.tensor_graphs.rules import files as rule_files
+from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.verification.points import special
+from environments.tensor_graphs.rules.verification.verify import verify
+from tests.environments.tensor_graphs.random_graphs import random_graph, values_of
+
+FLOATS = '(in (dtype ?x) (list "float32" "float64"))'
+
+
+def change_of(source, target, conditions=(), constants=()):
+    """An instance in which the rule changes NaN or infinity; empty if none is found."""
+    data = {
+        "name": "rule",
+        "source": [source],
+        "target": [target],
+        "conditions": list(conditions),
+        "restrictions": [f"(constant ?{name})" for name in constants],
+    }
+    verdict = verify(Rule.from_dict(data), 200)
+    assert verdict.is_right, verdict.how
+    return verdict.nonfinite_change
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "conditions"),
+    [
+        # y = 0: 1 / 0 * 0 is NaN, and x is 1.
+        ("(Mul (Div ?x ?y) ?y)", "?x", [FLOATS]),
+        # y = 1: √-1 is NaN, √1 is 1.
+        ("(Sqrt (Neg ?y))", "(Sqrt (Abs ?y))", []),
+        # x = -inf: a power of it is inf, its root is NaN.
+        ("(Pow ?x (full 0.5))", "(Sqrt ?x)", []),
+        # y = inf: inf - inf is NaN, and x is 1.
+        ("(Add (Sub ?x ?y) ?y)", "?x", []),
+        # x = 2, y = -1, z = inf: 1 · inf is inf, inf - inf is NaN.
+        ("(Mul (Add ?x ?y) ?z)", "(Add (Mul ?x ?z) (Mul ?y ?z))", []),
+        # The other way round: NaN becomes inf.
+        ("(Add (Mul ?x ?z) (Mul ?y ?z))", "(Mul (Add ?x ?y) ?z)", []),
+        # x = inf: 0 divided by it is 0, 0 times it is NaN.
+        ("(Div (full 0.0) ?x)", "(Mul (full 0.0 (list) (dtype ?x)) ?x)", [FLOATS]),
+        # x = [inf], y = [2, -1], z = [1, 1]: inf - inf is NaN, inf · (2 - 1) is inf.
+        ("(MatMul (MatMul ?x ?y) ?z)", "(MatMul ?x (MatMul ?y ?z))",
+         [f"(= (rank ?{name}) 2)" for name in "xyz"]),
+    ],
+)  # fmt: skip
+def test_what_changes_nan_or_infinity(source, target, conditions):
+    assert " instead of " in change_of(source, target, conditions)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "conditions"),
+    [
+        # NaN if one is, or if there are infinities of both signs; in whatever order.
+        ("(Add (Add ?x ?y) ?z)", "(Add ?x (Add ?y ?z))", []),
+        # NaN if one is, or if there are a zero and an infinity. Overflow does not count.
+        ("(Mul (Mul ?x ?y) ?z)", "(Mul ?x (Mul ?y ?z))", []),
+        # y = 0: 1 / 0 is inf, 1 · (1 / 0) too; 0 / 0 and 0 · inf are NaN; -0 brings -inf to both.
+        ("(Div ?x ?y)", "(Mul ?x (Reciprocal ?y))", [FLOATS]),
+        # y = 0: 1 / -0 is -inf, as is -(1 / 0).
+        ("(Div ?x (Neg ?y))", "(Neg (Div ?x ?y))", [FLOATS]),
+        # -0 + 0 is 0: the sign of a zero does not count.
+        ("(Add ?x (full 0.0))", "?x", []),
+        (
+            "(Transpose (Transpose ?x :perm $p) :perm $q)",
+            "(Transpose ?x :perm (permute $p $q))",
+            [],
+        ),
+        ("(Softmax (Add ?x ?y) :axis $a)", "(Softmax (Add ?y ?x) :axis $a)", []),
+    ],
+)
+def test_what_keeps_nan_and_infinity(source, target, conditions):
+    assert not change_of(source, target, conditions)
+
+
+def test_an_empty_window_of_a_pool_is_infinite():
+    """A window that lies in the padding has the maximum -inf, and Relu makes 0 of that."""
+    (rule,) = (one for one in rule_files.load() if one.name == "largest_of_relu")
+    assert "is 0 instead of -inf" in verify(rule, 300, seed=1).nonfinite_change
+
+
+def test_weights_are_finite():
+    """x = inf, w = [1], s = inf: inf · inf is inf. x = 0: NaN. w = [1, -1], s = 2: NaN in both.
+
+    But x = [1, 1], w = [2, -1], s = inf: 1 · inf is inf, inf - inf is NaN; no weight is like that.
+    """
+    rule = (
+        "(Mul (MatMul ?x ?w) ?s)",
+        "(MatMul ?x (Mul ?w ?s))",
+        ["(= (rank ?w) 2)", "(= (size ?s) 1)", "(= (rank ?s) 0)", "(= (rank ?x) 2)"],
+    )
+    assert change_of(*rule)
+    assert not change_of(*rule, constants=("w", "s"))
+
+
+def test_truth_values_must_be_equal():
+    """Where x is NaN, neither x < y nor y ≤ x."""
+    assert change_of("(Not (Less ?x ?y))", "(GreaterOrEqual ?x ?y)")
+    assert not change_of("(Less ?x ?y)", "(Greater ?y ?x)")
+
+
+def test_the_elements_that_are_looked_at():
+    rng = np.random.default_rng(0)
+    found = np.concatenate([special(rng, (5,)) for _ in range(2000)])
+    for number in (np.inf, -np.inf, 0.0):
+        assert np.sum(found == number) > 100
+    assert np.isnan(found).sum() > 100
+    assert 100 < np.sum(np.signbit(found[found == 0])) < np.sum(found == 0) - 100
+    numbers = np.abs(found[np.isfinite(found) & (found != 0)])
+    assert numbers.min() >= 1e-3 and numbers.max() <= 1e3
+    assert special(rng, ()).shape == ()
+
+
+def same_nonfinite(graph: Graph, other: Graph, seed: int) -> bool:
+    """Whether two graphs have NaN and infinity in the same places, of the same special inputs."""
+    pairs = zip(values_of(graph, seed, special), values_of(other, seed, special), strict=True)
+    return all(
+        np.array_equal(np.isfinite(one), np.isfinite(two))
+        and np.array_equal(one[~np.isfinite(one)], two[~np.isfinite(two)], equal_nan=True)
+        for one, two in pairs
+    )
+
+
+def walk(engine: Engine, seed: int) -> bool:
+    """Whether eight random steps from a random graph keep NaN and infinity."""
+    with np.errstate(all="ignore"):
+        state = engine.start(random_graph(seed))
+        start, numbers = state.graph, np.random.default_rng(seed)
+        for _ in range(8):
+            if not state.matches:
+                break
+            state = state.apply(state.matches[numbers.integers(len(state.matches))])
+        return all(same_nonfinite(start, state.graph, number) for number in range(5))
+
+
+class Nothing:
+    """Everything costs nothing."""
+
+    def node_cost_ms(self, graph: Graph, number: int) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 300), marks=pytest.mark.slow)])
+def test_strict_rules_keep_nan_and_infinity_on_random_graphs(seeds):
+    strict = Engine(rule_files.load(strict=True), Nothing())
+    assert all(walk(strict, seed) for seed in seeds)
+
+
+def test_the_others_do_not():
+    """Else the test before would show nothing."""
+    marked = [one for one in rule_files.load() if one.may_change_nonfinite]
+    engine = Engine(marked, Nothing())
+    assert not all(walk(engine, seed) for seed in range(20))

@@ -1,0 +1,225 @@
+"""Verification: what is right passes, what is wrong never does."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.verification.verify import needs, verify, verify_all
+
+CONV = ":strides $s :pads $p :dilations $d"
+GROUPED = f"{CONV} :group $g"
+FLOATS = '(in (dtype ?x) (list "float16" "float32" "float64"))'
+
+
+def make(source, target, *conditions):
+    """A rule; one expression or several."""
+    sides = {"source": source, "target": target}
+    texts = {key: [one] if isinstance(one, str) else list(one) for key, one in sides.items()}
+    return Rule.from_dict({"name": "rule", **texts, "conditions": list(conditions)})
+
+
+def split(number, inside, sizes):
+    """An output of a Split along the last axis of ?v."""
+    return f"(output {number} (Split {inside} :axis (- (rank ?v) 1) :split {sizes}))"
+
+
+MERGED = "(MatMul ?x (Concat ?v ?w :axis (- (rank ?v) 1)))"
+PARTS = "(list (dim ?v -1) (dim ?w -1))"
+
+RIGHT = {
+    "associativity": make("(Add (Add ?x ?y) ?z)", "(Add ?x (Add ?y ?z))"),
+    "transposes": make(
+        "(Transpose (Transpose ?x :perm $p) :perm $q)", "(Transpose ?x :perm (permute $p $q))"
+    ),
+    "matrices": make(
+        "(MatMul (MatMul ?x ?y) ?z)",
+        "(MatMul ?x (MatMul ?y ?z))",
+        "(>= (rank ?x) 2)",
+        "(>= (rank ?y) 2)",
+        "(>= (rank ?z) 2)",
+    ),
+    "scale into the weight": make(
+        f"(Mul (Conv ?x ?w {GROUPED}) (full $c))",
+        f"(Conv ?x (Mul ?w (full $c (list) (dtype ?x))) {GROUPED})",
+    ),
+    "merged products": make(
+        ["(MatMul ?x ?v)", "(MatMul ?x ?w)"], [split(0, MERGED, PARTS), split(1, MERGED, PARTS)]
+    ),
+    "positive scale of Relu": make(
+        "(Relu (Mul ?x (full $c)))", "(Mul (Relu ?x) (full $c (list) (dtype ?x)))", "(> $c 0)"
+    ),
+    "quotients": make("(Mul (Div ?x ?y) ?z)", "(Div (Mul ?x ?z) ?y)", FLOATS),
+}
+
+WRONG = {
+    "swapped order": make("(Sub ?x ?y)", "(Sub ?y ?x)"),
+    "swapped matrices": make("(MatMul ?x ?y)", "(MatMul ?y ?x)"),
+    "swapped permutations": make(
+        "(Transpose (Transpose ?x :perm $p) :perm $q)", "(Transpose ?x :perm (permute $q $p))"
+    ),
+    "wrong axis": make(
+        "(Concat (Concat ?x ?y :axis $a) (Concat ?z ?w :axis $a) :axis $b)",
+        "(Concat (Concat ?x ?z :axis $a) (Concat ?y ?w :axis $a) :axis $b)",
+    ),
+    "wrong axis of Softmax": make(
+        "(Softmax (Transpose ?x :perm $p) :axis $a)", "(Transpose (Softmax ?x :axis $a) :perm $p)"
+    ),
+    "missing condition": make(
+        "(Relu (Mul ?x (full $c)))", "(Mul (Relu ?x) (full $c (list) (dtype ?x)))"
+    ),
+    "vectors forgotten": make("(MatMul (MatMul ?x ?y) ?z)", "(MatMul ?x (MatMul ?y ?z))"),
+    "vectors beside stacks forgotten": make(
+        "(MatMul ?x (MatMul ?y ?z))",
+        "(MatMul (MatMul ?x ?y) ?z)",
+        "(>= (rank ?y) 2)",
+        "(>= (rank ?z) 2)",
+    ),
+    "stacks beside vectors forgotten": make(
+        "(MatMul (MatMul ?x ?y) ?z)",
+        "(MatMul ?x (MatMul ?y ?z))",
+        "(>= (rank ?y) 2)",
+        "(>= (rank ?x) 2)",
+    ),
+    "gaps in the padding forgotten": make(
+        "(Relu (MaxPool ?x :kernel_shape $k :pads $p :dilations $d))",
+        "(MaxPool (Relu ?x) :kernel_shape $k :pads $p :dilations $d)",
+    ),
+    "wrong broadcasting": make("(MatMul (Mul ?x ?y) ?z)", "(Mul (MatMul ?x ?z) ?y)"),
+    "broadcast before a sum": make(
+        "(ReduceSum (Add ?x ?y) :axes $r)", "(Add (ReduceSum ?x :axes $r) ?y)"
+    ),
+    "square matrices only": make(
+        "(Transpose (MatMul ?x ?y) :perm (list 1 0))",
+        "(MatMul (Transpose ?x :perm (list 1 0)) (Transpose ?y :perm (list 1 0)))",
+    ),
+    "equal parts only": make(
+        "(Add (Concat ?x ?y :axis $a) (Concat ?z ?w :axis $a))",
+        "(Concat (Add ?x ?z) (Add ?y ?w) :axis $a)",
+    ),
+    "the other part": make(
+        "(output 0 (Split ?x :axis $a :split (list $m $n)))",
+        "(output 1 (Split ?x :axis $a :split (list $n $m)))",
+    ),
+    "right types, wrong place": make(
+        "(output 1 (Split (Concat ?v ?w :axis 0) :axis 0 :split (list $m $n)))", "?v"
+    ),
+    "merged in the wrong order": make(
+        ["(MatMul ?x ?v)", "(MatMul ?x ?w)"], [split(1, MERGED, PARTS), split(0, MERGED, PARTS)]
+    ),
+    "groups forgotten": make(
+        f"(Concat (Conv ?x ?w {GROUPED}) (Conv ?y ?v {GROUPED}) :axis 1)",
+        f"(Conv (Concat ?x ?y :axis 1) (Concat ?w ?v :axis 0) {CONV} :group (* 2 $g))",
+    ),
+    "pads are no zeros": make(
+        "(MaxPool ?x :kernel_shape $k :pads $p)",
+        "(MaxPool (Pad ?x :pads (concat (list 0 0) (slice $p 0 2) (list 0 0) (slice $p 2)))"
+        " :kernel_shape $k)",
+        "(= (rank ?x) 4)",
+    ),
+    "integers": make("(Mul (Div ?x ?y) ?z)", "(Div (Mul ?x ?z) ?y)"),
+    "off by a little": make("(Add ?x (full 0.0001))", "?x"),
+    "epsilon forgotten": make(
+        "(Div ?x (Sqrt (Add (Mul ?x ?x) (full 0.00001))))", "(Div ?x (Sqrt (Mul ?x ?x)))"
+    ),
+    "new poles": make("(Mul ?x ?y)", "(Div (Mul (Mul ?x ?y) ?y) ?y)"),
+    "the other bound": make("(Clip (Clip ?x :min $a) :min $b)", "(Clip ?x :min $a)"),
+    "wrong half": make("(Max (Min ?x ?y) ?z)", "(Min (Max ?x ?z) ?y)"),
+    "axes of more axes": make(
+        "(Add (ReduceMean ?x :axes (list $a)) ?y)",
+        "(ReduceMean (Add ?y ?x) :axes (list $a))",
+        FLOATS,
+    ),
+    "broadcast before a maximum": make(
+        "(ReduceMax (Add ?y ?x) :axes (list $a))", "(Add (ReduceMax ?x :axes (list $a)) ?y)"
+    ),
+    "axis from the other end": make(
+        "(Softmax (Concat ?x ?y :axis 0) :axis $a)",
+        "(Concat (Softmax ?x :axis $a) (Softmax ?y :axis $a) :axis 0)",
+        "(> $a -1)",
+    ),
+    "axes that are gone": make(
+        "(ReduceSum (ReduceSum ?x :axes (list $a) :keepdims $k) :axes (list $b) :keepdims $k)",
+        "(ReduceSum ?x :axes (list $a $b) :keepdims $k)",
+        "(< $a $b)",
+    ),
+    "pads counted as zeros": make(
+        "(AveragePool ?x :kernel_shape $k :pads $p :count_include_pad $i)",
+        "(AveragePool ?x :kernel_shape $k :pads $p :count_include_pad 1)",
+    ),
+    "bias that is broadcast": make(
+        "(Add (Gemm ?x ?w :transB $t) ?b)", "(Gemm ?x ?w ?b :transB $t :beta 2.0)"
+    ),
+}
+
+# What a generator believed after a few hundred instances of usual shapes.
+HARD = {
+    "mul_reshape_to_reshape_mul": make(
+        "(Mul (Reshape ?x :shape $s) ?y)", "(Reshape (Mul ?y ?x) :shape $s)"
+    ),
+    "matmul_matmul_to_matmul_mul": make(
+        "(MatMul (MatMul ?x ?w) ?v)", "(MatMul ?x (Mul ?w ?v))", "(= (dim ?v 0) 1)"
+    ),
+    "matmul_transpose_to_matmul": make(
+        "(MatMul ?b (Transpose ?x :perm $p))", "(MatMul ?x ?b)", "(= (dim ?b -1) 1)"
+    ),
+    "mul_matmul_to_mul_mul": make(
+        "(Mul (MatMul ?b ?v) ?x)", "(Mul (Mul ?v ?x) ?b)", "(= (dim ?b -1) 1)"
+    ),
+    "matmul_mul_to_matmul_matmul": make(
+        "(MatMul (Mul ?w ?x) ?b)", "(MatMul ?x (MatMul ?w ?b))", "(= (dim ?x -1) 1)"
+    ),
+    "reshape_div_to_div_reshape": make(
+        "(Reshape (Div ?x ?y) :shape $s)", "(Div ?x (Reshape ?y :shape $s))"
+    ),
+    "div_mul_mul_to_mul": make("(Div (Mul (Mul ?x ?x) ?y) ?y)", "(Mul ?x ?x)"),
+}
+
+
+# Wrong for a vector and stacks of more axes than usual: ?w [2, 2, 1, 1], ?v [2, 1, 2], ?x [1].
+HARDEST = make("(MatMul ?x (MatMul ?w ?v))", "(Mul (MatMul ?x ?w) ?v)", "(= (dim ?w -1) 1)")
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_rules_pass_and_need_their_conditions(name):
+    rule = RIGHT[name]
+    verdict = verify(rule, 60)
+    assert verdict.is_right, verdict.how
+    for condition in rule.conditions:
+        assert needs(rule, condition), str(condition)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_rules_are_refused(name):
+    for seed in range(10):
+        verdict = verify(WRONG[name], 300, seed)
+        assert not verdict.is_right
+        assert verdict.counterexample or "applied to" in verdict.how
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_what_is_wrong_in_corners_only_is_refused(name):
+    """Vectors beside stacks, sizes of one, axes that mean others: see `rank_combinations`."""
+    for seed in range(10):
+        verdict = verify(HARD[name], 1000, seed)
+        assert verdict.counterexample, f"seed {seed}"
+
+
+def test_what_is_shipped_is_tested_with_several_seeds():
+    verdict = verify_all([HARDEST], 1000, seeds=(1, 2, 3))["rule"]
+    assert verdict.counterexample and "(seed " in verdict.how
+
+
+def test_many_rules_are_verified_at_once():
+    rules = [dataclasses.replace(one, name=name) for name, one in RIGHT.items()]
+    rules.append(dataclasses.replace(WRONG["swapped order"], name="swapped order"))
+    told = []
+    found = verify_all(rules, 40, (1, 2), num_jobs=2, progress_fn=lambda: told.append(1))
+    assert [*found] == [one.name for one in rules] and len(told) == len(rules)
+    assert [name for name, one in found.items() if not one.is_right] == ["swapped order"]
+    assert found == verify_all(rules, 40, (1, 2))
+    # Twice forty; four times as many where numbers alone can tell.
+    assert found["transposes"].num_instances == 80
+    assert found["positive scale of Relu"].num_instances == 320

@@ -1,0 +1,53 @@
+"""What each rule contributed to a path."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from environments.tensor_graphs.search import Step, Visited
+from environments.tensor_graphs.selection.contributions import contributions, segments_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Costs:
+    cost_ms: float
+
+
+def path(*steps):
+    """Make a path that begins at a cost of 10 ms, of (rule, cost afterwards)."""
+    found = Visited(Costs(10.0))
+    for number, (xfer, cost_ms) in enumerate(steps):
+        found = Visited(Costs(cost_ms), found, Step(xfer, (number,)))
+    return found
+
+
+def test_segments_end_where_another_rule_takes_over():
+    visited = path(("a", 9.0), ("a", 8.0), ("b", 8.5), ("a", 7.0))
+    assert [len(segment) for segment in segments_of(visited)] == [2, 1, 1]
+    a, b = contributions(visited)
+    assert (a.rules, a.locations, a.estimated_saving_ms) == (("a",), ((0,), (1,), (3,)), 3.5)
+    assert (b.rules, b.estimated_saving_ms, b.measured_saving) == (("b",), -0.5, None)
+
+
+def test_a_measured_saving_is_the_difference_between_the_ends_of_a_segment():
+    visited = path(("a", 9.0), ("a", 8.0), ("b", 8.5), ("a", 7.0))
+    a, b = contributions(visited, ratios=(0.9, 0.95, 0.7))
+    assert a.measured_saving == pytest.approx(0.1 + 0.25) and b.measured_saving == pytest.approx(
+        -0.05
+    )
+    assert a.measured_saving + b.measured_saving == pytest.approx(1 - 0.7)
+
+
+def test_rules_that_alternate_are_one_segment():
+    """Of many segments, those that change the cost least are joined to a neighbour."""
+    steps = [(name, 10 - 0.01 * k) for k in range(20) for name in ("a", "b")]
+    visited = path(*steps, ("c", 5.0))
+    segments = segments_of(visited, max_segments=2)
+    assert [len(segment) for segment in segments] == [40, 1]
+    assert contributions(visited)[2].estimated_saving_ms == pytest.approx(9.81 - 5)
+
+
+def test_no_steps():
+    assert contributions(path()) == ()

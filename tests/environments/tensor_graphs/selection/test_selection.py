@@ -1,0 +1,107 @@
+"""Of several models the fastest of those that are right is chosen, or none."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.execution.inputs import random_inputs
+from environments.tensor_graphs.rewriting.engine import Engine
+from environments.tensor_graphs.rules import library
+from environments.tensor_graphs.search import Step, Visited, search
+from environments.tensor_graphs.selection import selection
+from environments.tensor_graphs.selection.selection import (
+    Measurement,
+    select,
+    verify,
+    worth_measuring,
+)
+from tests.environments.tensor_graphs.selection.fakes import NoisyBench, compared
+from tests.environments.tensor_graphs.small_models import adapter, relu, write
+
+LEVELS = (backend(), backend("onnxruntime-basic"))
+
+
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory):
+    """A model, and the path to one with two products instead of six."""
+    path = write(tmp_path_factory.mktemp("models") / "m.onnx", adapter())
+    start = Engine(library.all_rules(), AnalyticObjective()).start(onnx_io.read(path))
+    return path, search(start, "greedy").candidates[0]
+
+
+def of_graph(graph):
+    """Make a state without a path to it."""
+    state = dataclasses.make_dataclass("State", ["graph", "cost_ms"])(graph, 1.0)
+    return Visited(state)
+
+
+def test_the_faster_one_is_chosen(adapted, tmp_path):
+    path, best = adapted
+    inputs = random_inputs(adapter())
+    lines = []
+    candidates = list(verify(path, worth_measuring(best), [inputs], tmp_path, LEVELS[0]))
+    assert not any(one.refusal for one in candidates)
+    found = select(path, candidates, inputs, LEVELS, 0.5, on_progress=lines.append)
+    assert found.chosen is not None and found.reason == ""
+    assert found.measurement.fully_optimised.ratio.high < 0.9 and found.measurement.is_gain
+    assert any("candidate 1 of" in one for one in lines)
+
+
+def test_a_wrong_one_is_refused_however_fast_it_is(adapted, tmp_path):
+    path, _ = adapted
+    edit = onnx_io.read(path).edit()
+    graph = onnx_io.read(path)
+    edit.replace({graph.outputs[0]: graph.nodes[graph.outputs[0].node].inputs[0]})
+    wrong = edit.finish()[0]
+    inputs = random_inputs(adapter())
+    (candidate,) = verify(path, [of_graph(wrong)], [inputs], tmp_path, LEVELS[0])
+    assert "relative error" in candidate.refusal
+    found = select(path, [candidate], inputs, LEVELS, 0.1)
+    assert found.chosen is None and "no candidate computes" in found.reason
+
+
+def test_an_equal_one_is_no_gain(tmp_path, monkeypatch):
+    monkeypatch.setattr(selection, "Bench", NoisyBench)
+    path = write(tmp_path / "m.onnx", relu())
+    inputs = {"x": np.ones(4, np.float32)}
+    candidates = verify(path, [of_graph(onnx_io.read(path))], [inputs], tmp_path, LEVELS[0])
+    found = select(path, list(candidates), inputs, LEVELS, 0.1)
+    assert found.chosen is None and found.measurement is not None
+    assert "of the model's time" in found.reason
+
+
+def test_without_candidates():
+    found = select(None, [], {}, LEVELS, 0.1)
+    assert (found.chosen, found.reason) == (None, "no rule lowers the estimated cost")
+
+
+@pytest.mark.parametrize(
+    "full, best, is_gain",
+    [
+        (compared(0.9, 0.88, 0.92), compared(0.95, 0.93, 0.97), True),
+        (compared(0.98, 0.96, 0.995), compared(0.95, 0.93, 0.97), False),  # within A/A
+        (compared(0.9, 0.88, 0.92), compared(1.005, 0.99, 1.02), True),
+        (compared(0.9, 0.88, 0.92), compared(1.03, 1.01, 1.05), False),  # at best levels slower
+    ],
+)
+def test_what_a_gain_is(full, best, is_gain):
+    assert Measurement(full, best, "onnxruntime-basic", "onnxruntime").is_gain is is_gain
+
+
+def test_states_are_worth_measuring_where_rules_take_over():
+    @dataclasses.dataclass(frozen=True)
+    class State:
+        graph: int
+        cost_ms: float
+
+    found = Visited(State(0, 10.0))
+    for number, (xfer, cost_ms) in enumerate([("a", 9.0), ("a", 8.0), ("b", 6.0), ("c", 5.9)], 1):
+        found = Visited(State(number, cost_ms), found, Step(xfer, (number,)))
+    assert [one.state.graph for one in worth_measuring(found)] == [4, 3, 2]
+    assert [one.state.graph for one in worth_measuring(found, max_states=2)] == [4, 2]

@@ -1,0 +1,112 @@
+"""A real corpus of a few tiny modules, and the command line run in this process."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+
+import pytest
+
+from environments.inlining.corpus.modules import DESCRIPTION_FILE
+from tests.environments.inlining.small_modules import (
+    HAND_WORKED,
+    NO_CALL_SITES,
+    many_calls,
+    write_module,
+)
+from tfrl_systems.cli.main import main
+
+# Small enough that a run takes seconds; every iteration explores and fits all the same.
+QUICK = tuple(
+    word
+    for setting in ("num_models=2", "epochs=3", "hidden_sizes=8", "num_trees=5", "num_rounds=2")
+    for word in ("--set", setting)
+)
+
+
+def write_corpus(directory: pathlib.Path, modules: dict[str, str]) -> pathlib.Path:
+    """A corpus as `tfrl corpus build` leaves it; IR by name of the module."""
+    for name, ir in modules.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_module(path.parent, path.name, ir)
+    description = {"modules": sorted(modules), "has_thinlto": False}
+    (directory / DESCRIPTION_FILE).write_text(json.dumps(description))
+    return directory
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory) -> pathlib.Path:
+    modules = {
+        "alpha/hand.c": HAND_WORKED,
+        "alpha/many.c": many_calls(12),
+        "beta/none.cc": NO_CALL_SITES,
+        "beta/more.cc": many_calls(25),
+        "gamma/other.c": many_calls(7),
+    }
+    return write_corpus(tmp_path_factory.mktemp("cli") / "corpus", modules)
+
+
+@pytest.fixture(scope="session")
+def holdout(tmp_path_factory) -> pathlib.Path:
+    modules = {"delta/a.c": many_calls(9), "delta/b.cc": many_calls(18)}
+    return write_corpus(tmp_path_factory.mktemp("cli") / "holdout", modules)
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("cli") / "compiles.db"
+
+
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """One command: exit status, stdout and stderr."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        """The one object on stdout."""
+        (line,) = self.out.splitlines()
+        return json.loads(line)
+
+
+@pytest.fixture
+def tfrl(capsys):
+    """Runs a command in this process."""
+
+    def run(*arguments: object) -> Ran:
+        capsys.readouterr()
+        try:
+            status = main([str(argument) for argument in arguments])
+        except SystemExit as end:  # argparse's, for wrong usage and --help
+            status = end.code
+        captured = capsys.readouterr()
+        return Ran(status, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def trained(corpus, holdout, cache, tmp_path_factory) -> pathlib.Path:
+    """The working directory of a run that nobody interrupted."""
+    workdir = tmp_path_factory.mktemp("cli") / "run"
+    assert main(train_arguments(corpus, holdout, cache, workdir)) == 0
+    return workdir
+
+
+def train_arguments(corpus, holdout, cache, workdir) -> list[str]:
+    given = {
+        "--agent": "bc_max",
+        "--corpus": corpus,
+        "--holdout": holdout,
+        "--cache": cache,
+        "--workdir": workdir,
+        "--iterations": 3,
+        "--workers": 2,
+    }
+    words = [str(word) for pair in given.items() for word in pair]
+    return ["train", "inlining", *words, *QUICK]

@@ -1,0 +1,230 @@
+"""Workers as processes: what they are started with, what they refuse, and that they always end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+from tests.tfrl_systems.drivers.conftest import is_alive, wait_for_end, workers
+from tests.tfrl_systems.drivers.runners import Noise, Task
+from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
+from tfrl_systems.drivers.pipes import worker_main
+from tfrl_systems.drivers.pipes.messages import Channel, Kind, Message, pickled, unpickled
+
+ROOT = pathlib.Path(__file__).parents[4]
+
+# A whole script, as a user writes it: no `if __name__ == "__main__"`, and a runner of its own.
+SCRIPT = """
+import os, subprocess, sys, time
+from tests.tfrl_systems.drivers.runners import FAULTS
+from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
+
+class Answer:
+    def __init__(self, number):
+        self.number = number
+
+class Runner:
+    def load(self, data):
+        pass
+    def run(self, job):
+        if job.number in FAULTS:
+            child = subprocess.Popen(["sleep", "1000"])
+            print(child.pid, file=open(os.environ["PIDS"], "a"), flush=True)
+            FAULTS[job.number]()
+        sys.stdout.write("a runner's own words\\n")  # at once: print writes twice, and both speak
+        return Answer(2 * job.number)
+    def close(self):
+        pass
+
+print("begun", flush=True)
+with make_pool(Collect("pipes", 2), Runner, Supervision(num_spares={num_spares})) as pool:
+    results = pool.map([Answer(number) for number in {numbers!r}])
+    print(type(results[0]) is Answer, [one.number for one in results], flush=True)
+"""
+
+
+def start(tmp_path, *numbers, num_spares=0):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(numbers=numbers, num_spares=num_spares))
+    return subprocess.Popen(
+        [sys.executable, script],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PIDS": str(tmp_path / "pids")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def at_work(tmp_path, parent):
+    """Waits until both jobs have begun; their workers, and the processes that the runners began."""
+    pids = tmp_path / "pids"
+    deadline_s = time.monotonic() + 20
+    while not pids.exists() or len(pids.read_text().split()) < 2:
+        assert parent.poll() is None and time.monotonic() < deadline_s, parent.stderr.read()
+        time.sleep(0.01)
+    return [*workers(parent.pid), *(psutil.Process(int(pid)) for pid in pids.read_text().split())]
+
+
+def test_a_script_without_a_guard_and_with_its_own_classes(tmp_path):
+    parent = start(tmp_path, 21, 21)
+    said, complaints = parent.communicate(timeout=30)
+    # Once, so no worker ran the script; and what runners print is not among the results.
+    assert said == "begun\nTrue [42, 42]\n"
+    assert complaints == "a runner's own words\n" * 2
+
+
+def test_sigkill_of_the_parent(tmp_path):
+    parent = start(tmp_path, "hang in C", "stop", num_spares=1)
+    family = at_work(tmp_path, parent)
+    assert len(family) == 5
+    parent.kill()
+    parent.wait()
+    # SIGKILL also ends what is stopped or in C; whoever looks for the parent's end cannot.
+    wait_for_end(family, 5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_to_the_parent(tmp_path, number):
+    parent = start(tmp_path, "hang in C", "hang")
+    family = at_work(tmp_path, parent)
+    parent.send_signal(number)
+    _, complaints = parent.communicate(timeout=20)
+    wait_for_end(family, 5)
+    if number == signal.SIGINT:
+        assert complaints.count("KeyboardInterrupt") == 1
+        assert complaints.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_a_worker_whose_parent_ended_before_it_began():
+    its, mine = socket.socketpair()
+    life_its, life_mine = os.pipe()
+    with its, mine:
+        os.close(life_mine)
+        late = subprocess.Popen(
+            [sys.executable, "-m", worker_main.__name__, str(its.fileno()), str(life_its)],
+            pass_fds=(its.fileno(), life_its),
+            start_new_session=True,
+        )
+        os.close(life_its)
+        assert late.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("how", ["", "del fcntl.F_SETSIG"], ids=["by the kernel", "by a thread"])
+def test_the_end_of_the_parent_ends_the_group(how):
+    code = f"""
+import fcntl, subprocess, sys, time
+{how}
+from tfrl_systems.drivers.pipes.worker_main import die_with_parent
+die_with_parent(int(sys.argv[1]))
+child = subprocess.Popen(["sleep", "1000"])
+print(child.pid, flush=True)
+time.sleep(1000)
+"""
+    its, mine = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(its)],
+        pass_fds=(its,),
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    os.close(its)
+    with process.stdout as stdout:
+        child = psutil.Process(int(stdout.readline()))
+    assert process.poll() is None and is_alive(child)
+    os.close(mine)
+    assert process.wait(5) == -signal.SIGKILL
+    wait_for_end([child], 5)
+
+
+class TestByHand:
+    """The worker's side of the conversation, in a thread of this process."""
+
+    @pytest.fixture
+    def channel(self, monkeypatch):
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        monkeypatch.setenv("PYTHONPATH", "the worker's")
+        mine, its = socket.socketpair()
+        channel = Channel(mine)
+
+        def serve():
+            with pytest.raises(EOFError):
+                worker_main.serve(Channel(its))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        channel.send(Message(Kind.START, pickled((sys.path, "the user's", pickled(Noise)))))
+        assert channel.receive() == Message(Kind.READY)
+        yield channel
+        channel.close()
+        thread.join(10)
+        its.close()
+
+    def test_it_answers(self, channel):
+        channel.send(Message(Kind.LOAD, pickled(b"5"), number=1))
+        assert channel.receive() == Message(Kind.LOADED, number=1)
+        channel.send(Message(Kind.JOB, pickled(Task(0, size=7)), number=11, version=1))
+        answer = channel.receive()
+        assert (answer.kind, answer.number, answer.version) == (Kind.RESULT, 11, 1)
+        assert len(unpickled(answer.payload)) == 7 and 0 < answer.seconds < 1
+        assert os.environ["PYTHONPATH"] == "the user's"
+
+    @pytest.mark.parametrize("version", [0, 2])
+    def test_it_never_runs_a_job_with_another_version(self, channel, version):
+        channel.send(Message(Kind.LOAD, pickled(b"5"), number=1))
+        assert channel.receive().kind == Kind.LOADED
+        channel.send(Message(Kind.JOB, pickled(Task(0)), number=11, version=version))
+        answer = channel.receive()
+        assert (answer.kind, answer.number) == (Kind.JOB_FAILED, 11)
+        assert unpickled(answer.payload).message == (
+            f"RuntimeError: expected data of version {version} for the job, found version 1 in the "
+            "runner; broadcast before jobs are sent"
+        )
+
+    def test_data_that_are_refused_leave_the_version_before(self, channel):
+        channel.send(Message(Kind.LOAD, pickled(b"5"), number=1))
+        channel.send(Message(Kind.LOAD, pickled(b"five"), number=2))
+        channel.send(Message(Kind.JOB, pickled(Task(0)), number=11, version=1))
+        kinds = [channel.receive().kind for _ in range(3)]
+        assert kinds == [Kind.LOADED, Kind.LOAD_FAILED, Kind.RESULT]
+
+    def test_what_cannot_be_read_is_a_failed_job(self, channel):
+        channel.send(Message(Kind.JOB, b"no pickle", number=11))
+        assert channel.receive().kind == Kind.JOB_FAILED
+
+
+def test_a_worker_sees_no_gpu_has_one_thread_and_the_parents_path(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    (tmp_path / "only_here.py").write_text("NUMBER = 5")
+    names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    names += ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "PYTHONPATH")
+
+    class Look(Noise):
+        def run(self, job):
+            import only_here
+
+            return only_here.NUMBER, json.dumps([os.environ.get(name) for name in names])
+
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    with make_pool(Collect("pipes"), Look, Supervision(num_spares=0)) as pool:
+        ((number, seen),) = pool.map([0])
+    assert number == 5
+    assert json.loads(seen) == ["", "1", "1", "1", "1", None]
+
+
+def test_a_worker_imports_no_tensorflow():
+    class Look(Noise):
+        def run(self, job):
+            return sorted({"tensorflow", "tf_agents", "tree", "sklearn"} & set(sys.modules))
+
+    with make_pool(Collect("pipes"), Look, Supervision(num_spares=0)) as pool:
+        assert pool.map([0]) == [[]]

@@ -1,0 +1,177 @@
+"""What every kind of pool promises; what only processes can suffer is in `pipes/test_pool.py`."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+
+import pytest
+
+from environments.errors import Failure, UserError
+from tests.tfrl_systems.drivers import collecting
+from tests.tfrl_systems.drivers.collecting import NUM_ITERATIONS, collect, sha256
+from tests.tfrl_systems.drivers.conftest import workers
+from tests.tfrl_systems.drivers.runners import Noise, Product, Sleep, Task
+from tfrl_systems.drivers.collect import POOLS, Collect, Supervision, make_pool
+from tfrl_systems.drivers.jobs import Chunk, PoolError
+
+ONE_EACH = {kind: Collect(kind) for kind in POOLS}
+# With two workers where a kind has them.
+PLACES = {**ONE_EACH, "pipes": Collect("pipes", 2)}
+
+
+@pytest.fixture(params=PLACES.values(), ids=PLACES)
+def place(request):
+    return request.param
+
+
+def make(place, make_runner, **supervision):
+    """A pool whose workers are not started twice."""
+    return make_pool(place, make_runner, Supervision(**{"num_spares": 0, **supervision}))
+
+
+@pytest.mark.parametrize(
+    "place",
+    [*ONE_EACH.values(), Collect("pipes", 3)],
+    ids=lambda place: f"{place.kind}-{place.workers}",
+)
+def test_results_do_not_depend_on_where_they_are_made_or_on_exceptions(place, tmp_path):
+    """They are those of a runner by itself, job after job."""
+    expected = collecting.expected()
+    assert len(set(expected)) == NUM_ITERATIONS
+    pool = make(place, functools.partial(Noise, tmp_path))
+    assert collect(pool, [(0, 3, "raise", 1), (1, 0, "raise", 2)]) == expected
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_large_products_have_the_same_last_bits():
+    """With more threads BLAS adds in another order."""
+    found = []
+    for place in ONE_EACH.values():
+        with make(place, Product) as pool:
+            found += pool.map([Task(0)])
+    assert len({one.tobytes() for one in found}) == 1 < len(found)
+
+
+def test_results_come_in_the_order_of_the_jobs_and_are_told_of_as_they_come(place):
+    told = {}
+    with make(place, Noise) as pool:
+        results = pool.map([Task(seed, size=1 + seed) for seed in range(9)], told.__setitem__)
+        assert pool.map([]) == []
+        with pytest.raises(ZeroDivisionError):
+            pool.map([Task(0)], lambda number, result: 1 / 0)
+        assert len(pool.map([Task(0)])) == 1
+    assert [len(result) for result in results] == list(range(1, 10))
+    assert [told[number] is result for number, result in enumerate(results)] == [True] * 9
+
+
+def test_a_job_that_always_fails_is_a_failure_in_its_place(place, caplog):
+    caplog.set_level(logging.WARNING)
+    with make(place, Noise, max_attempts=2) as pool:
+        fine, failed, also_fine = pool.map([Task(0), Task(1, "raise"), Task(2)])
+        (for_users,) = pool.map([Task(3, "raise for users")])
+    message = "task 1: ValueError: bad luck, as it happens (attempt 2 of 2)"
+    assert failed == Failure("task 1", message)
+    assert len(fine) == len(also_fine) == 4
+    said = [record.getMessage() for record in caplog.records[:2]]
+    assert [words.splitlines()[0] for words in said] == [message.replace("2 of", "1 of"), message]
+    assert 'raise ValueError("bad luck' in said[1]  # the traceback, from where it happened
+    assert for_users.message.startswith("task 3: luck: expected good, found bad; try again (")
+
+
+def test_a_runner_that_failed_is_made_anew_and_loads_what_was_broadcast():
+    class Broken(Noise):
+        is_broken = False
+
+        def run(self, task):
+            if task.fault:
+                self.is_broken = True
+                raise ValueError("broken")
+            return self.is_broken, self._mean
+
+    for place in ONE_EACH.values():
+        with make(place, Broken, max_attempts=1) as pool:
+            pool.broadcast(b"7")
+            _, after = pool.map([Task(0, "raise"), Task(1)])
+        assert after == (False, 7.0)
+
+
+def test_what_cannot_be_loaded_is_refused_and_nothing_runs_with_it(place):
+    with make(place, Noise) as pool:
+        pool.broadcast(b"1")
+        before = sha256(pool.map([Task(0)]))
+        with pytest.raises(PoolError, match="^broadcast: ValueError: could not convert string"):
+            pool.broadcast(b"one")
+        with pytest.raises(PoolError, match="the last broadcast, found that it failed"):
+            pool.map([Task(0)])
+        with pytest.raises(UserError, match="^luck: expected good, found bad; try again$"):
+            pool.broadcast(b"raise for users")
+        pool.broadcast(b"1")
+        assert sha256(pool.map([Task(0)])) == before
+
+
+def test_a_runner_that_cannot_be_made_is_one_error(place):
+    def make_runner():
+        raise UserError("runner: expected x, found y; do z")
+
+    with pytest.raises(UserError, match="^runner: expected x, found y; do z$"):
+        make(place, make_runner).broadcast(b"1")
+    with pytest.raises(PoolError, match="^workers: ZeroDivisionError: division by zero$"):
+        make(place, lambda: 1 / 0).broadcast(b"1")
+
+
+@pytest.mark.parametrize(
+    "kind, workers_, address, message",
+    [
+        ("inprocess", 0, "", "workers: expected 1 or more, found 0"),
+        ("smoke", 1, "", "expected one of inprocess, pipes.*, found 'smoke'"),
+        ("inprocess", 2, "", "expected one worker and no address in this process, found 2 and ''"),
+        ("inprocess", 1, "there", "no address in this process, found 1 and 'there'"),
+        ("pipes", 1, "there", "expected no address with pipes, found 'there'"),
+    ],
+)
+def test_what_a_kind_cannot_do_is_said(kind, workers_, address, message):
+    with pytest.raises(UserError, match=message):
+        make_pool(Collect(kind, workers_, address), Noise)
+
+
+def test_time_is_measured_where_it_is_spent(place):
+    with make(place, Sleep) as pool:
+        pool.broadcast(b"1")
+        before = pool.timings
+        pool.map([Task(seed) for seed in range(4)])
+        spent = pool.timings - before
+        assert len(spent.workers) == pool.num_workers
+        assert sum(worker.jobs for worker in spent.workers) == 4
+        assert 0.4 <= spent.collecting_s < 0.8
+        # In processes they sleep at the same time.
+        assert 0.4 / pool.num_workers <= spent.waiting_s < 0.8 / pool.num_workers
+        assert all(5 < worker.jobs_per_s <= 10 for worker in spent.workers)
+        assert spent.broadcasting_s == 0 < before.broadcasting_s < 1
+
+
+def test_close_ends_all_and_a_closed_pool_says_so(place, tmp_path):
+    class Closing(Noise):
+        def close(self):
+            (tmp_path / str(os.getpid())).touch()
+
+    pool = make(place, Closing)
+    pool.map([Task(0)])
+    pool.close()
+    pool.close()
+    assert len(list(tmp_path.iterdir())) == pool.num_workers
+    assert not workers()
+    with pytest.raises(PoolError, match="expected an open one, found it closed; make another"):
+        pool.map([Task(0)])
+
+
+def test_chunks_name_themselves_and_differ():
+    assert str(Chunk(3, 1, 7)) == "chunk 1 of iteration 3, seed 7"
+    states = {
+        tuple(Chunk(iteration, index, seed).seed_sequence().generate_state(2))
+        for iteration in range(3)
+        for index in range(3)
+        for seed in range(3)
+    }
+    assert len(states) == 27

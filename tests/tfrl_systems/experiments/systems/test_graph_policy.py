@@ -1,0 +1,183 @@
+"""A policy that rewrites graphs, followed by a search."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+
+import numpy as np
+import pytest
+
+from environments.tensor_graphs import models, onnx_io
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.rules import files as rule_files
+from environments.tensor_graphs.search import Budget, Step, replay
+from environments.tensor_graphs.search.neighbourhoods import NodeSignatures, signature_of
+from environments.tensor_graphs.search.results import Visited
+from tfrl_systems.experiments.systems.tensor_graphs.player import PolicyPlayer, RuleOdds
+from tfrl_systems.experiments.systems.tensor_graphs.policy import Chance, GraphPolicy
+from tfrl_systems.experiments.systems.tensor_graphs.problem import GraphProblem
+
+MAX_STEPS = 5
+SETTINGS = {
+    "max_nodes": 128,
+    "max_edges": 256,
+    "max_locations": 200,
+    "max_actions": 1024,
+    "max_steps": MAX_STEPS,
+    "may_stop": False,
+    "constants": False,
+}
+
+
+def player_on(problem, network):
+    policy = GraphPolicy(network, SETTINGS)
+    return PolicyPlayer(policy, problem.name, problem.graph, problem.rules, problem.objective)
+
+
+@pytest.mark.parametrize("head, locations", [("local", 800), ("hierarchical", 200)])
+def test_there_is_room_for_a_larger_model_than_those_that_it_learned_on(head, locations):
+    """Four times as much of everything, but for the head that has an output for each location."""
+    graph = onnx_io.read(models.make("bert-tiny"))
+    policy = GraphPolicy(Chance(), {**SETTINGS, "head": head})
+    environment = policy.make_environment(
+        "bert-tiny", graph, rule_files.load(), AnalyticObjective()
+    )
+    specs = environment.observation_spec()
+    assert specs["nodes"].shape[0] == 4 * 128 + 1
+    assert specs["edges"].shape[0] == 4 * 256
+    assert specs["action_mask"].shape == (4 * 1024,)
+    assert specs["location_masks"].shape[1] == locations
+
+
+def test_a_path_through_several_episodes_can_be_replayed():
+    graph = onnx_io.read(models.make("bert-tiny"))
+    problem = GraphProblem("bert-tiny", graph, rule_files.load(), AnalyticObjective(), {})
+    policy = GraphPolicy(Chance(), SETTINGS)
+    found = problem.search("policy", Budget(), policy, num_rollouts=96)
+    # In place of 12 of 96 episodes it probes; some of the others are given up.
+    assert 96 < found.expansions < 84 * MAX_STEPS + 12 * 64
+    assert len(found.path) > MAX_STEPS
+    again = replay(Visited(problem.start), found.path)
+    assert again.state.graph == found.best.graph and again.cost_ms == found.best.cost_ms
+    one = problem.search("policy", Budget(), policy, num_rollouts=1)
+    assert len(one.path) <= MAX_STEPS and found.best.cost_ms < one.best.cost_ms
+
+
+def test_steps_name_the_nodes_of_the_graph_that_an_episode_begins_at():
+    """Two steps lead back to an equal graph, in which nodes have other numbers."""
+    graph = onnx_io.read(models.make("squeezenet-1.1"))
+    problem = GraphProblem("squeezenet", graph, rule_files.load(), AnalyticObjective(), {})
+    again = problem.start
+    for rule in ("global_average_is_mean", "mean_is_global_average"):
+        (match,) = [match for match in again.matches if match.rule == rule]
+        again = again.apply(match)
+    assert again.graph == graph and again.graph.nodes.keys() != graph.nodes.keys()
+    player = player_on(problem, Chance())
+    for number, start in enumerate((problem.start, again) * 20):
+        matches = [match for match, _ in player.play(number, start)]
+        assert len(replay(Visited(start), matches).path) == MAX_STEPS
+
+
+class Sure(Chance):
+    """Whatever is listed first is nearly certain."""
+
+    def parameters(self, observation):
+        parameters = super().parameters(observation)
+        parameters["logits"][0, np.flatnonzero(observation["action_mask"][0])[1:]] = -50
+        return parameters
+
+
+def test_where_chance_leads_all_that_is_allowed_is_drawn():
+    graph = onnx_io.read(models.make("bert-tiny"))
+    policy = GraphPolicy(Sure(), SETTINGS)
+    environment = policy.make_environment(
+        "bert-tiny", graph, rule_files.load(), AnalyticObjective()
+    )
+
+    def path_of(number, by_chance=False):
+        return [match for match, _ in policy.play(environment, number, by_chance=by_chance)]
+
+    first = path_of(0)
+    assert len(first) == MAX_STEPS
+    assert all(path_of(number) == first for number in range(8))
+    by_chance = [path_of(number, True) for number in range(8)]
+    assert first not in by_chance and len(set(map(tuple, by_chance))) == 8
+    assert path_of(3, True) == by_chance[3]
+
+
+def test_probing_tries_one_of_all_matches_that_look_alike_and_never_again():
+    """The one that the policy would draw comes first; the engine makes the same state of it."""
+    graph = onnx_io.read(models.make("bert-tiny"))
+    problem = GraphProblem("bert-tiny", graph, rule_files.load(), AnalyticObjective(), {})
+    start = problem.start
+    player = player_on(problem, Sure())
+    signatures = NodeSignatures(start.graph)
+    alike = collections.Counter(signature_of(signatures, match) for match in start.matches)
+    assert set(alike.values()) > {1, 2}
+    reached = list(itertools.islice(player.probe(7, start), 20))
+    first, _ = reached[0]
+    assert first == start.matches[0]
+    rest = list(player.probe(15, start))
+    probed = reached + rest
+    assert len(probed) == len(alike)
+    assert {signature_of(signatures, match) for match, _ in probed} == alike.keys()
+    for match, state in probed:
+        assert state.graph == start.apply(match).graph
+    assert list(player.probe(23, start)) == []
+
+
+def test_steps_of_an_episode_are_not_probed_again_and_are_taken_in_all_layers():
+    """Playing in one of two layers is enough to know what saves something in both."""
+    graph = onnx_io.read(models.make("bert-tiny"))
+    problem = GraphProblem("bert-tiny", graph, rule_files.load(), AnalyticObjective(), {})
+    start = problem.start
+    player = player_on(problem, Chance())
+    assert list(player.descend(start)) == []
+    first, *_ = [match for match, _ in player.play(0, start)]
+    assert first not in [match for match, _ in player.probe(7, start)]
+    costs_ms = [start.cost_ms, *(state.cost_ms for _, state in player.descend(start))]
+    assert len(costs_ms) > 2 and costs_ms == sorted(costs_ms, reverse=True)
+
+
+def test_odds_are_of_good_steps_to_those_that_would_be_expected():
+    """Of 12 steps 6 are good: of 8 of "often" 4 would be, of 4 of "seldom" 2; none of "never"'s."""
+    odds = RuleOdds(["often", "seldom", "never"])
+    assert odds.logits.tolist() == [0.0] * 4
+    steps = [Step("often", (0,))] * 5 + [Step("seldom", (0,))] * 1
+    odds.learn(steps, 6)
+    odds.learn([Step("seldom", (0,))] * 3 + [Step("often", (0,))] * 3, 0)
+    expected = [np.log((5 + 4) / (4 + 4)), np.log((1 + 4) / (2 + 4)), 0.0, 0.0]
+    np.testing.assert_allclose(odds.logits, expected, rtol=1e-12)
+
+
+def test_rules_that_led_to_cheaper_graphs_become_likelier_on_that_model():
+    """By chance a rule is drawn as often as it has matches, of 122; odds of 4 and 1 / 7 weigh them.
+
+    Of 196 steps 28 are good, all of one rule's 28, of which 4 would be expected, and none of
+    another's 168, of which 24 would be.
+    """
+    graph = onnx_io.read(models.make("bert-tiny"))
+    problem = GraphProblem("bert-tiny", graph, rule_files.load(), AnalyticObjective(), {})
+    places = {rule.name: place for place, rule in enumerate(problem.rules)}
+    good, bad = "linear_is_gemm_of_rows", "matmul_of_rows"
+    num_matches = problem.start.num_matches
+    assert num_matches.sum() == 122 and [num_matches[places[one]] for one in (good, bad)] == [
+        12,
+        12,
+    ]
+
+    def share_of_first_steps(player):
+        firsts = [next(player.play(number, problem.start))[0] for number in range(1, 301)]
+        return sum(match.rule == good for match in firsts) / 300
+
+    player, prober = player_on(problem, Chance()), player_on(problem, Chance())
+    assert share_of_first_steps(player) == pytest.approx(12 / 122, abs=0.05)
+    for one in (player, prober):
+        one.learn([Step(good, (0,))] * 28, 28)
+        one.learn([Step(bad, (0,))] * 168, 0)
+    weighed = 12 * 4 / (12 * 4 + 98 + 12 / 7)
+    assert share_of_first_steps(player) == pytest.approx(weighed, abs=0.08)
+    # What has been played need not be probed.
+    probed = [match.rule for match, _ in prober.probe(7, problem.start)]
+    assert probed.index(good) < 10 < 20 < probed.index(bad)

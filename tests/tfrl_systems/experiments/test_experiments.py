@@ -1,0 +1,86 @@
+"""The Python API: what each call refuses in one line, and that it does what the verbs do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from environments.errors import UsageError, UserError
+from tfrl_systems import experiments
+from tfrl_systems.experiments import find_system, plan, system_names
+from tfrl_systems.experiments.agents import AGENTS
+from tfrl_systems.experiments.settings import fields_of
+from tfrl_systems.experiments.system import summary_of
+
+SMALL = {"num_chunks": 1, "episodes_per_chunk": 2, "hidden_sizes": (4,), "evaluate_every": 1}
+
+
+def train(tmp_path, **more):
+    given = {"agent": "ppo", "workdir": tmp_path / "run", "iterations": 2, "settings": SMALL}
+    return experiments.train("learn_to_optimize", function="sphere", **{**given, **more})
+
+
+def test_the_three_systems_are_found_by_the_names_of_their_modules():
+    assert system_names() == ("inlining", "learn_to_optimize", "tensor_graphs")
+    for name in system_names():
+        assert find_system(name).name == name
+        assert summary_of(name) and not summary_of(name).startswith(name)
+
+
+@pytest.mark.parametrize("name", system_names())
+def test_what_can_be_asked_of_a_system_is_explained(name):
+    system = find_system(name)
+    for kind in (system.problem_type, system.evaluation_type, system.bench_type):
+        assert [one.name for one in fields_of(kind) if not one.explanation] == []
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("system", system_names())
+def test_each_agent_has_settings_for_each_system(system, agent):
+    found = find_system(system).settings(agent, None)
+    assert {"loop", "agent"} <= found.keys()
+    for made in found.values():
+        assert [one.name for one in fields_of(made) if not one.explanation] == []
+
+
+def test_what_is_right_for_one_function_stands_in_the_record_and_can_be_changed():
+    run = plan("learn_to_optimize", agent="ppo", function="sphere", seed=3)
+    assert run.settings["agent"].gamma == 0.0 and run.settings["agent"].seed == 3
+    changed = plan("learn_to_optimize", agent="ppo", function="sphere", settings={"gamma": 0.5})
+    assert changed.settings["agent"].gamma == 0.5
+    asking = plan("learn_to_optimize", agent="ppo", function="sphere", sampler="uncertainty")
+    assert asking.settings["agent"].state_dependent_std
+
+
+def test_a_run_is_trained_resumed_and_evaluated(tmp_path):
+    run = train(tmp_path)
+    assert json.loads((tmp_path / "run" / "result.json").read_text()) == run.result
+    assert train(tmp_path, resume=True).result == run.result
+    found = experiments.evaluate("learn_to_optimize", policies=[run.policy, "constant"])
+    assert found["function"] == "sphere"
+    assert [one["policy"] for one in found["policies"]] == [str(run.policy), "constant"]
+    with pytest.raises(UserError, match="expected a directory without a run"):
+        train(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        ({"agent": "q"}, "agent: expected one of ppo, .*; found 'q'"),
+        ({"agent": "bc_max"}, "learn_to_optimize: expected an agent that learns online"),
+        ({"settings": {"speed": 1}}, "settings: expected one of the fields below, found 'speed'"),
+        ({"dimension": 3}, "expected one of function, dimensions, .*; found 'dimension'"),
+    ],
+)
+def test_a_wrong_call_says_what_there_is(tmp_path, more, message):
+    with pytest.raises(UsageError, match=message):
+        train(tmp_path, **more)
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_there_is_no_such_system():
+    with pytest.raises(UsageError, match="system: expected one of inlining, .*; found 'chess'"):
+        experiments.evaluate("chess", policies=["random"])
+    with pytest.raises(UsageError, match="expected models, found none"):
+        experiments.evaluate("tensor_graphs", policies=["greedy"])

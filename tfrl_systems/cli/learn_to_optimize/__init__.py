@@ -1,1 +1,0 @@
-"""What the verbs do for learn_to_optimize."""

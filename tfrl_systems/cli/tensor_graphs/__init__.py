@@ -1,1 +1,0 @@
-"""The verbs, for tensor graphs."""

@@ -1,0 +1,91 @@
+"""Where jobs run, as a value, and the pool that it stands for."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+
+from environments.errors import UserError
+from tfrl_systems.drivers.jobs import Job, MakeRunner, Pool, Result
+
+# kind -> module and class, which is called with (make_runner, collect, supervision).
+POOLS: Mapping[str, tuple[str, str]] = {
+    "inprocess": ("tfrl_systems.drivers.in_process", "InProcessPool"),
+    "pipes": ("tfrl_systems.drivers.pipes.pool", "PipePool"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Collect:
+    """Where jobs run. Results do not depend on it.
+
+    Attributes:
+      kind: a name in `POOLS`: "inprocess" for this process, "pipes" for worker processes on this
+        machine.
+      workers: jobs that run at the same time; 1 in this process.
+      address: of a cluster; "" for kinds that need none.
+
+    Raises:
+      UserError: there are to be no workers.
+    """
+
+    kind: str = "inprocess"
+    workers: int = 1
+    address: str = ""
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise UserError(
+                f"workers: expected 1 or more, found {self.workers}; give another number"
+            )
+
+    @classmethod
+    def with_workers(cls, workers: int) -> Collect:
+        """One worker in this process, several in processes of their own."""
+        return cls("pipes" if workers > 1 else "inprocess", workers)
+
+
+@dataclasses.dataclass(frozen=True)
+class Supervision:
+    """What a pool does about workers that die or hang, and about jobs that fail.
+
+    Attributes:
+      timeout_s: a worker that takes longer for one job, or to load data, is killed and replaced.
+        A job in this process has no limit.
+      start_timeout_s: the same while a worker starts.
+      max_attempts: how often a job is tried, and how often in a row a replacement is started.
+      num_spares: workers that wait to take another's place. Without one, a place is empty for as
+        long as a worker takes to start.
+    """
+
+    timeout_s: float = 300.0
+    start_timeout_s: float = 120.0
+    max_attempts: int = 3
+    num_spares: int = 1
+
+
+def make_pool(
+    collect: Collect,
+    make_runner: MakeRunner[Job, Result],
+    supervision: Supervision = Supervision(),
+) -> Pool[Job, Result]:
+    """Makes the pool that runs jobs where `collect` says.
+
+    Args:
+      collect: where.
+      make_runner: makes a worker's runner, in the worker. It is sent there by cloudpickle, so it
+        may be a function of a notebook; it must not carry objects of TensorFlow.
+      supervision: what is done about workers and jobs that fail.
+
+    Raises:
+      UserError: there is no such kind of pool, or it cannot do what `collect` asks for.
+    """
+    if collect.kind not in POOLS:
+        raise UserError(
+            f"collect: expected one of {', '.join(POOLS)}, found {collect.kind!r}; name one of them"
+        )
+    module, name = POOLS[collect.kind]
+    pool_class = getattr(importlib.import_module(module), name)
+    pool: Pool[Job, Result] = pool_class(make_runner, collect, supervision)
+    return pool

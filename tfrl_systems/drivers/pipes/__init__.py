@@ -1,0 +1,12 @@
+"""Worker processes on this machine that are replaced when they die or hang.
+
+::
+
+    the caller's process                                       a worker process
+    ────────────────────                                       ────────────────
+    pool.PipePool             one loop over all sockets        worker_main: makes a runner, then
+      worker_handle.WorkerHandle  ── socket: messages.py ──▶     loads data and runs jobs
+        starts, times and         ◀── answers ─────────────
+        kills one process         ── a pipe, never written ──▶ its end kills the worker: the kernel
+                                                                 closes it however this process ends
+"""

@@ -1,0 +1,343 @@
+"""A pool of worker processes that outlives what goes wrong in them.
+
+A worker that dies, or takes longer for a job than it may, is killed and replaced, and its job is
+done again by whoever is free. A spare, started in advance, takes its place at once. The parent is
+one loop over the workers' sockets, without threads, and never waits for a single worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, Generic
+
+from environments.errors import Failure, UserError
+from tfrl_systems.drivers.collect import Collect, Supervision
+from tfrl_systems.drivers.jobs import (
+    Job,
+    MakeRunner,
+    OnResult,
+    PoolError,
+    Result,
+    Timings,
+    WorkerTimings,
+)
+from tfrl_systems.drivers.pipes.messages import Kind, Message, RemoteError, pickled, unpickled
+from tfrl_systems.drivers.pipes.worker_handle import WorkerHandle
+from tfrl_systems.drivers.pool_parts import JobQueue, check_loaded, check_open
+
+_log = logging.getLogger(__name__)
+
+# How long idle workers may take to close their runners when the pool is closed.
+_CLOSE_TIMEOUT_S = 3.0
+# Jobs so short that the time to hand out the next one, 1 to 3 ms on busy cores, matters.
+_SHORT_S = 0.2
+
+
+class PipePool(Generic[Job, Result]):
+    """Runs jobs in worker processes (`jobs.Pool`).
+
+    The constructor starts the workers and does not wait for them; the first `broadcast` or `map`
+    does, and raises what went wrong in them. They import neither the caller's script nor
+    TensorFlow, unless the runner does. However this process ends, they end too.
+
+    Args:
+      make_runner: makes a worker's runner, in the worker (`collect.make_pool`).
+      collect: says how many workers.
+      supervision: what is done about workers and jobs that fail.
+
+    Raises:
+      UserError: `collect` has an address.
+    """
+
+    def __init__(
+        self,
+        make_runner: MakeRunner[Job, Result],
+        collect: Collect,
+        supervision: Supervision,
+    ) -> None:
+        if collect.address:
+            raise UserError(
+                f"collect: expected no address with pipes, found {collect.address!r}; leave it out"
+            )
+        self._make_runner_pickled = pickled(make_runner)
+        self._supervision = supervision
+        self._timings = [WorkerTimings()] * collect.workers
+        self._broadcasting_s = self._waiting_s = 0.0
+        self._version = 0
+        self._data_pickled = b""
+        self._load_error = ""
+        self._is_broadcasting = False
+        self._refusals: list[RemoteError] = []
+        self._has_started = False
+        self._num_failed_starts = 0
+        self._jobs_are_short = False
+        self._queue: JobQueue[Job, Result] | None = None
+        self._selector = selectors.DefaultSelector()
+        # By place, from 0 to num_workers - 1; an empty place is filled as soon as the pool is used.
+        self._placed: dict[int, WorkerHandle] = {}
+        self._spares: list[WorkerHandle] = []
+        # At the end of this process, or of the pool: it must not hold the pool itself.
+        self._kill_all = weakref.finalize(self, _kill_all, os.getpid(), self._placed, self._spares)
+        self._fill_places()
+
+    @property
+    def num_workers(self) -> int:
+        """Jobs that run at the same time."""
+        return len(self._timings)
+
+    @property
+    def timings(self) -> Timings:
+        """Where the time went so far, but for the workers' first start."""
+        return Timings(self._broadcasting_s, self._waiting_s, tuple(self._timings))
+
+    def wait_until_started(self) -> None:
+        """Returns when every worker has made its runner; later calls do nothing.
+
+        Raises:
+          PoolError: one cannot; the pool is closed.
+          UserError: the same, and the user can mend it.
+        """
+        check_open(self._kill_all.alive)
+        if self._has_started:
+            return
+        try:
+            while not all(worker.is_ready for worker in self._placed.values()):
+                self._handle_next()
+            self._fill_places()
+        except BaseException:
+            self.close()
+            raise
+        self._has_started = True
+
+    def broadcast(self, data: Any) -> None:
+        """Has every worker load `data` (`jobs.Pool`). Those still to come load it when they do."""
+        self.wait_until_started()
+        began_s = time.perf_counter()
+        self._data_pickled = pickled(data)
+        self._version += 1
+        self._load_error = "interrupted"
+        self._refusals.clear()
+        self._is_broadcasting = True
+        try:
+            self._run_until(
+                lambda: all(
+                    worker.version == self._version or not worker.is_ready
+                    for worker in self._placed.values()
+                )
+            )
+        finally:
+            self._is_broadcasting = False
+            self._broadcasting_s += time.perf_counter() - began_s
+        self._load_error = self._refusals[0].message if self._refusals else ""
+        if self._refusals:
+            raise _error_of("broadcast", self._refusals[0])
+
+    def map(
+        self, jobs: Iterable[Job], on_result: OnResult[Result] | None = None
+    ) -> list[Result | Failure]:
+        """Runs every job (`jobs.Pool`)."""
+        self.wait_until_started()
+        check_loaded(self._load_error)
+        began_s = time.perf_counter()
+        queue = JobQueue[Job, Result](jobs, self._supervision.max_attempts, on_result)
+        self._queue = queue
+        try:
+            self._run_until(lambda: not queue.num_missing)
+        finally:
+            self._queue = None
+            self._waiting_s += time.perf_counter() - began_s
+        return queue.results
+
+    def close(self) -> None:
+        """Ends the workers: idle ones close their runners, the others are killed."""
+        self._selector.close()
+        try:
+            asked = [worker for worker in self._all_workers() if worker.is_idle]
+            for worker in asked:
+                worker.ask_to_end()
+            until_s = time.monotonic() + _CLOSE_TIMEOUT_S
+            for worker in asked:
+                worker.wait(until_s - time.monotonic())
+        finally:
+            self._kill_all()
+
+    def __enter__(self) -> PipePool[Job, Result]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _all_workers(self) -> list[WorkerHandle]:
+        return [*self._placed.values(), *self._spares]
+
+    def _run_until(self, is_done_fn: Callable[[], bool]) -> None:
+        """Deals with what happens until something holds.
+
+        An exception, Ctrl-C among them, may come between any two bytes of a message: workers that
+        are at anything are given up then, and the pool can be used again.
+        """
+        try:
+            while not is_done_fn():
+                self._handle_next()
+            self._fill_places()
+        except BaseException:
+            for worker in self._all_workers():
+                if not (worker.is_idle and worker.channel.is_between_messages):
+                    self._remove(worker)
+            raise
+
+    def _handle_next(self) -> None:
+        """Gives everyone something to do, waits until something happens, deals with it."""
+        self._fill_places()
+        self._assign()
+        workers = self._all_workers()
+        for worker in workers:
+            events = selectors.EVENT_READ
+            if worker.channel.has_unsent:
+                events |= selectors.EVENT_WRITE
+            if self._selector.get_key(worker.channel).events != events:
+                self._selector.modify(worker.channel, events, worker)
+        deadlines_s = [worker.deadline_s for worker in workers if worker.deadline_s is not None]
+        now_s = time.monotonic()
+        assert deadlines_s, "someone has something to do"
+        for key, events in self._selector.select(max(min(deadlines_s) - now_s, 0)):
+            self._handle_socket(key.data, events)
+        now_s = time.monotonic()
+        for worker in self._all_workers():
+            if worker.deadline_s is not None and worker.deadline_s < now_s:
+                limits = self._supervision
+                limit_s = limits.timeout_s if worker.is_ready else limits.start_timeout_s
+                self._give_up(worker, f"its worker took longer than {limit_s:g} s")
+
+    def _handle_socket(self, worker: WorkerHandle, events: int) -> None:
+        message, has_ended = None, False
+        try:
+            if events & selectors.EVENT_READ:
+                message = worker.channel.receive()
+            if events & selectors.EVENT_WRITE:
+                worker.channel.flush()
+        except (EOFError, OSError):
+            has_ended = True
+        if message is not None:
+            self._handle_message(worker, message)
+        if has_ended and not worker.was_killed:
+            self._give_up(worker, worker.explain_end())
+
+    def _handle_message(self, worker: WorkerHandle, message: Message) -> None:
+        """Deals with what a worker says."""
+        job = worker.jobs[0] if worker.jobs else None
+        worker.note_answer()
+        if message.kind == Kind.READY:
+            worker.is_ready = True
+            self._num_failed_starts *= self._version > 0  # else it has data to load first
+        elif message.kind == Kind.LOADED:
+            worker.version = message.number
+            self._num_failed_starts = 0
+        elif message.kind == Kind.RESULT:
+            assert job == message.number and self._queue is not None
+            self._queue.finish(job, unpickled(message.payload))
+            place = next(place for place, one in self._placed.items() if one is worker)
+            self._timings[place] += WorkerTimings(1, message.seconds)
+            self._jobs_are_short = message.seconds < _SHORT_S
+        elif message.kind == Kind.JOB_FAILED:
+            assert job == message.number and self._queue is not None
+            error = unpickled(message.payload)
+            self._queue.fail(job, error.message, error.traceback)
+        elif message.kind == Kind.LOAD_FAILED and self._is_broadcasting:
+            # All the others will say so too; the worker itself runs nothing of this version.
+            worker.version = message.number
+            self._refusals.append(unpickled(message.payload))
+        else:
+            self._give_up(worker, "", unpickled(message.payload))
+
+    def _give_up(self, worker: WorkerHandle, why: str, error: RemoteError | None = None) -> None:
+        """Gives up a worker that died, is late, or cannot make its runner or load the data.
+
+        Raises:
+          PoolError, UserError: it is no use to start another.
+        """
+        error = RemoteError(why, "", False) if error is None else error
+        is_spare = worker in self._spares
+        self._remove(worker)
+        if worker.jobs:
+            assert self._queue is not None
+            begun, *untouched = worker.jobs
+            self._queue.put_back(untouched)
+            self._queue.fail(begun, error.message)
+            return
+        _log.warning("%s", "\n".join(filter(None, (error.message, error.traceback.rstrip()))))
+        if worker.is_idle and not error.traceback:
+            return
+        self._num_failed_starts += 1
+        is_last = not self._has_started or self._num_failed_starts >= self._supervision.max_attempts
+        if is_last and not is_spare:
+            raise _error_of("workers", error)
+
+    def _remove(self, worker: WorkerHandle) -> None:
+        """Ends a worker and empties its place."""
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(worker.channel)
+        worker.kill()
+        for place, one in list(self._placed.items()):
+            if one is worker:
+                del self._placed[place]
+        if worker in self._spares:
+            self._spares.remove(worker)
+
+    def _fill_places(self) -> None:
+        """Starts the workers that are missing, first those at work, then the spares."""
+        for place in range(self.num_workers):
+            if place not in self._placed:
+                # One that is ready goes before one that is still to be.
+                self._spares.sort(key=lambda spare: not spare.is_ready)
+                self._placed[place] = self._spares.pop(0) if self._spares else self._start()
+        if all(worker.is_ready for worker in self._placed.values()):
+            while len(self._spares) < self._supervision.num_spares and not self._num_failed_starts:
+                self._spares.append(self._start())
+
+    def _start(self) -> WorkerHandle:
+        limits = self._supervision
+        worker = WorkerHandle(self._make_runner_pickled, limits.start_timeout_s, limits.timeout_s)
+        self._selector.register(worker.channel, selectors.EVENT_READ, worker)
+        return worker
+
+    def _assign(self) -> None:
+        """Gives the workers what they lack: the data, a job, or their next job in advance.
+
+        A worker has its next job in advance where jobs are short, so that it need not wait for
+        this process; but not at the end, where another worker would be free before it.
+        """
+        for worker in self._placed.values():
+            if worker.is_idle and worker.version != self._version:
+                worker.load(self._data_pickled, self._version)
+        if self._queue is None:
+            return
+        waiting = self._queue.waiting
+        for num_jobs in range(1 + self._jobs_are_short):
+            for worker in self._placed.values():
+                is_able = worker.is_ready and worker.version == self._version
+                is_wanted = len(waiting) > num_jobs * self.num_workers
+                if is_able and is_wanted and len(worker.jobs) == num_jobs:
+                    job = waiting.popleft()
+                    worker.run(job, pickled(self._queue.jobs[job]))
+
+
+def _error_of(where: str, error: RemoteError) -> Exception:
+    return (
+        UserError(error.message) if error.is_user_error else PoolError(f"{where}: {error.message}")
+    )
+
+
+def _kill_all(owner_pid: int, placed: dict[int, WorkerHandle], spares: list[WorkerHandle]) -> None:
+    """Ends all workers, at once; a forked copy of their owner leaves them alone."""
+    if os.getpid() == owner_pid:
+        for worker in (*placed.values(), *spares):
+            worker.kill()
+        placed.clear()
+        spares.clear()

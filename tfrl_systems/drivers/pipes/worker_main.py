@@ -1,0 +1,126 @@
+"""What a worker process runs: it makes a runner, then loads data and runs jobs as it is told.
+
+It is started as `python -m tfrl_systems.drivers.pipes.worker_main SOCKET LIFE`, both numbers of
+inherited file descriptors, and not by multiprocessing, which would run the user's script in it once
+more. It ends when its socket ends. LIFE is the read end of a pipe whose write end only the parent
+has; the kernel closes that however the parent ends, and the worker's group is killed then, whatever
+it is doing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import fcntl
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+from tfrl_systems.drivers.pipes.messages import (
+    Channel,
+    Kind,
+    Message,
+    RemoteError,
+    pickled,
+    unpickled,
+)
+from tfrl_systems.drivers.pool_parts import RestartingRunner
+
+
+def main() -> None:
+    """Serves the parent until it closes the socket."""
+    faulthandler.enable()  # a crash says where, on stderr
+    socket_fd, life_fd = (int(number) for number in sys.argv[1:3])
+    die_with_parent(life_fd)
+    channel = Channel(socket.socket(fileno=socket_fd))
+    # The other end is closed with the pool, or with the parent.
+    with contextlib.suppress(EOFError, ConnectionError):
+        serve(channel)
+
+
+def die_with_parent(life_fd: int) -> None:
+    """Has this process and its group killed when the write end of a pipe is closed.
+
+    Linux does it by itself, also while Python cannot run because C code does not let it. Elsewhere
+    a thread waits, and such code delays the end.
+
+    Args:
+      life_fd: the read end. Nothing is ever written.
+    """
+    os.set_inheritable(life_fd, False)
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(life_fd, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(life_fd, fcntl.F_SETOWN, -os.getpgrp())
+        flags = fcntl.fcntl(life_fd, fcntl.F_GETFL)
+        fcntl.fcntl(life_fd, fcntl.F_SETFL, flags | os.O_ASYNC)
+        # The parent may have ended before there was anyone to tell.
+        if select.select([life_fd], [], [], 0)[0]:
+            os.killpg(0, signal.SIGKILL)
+    else:
+
+        def wait() -> None:
+            os.read(life_fd, 1)
+            os.killpg(0, signal.SIGKILL)
+
+        threading.Thread(target=wait, daemon=True).start()
+
+
+def serve(channel: Channel) -> None:
+    """Does what comes through the channel.
+
+    Raises:
+      EOFError: the other end is closed.
+    """
+    started = _receive(channel)
+    try:
+        sys.path[:], python_path, make_runner_pickled = unpickled(started.payload)
+        # It was there for this process only; processes that a runner starts have the user's.
+        os.environ.pop("PYTHONPATH", None)
+        if python_path is not None:
+            os.environ["PYTHONPATH"] = python_path
+        # Unpickled anew for each runner, that nothing of one that failed gets into the next.
+        runner: RestartingRunner[Any, Any] = RestartingRunner(
+            lambda: unpickled(make_runner_pickled)(), unpickled
+        )
+    except Exception as error:
+        channel.send(Message(Kind.START_FAILED, pickled(RemoteError.of(error))))
+        return
+    # What importing and making left will stay: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    channel.send(Message(Kind.READY))
+    try:
+        while True:
+            channel.send(_answer(runner, _receive(channel)))
+    finally:
+        runner.close()
+
+
+def _receive(channel: Channel) -> Message:
+    message = channel.receive()
+    assert message is not None, "the worker's socket blocks"
+    return message
+
+
+def _answer(runner: RestartingRunner[Any, Any], message: Message) -> Message:
+    try:
+        if message.kind == Kind.LOAD:
+            runner.load(message.payload, message.number)
+            return Message(Kind.LOADED, number=message.number)
+        began_s = time.perf_counter()
+        result = runner.run(unpickled(message.payload), message.version)
+        seconds = time.perf_counter() - began_s
+        return Message(Kind.RESULT, pickled(result), message.number, message.version, seconds)
+    except Exception as error:
+        kind = Kind.LOAD_FAILED if message.kind == Kind.LOAD else Kind.JOB_FAILED
+        return Message(kind, pickled(RemoteError.of(error)), message.number, message.version)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""What pools are built from: the queue of the jobs, and a runner that is made anew when it failed.
+
+`JobQueue` is on the caller's side, `RestartingRunner` where the jobs run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Generic
+
+from environments.errors import Failure, UserError
+from tfrl_systems.drivers.jobs import Job, MakeRunner, OnResult, PoolError, Result, Runner
+
+_log = logging.getLogger(__name__)
+
+
+class JobQueue(Generic[Job, Result]):
+    """The jobs of one call of `map`, known by their numbers, and what became of them.
+
+    Args:
+      jobs: in the order in which their results are wanted.
+      max_attempts: how often a job is tried.
+      on_result: told of each result as soon as it is there.
+
+    Attributes:
+      jobs: the jobs.
+      waiting: numbers of the jobs that no worker has, the next one first.
+      results: in the order of the jobs; None where there is none yet.
+      num_missing: how many there are not yet.
+    """
+
+    def __init__(
+        self, jobs: Iterable[Job], max_attempts: int, on_result: OnResult[Result] | None
+    ) -> None:
+        self.jobs = list(jobs)
+        self.waiting = deque(range(len(self.jobs)))
+        self.results: list[Any] = [None] * len(self.jobs)
+        self.num_missing = len(self.jobs)
+        self._num_failed = [0] * len(self.jobs)
+        self._max_attempts = max_attempts
+        self._on_result = on_result
+
+    def finish(self, number: int, result: Result | Failure) -> None:
+        """Takes the result of a job."""
+        self.results[number] = result
+        self.num_missing -= 1
+        if self._on_result is not None:
+            self._on_result(number, result)
+
+    def put_back(self, numbers: Iterable[int]) -> None:
+        """Takes back jobs that were given to a worker and not begun; they are the next ones."""
+        self.waiting.extendleft(reversed(list(numbers)))
+
+    def fail(self, number: int, why: str, traceback: str = "") -> None:
+        """Has a job tried again, next; after its last attempt its result is a `Failure`."""
+        self._num_failed[number] += 1
+        name = str(self.jobs[number])
+        message = f"{name}: {why} (attempt {self._num_failed[number]} of {self._max_attempts})"
+        _log.warning("%s%s", message, f"\n{traceback.rstrip()}" if traceback else "")
+        if self._num_failed[number] < self._max_attempts:
+            self.waiting.appendleft(number)
+        else:
+            self.finish(number, Failure(name, message))
+
+
+def _as_it_is(data: Any) -> Any:
+    return data
+
+
+class RestartingRunner(Generic[Job, Result]):
+    """A runner that is replaced when a job fails in it: what the job left cannot spoil another.
+
+    Args:
+      make_runner: makes the runner, now and after each failure.
+      unpack_fn: makes what the runner loads of what was broadcast, anew for each runner.
+    """
+
+    def __init__(
+        self,
+        make_runner: MakeRunner[Job, Result],
+        unpack_fn: Callable[[Any], Any] = _as_it_is,
+    ) -> None:
+        self._make_runner = make_runner
+        self._unpack_fn = unpack_fn
+        self._runner: Runner[Job, Result] | None = make_runner()
+        self._version = 0
+        self._data: Any = None
+
+    def load(self, data: Any, version: int) -> None:
+        """Loads data. On an error the runner's version stays what it was."""
+        self._ready_runner().load(self._unpack_fn(data))
+        self._data, self._version = data, version
+
+    def run(self, job: Job, version: int) -> Result:
+        """Runs a job with the version of the data that it needs, and with no other.
+
+        Raises:
+          RuntimeError: the runner has another version.
+        """
+        if version != self._version:
+            raise RuntimeError(
+                f"expected data of version {version} for the job, found version {self._version} "
+                "in the runner; broadcast before jobs are sent"
+            )
+        try:
+            return self._ready_runner().run(job)
+        except BaseException:
+            self._discard()
+            raise
+
+    def close(self) -> None:
+        """Closes the runner."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.close()
+
+    def _ready_runner(self) -> Runner[Job, Result]:
+        if self._runner is None:
+            self._runner = self._make_runner()
+            if self._version:
+                try:
+                    self._runner.load(self._unpack_fn(self._data))
+                except BaseException:
+                    self._discard()
+                    raise
+        return self._runner
+
+    def _discard(self) -> None:
+        try:
+            self.close()
+        except Exception:
+            _log.exception("a runner in which a job failed could not be closed")
+
+
+def one_line(error: BaseException) -> str:
+    """What an exception says, in one line, with its type where it is not meant for users."""
+    words = " ".join(str(error).split())
+    if isinstance(error, UserError) and words:
+        return words
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+def check_open(is_open: bool) -> None:
+    """Refuses to use a pool that was closed.
+
+    Raises:
+      PoolError: it was.
+    """
+    if not is_open:
+        raise PoolError("pool: expected an open one, found it closed; make another")
+
+
+def check_loaded(load_error: str) -> None:
+    """Refuses to run jobs where the last broadcast failed with `load_error`.
+
+    Raises:
+      PoolError: it did fail: runners hold data older than what the caller believes.
+    """
+    if load_error:
+        raise PoolError(
+            f"map: expected runners with the data of the last broadcast, found that it failed "
+            f"({load_error}); broadcast data that they can load"
+        )

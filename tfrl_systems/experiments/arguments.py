@@ -1,0 +1,127 @@
+"""Command-line options made from settings dataclasses: for `tfrl`, and for scripts of your own."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from environments.errors import UsageError
+from tfrl_systems.experiments.settings import Field, fields_of, shown
+
+
+def add_fields(
+    parser: argparse.ArgumentParser, settings: type, without: Collection[str] = ()
+) -> None:
+    """An option for each field of a dataclass.
+
+    Args:
+      parser: that gets the options.
+      settings: the dataclass.
+      without: fields that are added otherwise.
+    """
+    for one in fields_of(settings):
+        if one.name not in without:
+            _add_field(parser, one)
+
+
+def _add_field(parser: argparse.ArgumentParser, one: Field) -> None:
+    text = _help(one)
+    if one.kind is bool:
+        action: Any = argparse.BooleanOptionalAction if one.default else "store_true"
+        parser.add_argument(one.flag, dest=one.name, action=action, default=one.default, help=text)
+        return
+    parser.add_argument(
+        one.flag,
+        dest=one.name,
+        action="append" if one.is_repeated else "store",
+        required=one.default is dataclasses.MISSING,
+        default=None if one.is_repeated else one.default,
+        type=_parser_of(one),
+        choices=one.about.get("choices") or None,
+        metavar=one.about.get("metavar") or None,
+        help=text,
+    )
+
+
+def _help(one: Field) -> str:
+    text = one.explanation.rstrip(".").replace("%", "%%")
+    if one.is_repeated and "repeated" not in text:
+        text += "; may be repeated"
+    if one.default in (dataclasses.MISSING, None, (), False) or "default" in text:
+        return text
+    return f"{text} (default: {shown(one.default)})"
+
+
+def _parser_of(one: Field) -> Callable[[str], Any]:
+    if (minimum := one.about.get("minimum")) is not None:
+        return whole_number(minimum)
+
+    def parse(text: str) -> Any:
+        try:
+            value = one.parse(text)
+            if one.about.get("positive") and not 0 < value < float("inf"):
+                raise ValueError("expected a number above 0")
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{error}, found {text!r}") from None
+        return value
+
+    return parse
+
+
+def read_fields(
+    options: argparse.Namespace, settings: type, without: Collection[str] = ()
+) -> dict[str, Any]:
+    """What the command line says of a dataclass's fields, as keyword arguments for it."""
+    found = {one.name: getattr(options, one.name) for one in fields_of(settings)
+             if one.name not in without}  # fmt: skip
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in found.items()
+        if value is not None
+    }
+
+
+def add_assignments(parser: argparse.ArgumentParser, text: str) -> None:
+    """--set FIELD=VALUE, as `assignments`; `text` explains it."""
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="assignments",
+        metavar="FIELD=VALUE",
+        help=f"{text}; may be repeated",
+    )
+
+
+def read_assignments(assignments: Sequence[str]) -> dict[str, str]:
+    """What --set says, as `settings` for `experiments.train`.
+
+    Raises:
+      UsageError: there is no "=" in one of them.
+    """
+    found = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"--set: expected field=value, found {assignment!r}")
+        found[name] = text
+    return found
+
+
+def whole_number(minimum: int) -> Callable[[str], int]:
+    """A parser of integers from `minimum` on."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = minimum - 1
+        if value < minimum:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number from {minimum} on, found {text!r}"
+            )
+        return value
+
+    return parse

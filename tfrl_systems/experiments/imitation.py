@@ -1,0 +1,70 @@
+"""Training with BC-Max, for every system that has trajectories to imitate."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tfrl_systems.experiments.reporting import Reporter, percent
+from tfrl_systems.experiments.training_run import TrainingRun
+from tfrl_systems.training.checkpoints import Workdir
+from tfrl_systems.training.decisions import DecisionProblem
+from tfrl_systems.training.run import run_bc_max
+
+
+@dataclasses.dataclass(frozen=True)
+class ImitationTask:
+    """What a system says of itself so that a policy can be learned from its trajectories.
+
+    Attributes:
+      problem: contexts to learn on.
+      holdout: contexts that each policy is measured on, for the record; None for none.
+      about: what policy.json says beside the model, environment and agent.
+      tell_failures: called after each iteration: tells which contexts were left out.
+    """
+
+    problem: DecisionProblem
+    holdout: DecisionProblem | None
+    about: Mapping[str, Any]
+    tell_failures: Callable[[], None] = lambda: None
+
+
+def train(
+    run: TrainingRun, task: ImitationTask, workdir: Workdir, reporter: Reporter
+) -> dict[str, Any]:
+    """Trains, or goes on with the run that `workdir` holds; what result.json holds."""
+
+    def on_iteration(record: Mapping[str, Any], resumed: bool) -> None:
+        task.tell_failures()
+        reporter.say(_describe(record, resumed))
+
+    config = run.settings["loop"]
+    names = {"environment": run.system, "agent": run.agent, "seed": run.seed}
+    return run_bc_max(
+        task.problem,
+        task.holdout,
+        config,
+        run.settings["agent"],
+        workdir,
+        {**task.about, **names, "run": dict(workdir.settings)},
+        on_iteration,
+    )
+
+
+def _describe(record: Mapping[str, Any], resumed: bool) -> str:
+    default = record["default_cost"]
+    parts = [
+        f"iteration {record['number']}{' (kept)' if resumed else ''}: {record['policy']} "
+        f"{percent(record['policy_cost'], default)}, best known "
+        f"{percent(record['oracle_cost'], default)}",
+        f"{record['flips']} decisions explored",
+    ]
+    if record["holdout"] is not None:
+        found = record["holdout"]
+        parts.append(
+            f"{record['learned']} on held-out modules "
+            f"{percent(found['cost'], found['default_cost'])}, "
+            f"{found['worse']} of {found['contexts']} worse"
+        )
+    return "; ".join(parts)

@@ -1,0 +1,169 @@
+"""What every system can do with its environment alone: learn online, and be played by a policy."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from tf_agents.environments import py_environment
+from tf_agents.specs import array_spec
+
+from environments.errors import UserError
+from tfrl_systems.drivers.episode_runner import EpisodeRunner
+from tfrl_systems.experiments.online import OnlineTask
+from tfrl_systems.experiments.reporting import Reporter
+from tfrl_systems.experiments.settings import Settings
+from tfrl_systems.experiments.training_run import TrainingRun
+from tfrl_systems.policies.numpy_actor import NumpyActor
+from tfrl_systems.policies.optimizer_policy import load_network
+from tfrl_systems.policies.policy_files import load_policy_json
+from tfrl_systems.training.online import EvaluateFn
+
+NUM_EPISODES = 200
+_NUM_EPISODES_IN_TRAINING = 20
+
+ActFn = Callable[[Any], Any]
+"""observation without a batch axis -> action."""
+
+
+class Playable(Protocol):
+    """What is needed of a system; `system.System` has it."""
+
+    name: str
+    policies: Mapping[str, str]
+
+    def describe(self, run: TrainingRun) -> dict[str, Any]:
+        """What identifies the problem, as JSON values."""
+
+    def make_environment(self, problem: Any, settings: Settings) -> Any:
+        """An environment of the problem."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MakeRunner:
+    """Makes a worker's runner; it travels to workers.
+
+    Attributes:
+      run: what is trained.
+      system: that it is trained on.
+      actor: a policy without variables, which are broadcast.
+    """
+
+    run: TrainingRun
+    system: Playable
+    actor: NumpyActor
+
+    def __call__(self) -> EpisodeRunner:
+        """The runner."""
+        environment = self.system.make_environment(self.run.problem, self.run.settings)
+        return EpisodeRunner(
+            [environment], self.actor, self.run.settings["loop"].episodes_per_chunk
+        )
+
+
+def online_task(system: Playable, run: TrainingRun) -> OnlineTask:
+    """Learning from whole episodes of the system's environment; evaluated by the mean return."""
+    environment = system.make_environment(run.problem, run.settings)
+
+    def make_evaluate_fn(agent: Any) -> EvaluateFn:
+        actor = NumpyActor.from_policy(agent.collect_policy)
+
+        def evaluate_fn(variables: bytes) -> Mapping[str, float]:
+            actor.load(variables)
+            environment.seed(run.seed)
+            return play(environment, _greedy(actor.network), _NUM_EPISODES_IN_TRAINING)
+
+        return evaluate_fn
+
+    return OnlineTask(
+        environment.time_step_spec(),
+        environment.action_spec(),
+        lambda actor: MakeRunner(run, system, actor),
+        make_evaluate_fn,
+        about={
+            **system.describe(run),
+            "use": [f"tfrl evaluate {system.name} --policy DIR", "tf.saved_model.load(DIR)"],
+        },
+        describe=lambda found: f"mean return {found['mean_return']:.4g}",
+    )
+
+
+def evaluate(
+    system: Playable, policies: Sequence[str], asked: Any, seed: int, reporter: Reporter
+) -> dict[str, Any]:
+    """Plays the same episodes with each policy; see `System.evaluate`."""
+    advance = reporter.task("evaluating", len(policies))
+    evaluated = []
+    for name in policies:
+        began_s = time.monotonic()
+        environment = system.make_environment(asked, {})
+        environment.seed(seed)
+        found = play(environment, _load(system, name, environment, seed), NUM_EPISODES)
+        evaluated.append({"policy": name, **found, "seconds": time.monotonic() - began_s})
+        advance(1)
+    return {"episodes": NUM_EPISODES, "policies": evaluated}
+
+
+def play(
+    environment: py_environment.PyEnvironment, act_fn: ActFn, num_episodes: int
+) -> dict[str, float]:
+    """Plays episodes.
+
+    Args:
+      environment: not batched.
+      act_fn: chooses the actions.
+      num_episodes: how many.
+
+    Returns:
+      The means over the episodes of the return, and of the numbers that `get_info` gives.
+    """
+    returns: list[float] = []
+    figures: dict[str, list[float]] = {}
+    for _ in range(num_episodes):
+        time_step, total = environment.reset(), 0.0
+        while not time_step.is_last():
+            time_step = environment.step(act_fn(time_step.observation))
+            total += float(time_step.reward)
+        returns.append(total)
+        for name, value in environment.get_info().items():
+            if isinstance(value, float | int):
+                figures.setdefault(name, []).append(float(value))
+    means = {name: statistics.fmean(values) for name, values in figures.items()}
+    return {"mean_return": statistics.fmean(returns), **means}
+
+
+def _greedy(network: Any) -> ActFn:
+    def act(observation: Any) -> Any:
+        if isinstance(observation, Mapping):
+            observation = {name: value[np.newaxis] for name, value in observation.items()}
+        else:
+            observation = observation[np.newaxis]
+        return network.mode(observation)[0]
+
+    return act
+
+
+def _load(
+    system: Playable, name: str, environment: py_environment.PyEnvironment, seed: int
+) -> ActFn:
+    if name == "random":
+        generator = np.random.RandomState(seed)
+        spec = environment.action_spec()
+        return lambda observation: array_spec.sample_spec_nest(spec, generator)
+    if not pathlib.Path(name).is_dir():
+        raise UserError(
+            f"policy: expected a policy directory or one of {', '.join(system.policies)}; found "
+            f"{name!r}"
+        )
+    described = load_policy_json(name)
+    if described.get("environment") != system.name:
+        raise UserError(
+            f"{name}: expected a policy of {system.name}, found one of "
+            f"{described.get('environment')}; name another"
+        )
+    return _greedy(load_network(name))

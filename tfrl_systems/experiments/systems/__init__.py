@@ -1,0 +1,1 @@
+"""The systems that there are, one module or package each, with its record `SYSTEM`."""

@@ -1,0 +1,128 @@
+"""inlining: which call sites LLVM replaces by the function's body, for smaller programs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfrl_systems.experiments.agents import find_agent
+from tfrl_systems.experiments.reporting import Reporter
+from tfrl_systems.experiments.settings import Settings
+from tfrl_systems.experiments.system import System
+from tfrl_systems.experiments.systems.inlining import help
+from tfrl_systems.experiments.systems.inlining.problem import Benchmarks, Evaluation, Problem
+from tfrl_systems.experiments.training_run import TrainingRun
+
+if TYPE_CHECKING:
+    from tfrl_systems.drivers.collect import Collect
+    from tfrl_systems.experiments.imitation import ImitationTask
+    from tfrl_systems.experiments.online import OnlineTask
+
+# Rewards come at the end of episodes, which are long and cost compiles.
+_POLICY_GRADIENT = {
+    "hidden_sizes": (64, 64),
+    "learning_rate": 3e-3,
+    "final_learning_rate": 1e-5,
+    "gamma": 1.0,
+    "gradient_clipping": 0.5,
+}
+_OF = {
+    "ppo": {
+        "num_epochs": 10,
+        "gae_lambda": 1.0,
+        "relative_advantages": False,
+        "normalize_rewards": True,
+    }
+}
+
+
+class Inlining(System):
+    """See the module."""
+
+    name = "inlining"
+    problem_type = Problem
+    evaluation_type = Evaluation
+    bench_type = Benchmarks
+    has_trajectories = True
+    collects_by_workers = True
+    policies = {
+        "default": "LLVM's own decisions at -Oz",
+        "always": "inlines wherever it can",
+        "never": "inlines nothing",
+        "random": "inlines by chance",
+        "cost<N": "inlines where LLVM's cost estimate is below N; -Oz uses 5",
+    }
+    examples = {
+        "train": help.TRAIN,
+        "evaluate": help.EVALUATE,
+        "bench": help.BENCH,
+    }
+
+    def settings(self, agent: str, problem: Problem | None) -> Settings:
+        """See `System.settings`."""
+        from environments.inlining.exploration.explore import ExplorationConfig
+
+        found = find_agent(agent)
+        if not found.is_online:
+            return {
+                "loop": found.make_loop_config(),
+                "exploration": ExplorationConfig(),
+                "agent": found.make_config(baseline_feature="inlining_default"),
+            }
+        from tfrl_systems.experiments.systems.inlining.learning import EpisodeConfig
+
+        return {
+            "loop": found.make_loop_config(
+                iterations=100,
+                num_chunks=8,
+                episodes_per_chunk=4,
+                max_failed_chunks=2,
+                evaluate_every=20,
+            ),
+            "episodes": EpisodeConfig(),
+            "agent": found.make_config(**_POLICY_GRADIENT, **_OF.get(agent, {})),
+        }
+
+    def describe(self, run: TrainingRun) -> dict[str, Any]:
+        """See `System.describe`: what is in the corpora decides, not where they are."""
+        from tfrl_systems.experiments.systems.inlining.corpora import Corpora
+
+        return Corpora.of(run.problem).settings()
+
+    @contextlib.contextmanager
+    def online_task(
+        self, run: TrainingRun, collect: Collect, reporter: Reporter
+    ) -> Iterator[OnlineTask]:
+        """See `System.online_task`."""
+        from tfrl_systems.experiments.systems.inlining import learning
+
+        with learning.online_task(run, collect, reporter) as task:
+            yield task
+
+    @contextlib.contextmanager
+    def imitation_task(
+        self, run: TrainingRun, collect: Collect, reporter: Reporter
+    ) -> Iterator[ImitationTask]:
+        """See `System.imitation_task`."""
+        from tfrl_systems.experiments.systems.inlining import learning
+
+        with learning.imitation_task(run, collect, reporter) as task:
+            yield task
+
+    def evaluate(
+        self, policies: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
+    ) -> dict[str, Any]:
+        """See `System.evaluate`."""
+        from tfrl_systems.experiments.systems.inlining import evaluating
+
+        return evaluating.evaluate(policies, asked, seed, reporter)
+
+    def bench(self, asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
+        """See `System.bench`."""
+        from tfrl_systems.experiments.systems.inlining import bench
+
+        return bench.measure(asked, reporter)
+
+
+SYSTEM = Inlining()

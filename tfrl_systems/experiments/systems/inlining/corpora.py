@@ -1,0 +1,106 @@
+"""What a training run learns on and is measured on, and what it says of that."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from environments.errors import UserError
+from environments.inlining.compilers.compiler import make_compiler
+from environments.inlining.corpus.modules import Corpus, Module
+from tfrl_systems.experiments.reporting import Reporter
+from tfrl_systems.experiments.systems.inlining.problem import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpora:
+    """Modules and their compiler.
+
+    Attributes:
+      corpus: to learn on.
+      holdout: to measure on, if not on the same.
+      compiler: its identity.
+    """
+
+    corpus: Corpus
+    holdout: Corpus | None
+    compiler: str
+
+    @classmethod
+    def of(cls, problem: Problem) -> Corpora:
+        """What a problem names.
+
+        Raises:
+          UserError: it is not there.
+        """
+        return cls(
+            Corpus.load(problem.corpus),
+            Corpus.load(problem.holdout) if problem.holdout else None,
+            make_compiler(problem.compiler).identity,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """What decides the result, as JSON values."""
+        return {
+            "compiler": self.compiler,
+            "corpus_sha256": corpus_digest(self.corpus),
+            "holdout_sha256": corpus_digest(self.holdout) if self.holdout else None,
+        }
+
+    def describe(self, agent: str) -> dict[str, Any]:
+        """What policy.json says beside the model."""
+        loader = "numpy_policy.NumpyPolicy" if agent == "bc_max" else "actor_policy.ActorPolicy"
+        return {
+            "compiler": self.compiler,
+            "corpus": self.corpus.directory.resolve().name,
+            "corpus_sha256": corpus_digest(self.corpus),
+            "use": [
+                "tfrl evaluate inlining --policy DIR --corpus CORPUS",
+                f"tfrl_systems.policies.{loader}.load(DIR)",
+                "tf.saved_model.load(DIR)",
+            ],
+        }
+
+    def learned_on(self, max_bitcode_bytes: int, reporter: Reporter) -> list[Module]:
+        """The modules that are not too large; says how many are."""
+        modules = small_modules(self.corpus.modules, max_bitcode_bytes)
+        if len(modules) < len(self.corpus.modules):
+            reporter.say(
+                f"{len(self.corpus.modules) - len(modules)} of {len(self.corpus.modules)} modules "
+                f"are larger than {max_bitcode_bytes} bytes and not learned on "
+                "(--set max_bitcode_bytes=0 takes them too)"
+            )
+        return modules
+
+    def warn_of_overlap(self, reporter: Reporter) -> None:
+        """Says if modules are learned on and measured on."""
+        learned_on = {module.sha256 for module in self.corpus.modules}
+        measured_on = self.holdout.modules if self.holdout is not None else ()
+        shared = [module.name for module in measured_on if module.sha256 in learned_on]
+        if shared:
+            reporter.say(
+                f"warning: {len(shared)} of the modules in --holdout are in --corpus too, for "
+                f"instance {shared[0]}; what is measured on them says nothing about new code"
+            )
+
+
+def small_modules(modules: Sequence[Module], max_bitcode_bytes: int) -> list[Module]:
+    """Those that are small enough to be compiled many times; 0 for no limit."""
+    return [
+        one
+        for one in modules
+        if not max_bitcode_bytes or one.path.stat().st_size <= max_bitcode_bytes
+    ]
+
+
+def corpus_digest(corpus: Corpus) -> str:
+    """Hash of the modules' names and contents."""
+    try:
+        lines = [f"{one.name}\0{one.sha256}\0{' '.join(one.command)}" for one in corpus.modules]
+    except OSError as error:
+        raise UserError(
+            f"{corpus.directory}: expected to read its modules, found: {error}; build it again"
+        ) from error
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

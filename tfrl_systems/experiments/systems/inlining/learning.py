@@ -1,0 +1,200 @@
+"""How policies learn to inline: online, and from trajectories."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from environments import contexts
+from environments.errors import Failure, UserError
+from environments.inlining.collection.collector import Collector
+from environments.inlining.collection.store import TrajectoryStore
+from environments.inlining.compilers.compilation import DEFAULT_TIMEOUT_S
+from environments.inlining.compilers.compiler import make_compiler
+from environments.inlining.compilers.object_size import ObjectSize
+from environments.inlining.corpus.modules import Module
+from environments.inlining.environment import InliningEnvironment
+from environments.inlining.exploration.explore import ExplorationConfig
+from tfrl_systems.drivers.collect import Collect
+from tfrl_systems.drivers.episode_runner import EpisodeRunner
+from tfrl_systems.experiments.imitation import ImitationTask
+from tfrl_systems.experiments.online import OnlineTask
+from tfrl_systems.experiments.reporting import Reporter, percent
+from tfrl_systems.experiments.systems.inlining.corpora import Corpora
+from tfrl_systems.experiments.systems.inlining.modules_problem import InliningProblem
+from tfrl_systems.experiments.systems.inlining.workers import make_collector
+from tfrl_systems.experiments.training_run import TrainingRun
+from tfrl_systems.policies import variables
+from tfrl_systems.policies.actor_policy import ActorPolicy
+from tfrl_systems.policies.numpy_actor import NumpyActor
+from tfrl_systems.training.decisions import decision_specs
+from tfrl_systems.training.evaluation import evaluate
+from tfrl_systems.training.online import EvaluateFn
+from tfrl_systems.training.warm_start import follow_feature
+
+
+@dataclasses.dataclass(frozen=True)
+class EpisodeConfig:
+    """What episodes are played, and how the first ones are.
+
+    Attributes:
+      default_probability: of LLVM's own decision, at each call site under the first policy; 0.5 to
+        begin without knowing it.
+      max_bitcode_bytes: larger modules are not learned on, because each is compiled many times; 0
+        for no limit.
+    """
+
+    default_probability: float = 0.95
+    max_bitcode_bytes: int = 600_000
+
+
+@dataclasses.dataclass(frozen=True)
+class MakeRunner:
+    """Makes a worker's runner; each has a compiler of its own.
+
+    Attributes:
+      compiler: name of the compiler.
+      modules: one is drawn for each episode.
+      default_sizes: theirs, by name.
+      actor: a policy without variables, which are broadcast.
+      num_episodes: of a chunk.
+    """
+
+    compiler: str
+    modules: Sequence[Module]
+    default_sizes: Mapping[str, ObjectSize]
+    actor: NumpyActor
+    num_episodes: int
+
+    def __call__(self) -> EpisodeRunner:
+        """The runner."""
+        environment = InliningEnvironment(
+            contexts.uniform(self.modules),
+            make_compiler(self.compiler),
+            default_sizes=self.default_sizes,
+        )
+        return EpisodeRunner([environment], self.actor, self.num_episodes)
+
+
+@contextlib.contextmanager
+def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Iterator[OnlineTask]:
+    """What PPO and REINFORCE learn from; the first policy decides nearly as LLVM does."""
+    episodes: EpisodeConfig = run.settings["episodes"]
+    num_episodes = run.settings["loop"].episodes_per_chunk
+    _check(episodes)
+    corpora = Corpora.of(run.problem)
+    corpora.warn_of_overlap(reporter)
+    learned_on = corpora.learned_on(episodes.max_bitcode_bytes, reporter)
+    compiler = run.problem.compiler
+    with (
+        contextlib.closing(TrajectoryStore(run.problem.cache)) as store,
+        make_collector(compiler, store, collect) as collector,
+    ):
+        default_sizes = _default_sizes(collector, learned_on, reporter)
+        modules = [module for module in learned_on if module.name in default_sizes]
+        measured_on = corpora.holdout.modules if corpora.holdout is not None else modules
+        problem = InliningProblem(collector, measured_on, ExplorationConfig(), reporter.task)
+        yield OnlineTask(
+            *decision_specs(problem.feature_names),
+            lambda actor: MakeRunner(compiler, modules, default_sizes, actor, num_episodes),
+            lambda agent: _evaluator(problem, collector, agent, reporter),
+            corpora.describe(run.agent),
+            begin=lambda agent: follow_feature(
+                agent.actor_network, problem.baseline_feature, episodes.default_probability
+            ),
+            describe=_describe,
+            # Each episode may be compiled twice.
+            timeout_s=2 * num_episodes * DEFAULT_TIMEOUT_S,
+        )
+
+
+@contextlib.contextmanager
+def imitation_task(
+    run: TrainingRun, collect: Collect, reporter: Reporter
+) -> Iterator[ImitationTask]:
+    """What BC-Max learns from."""
+    exploration: ExplorationConfig = run.settings["exploration"]
+    corpora = Corpora.of(run.problem)
+    corpora.warn_of_overlap(reporter)
+    learned_on = corpora.learned_on(exploration.max_bitcode_bytes, reporter)
+    with (
+        contextlib.closing(TrajectoryStore(run.problem.cache)) as store,
+        make_collector(run.problem.compiler, store, collect) as collector,
+    ):
+
+        def make_problem(modules: Sequence[Module]) -> InliningProblem:
+            return InliningProblem(collector, modules, exploration, reporter.task, run.seed)
+
+        problem = make_problem(learned_on)
+        holdout = make_problem(corpora.holdout.modules) if corpora.holdout is not None else None
+
+        def tell_failures() -> None:
+            for part in (problem, holdout):
+                if part is not None:
+                    part.tell_failures(reporter.say)
+
+        yield ImitationTask(problem, holdout, corpora.describe(run.agent), tell_failures)
+
+
+def _check(episodes: EpisodeConfig) -> None:
+    if not 0 < episodes.default_probability < 1:
+        raise UserError(
+            "inlining: expected default_probability between 0 and 1, found "
+            f"{episodes.default_probability}; correct it (--set default_probability=…)"
+        )
+
+
+def _default_sizes(
+    collector: Collector, modules: Sequence[Module], reporter: Reporter
+) -> dict[str, ObjectSize]:
+    """Sizes of plain -Oz objects, by name, of the modules in which there are decisions.
+
+    Raises:
+      UserError: there are none in any of them.
+    """
+    task = reporter.task("default", len(modules))
+    found = {}
+    # The largest first: the workers then end together.
+    ordered = sorted(modules, key=lambda one: (-one.path.stat().st_size, one.name))
+    for played in collector.play_default(ordered, task):
+        if isinstance(played, Failure):
+            reporter.say(f"left out: {played.message}")
+        elif len(played.decisions):
+            found[played.module] = played.size
+    collector.close()
+    if not found:
+        raise UserError(
+            f"corpus: expected modules with call sites to decide, found none among {len(modules)}; "
+            "name another by --corpus"
+        )
+    return found
+
+
+def _evaluator(
+    problem: InliningProblem, collector: Collector, agent: Any, reporter: Reporter
+) -> EvaluateFn:
+    """Compiles all modules of a problem under the greedy policy."""
+    actor = NumpyActor.from_policy(agent.collect_policy)
+    names = [one.path[0] for one in agent.actor_network.inputs]
+
+    def measure(data: bytes) -> Mapping[str, float]:
+        actor.load(data)
+        policy = ActorPolicy(actor.network, names, variables.sha256(data))
+        found = evaluate(problem, policy, "evaluation").to_json()
+        collector.close()  # until the next time, which is far, its compilers are not needed
+        problem.tell_failures(reporter.say)
+        del found["policy"]
+        by_project = found.pop("saving_percent_by_group")
+        return {**found, **{f"saving_percent/{name}": one for name, one in by_project.items()}}
+
+    return measure
+
+
+def _describe(found: Mapping[str, Any]) -> str:
+    return (
+        f"{percent(found['cost'], found['default_cost'])} against LLVM's own decisions, "
+        f"{found['worse']} of {found['contexts']} worse, "
+        f"{100 * found['changed']:.1f}% of decisions changed"
+    )

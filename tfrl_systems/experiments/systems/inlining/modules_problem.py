@@ -1,0 +1,123 @@
+"""Inlining as a problem for offline imitation: modules are contexts, projects are groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from environments.errors import Failure
+from environments.inlining.collection.collector import Collector
+from environments.inlining.collection.store import Trajectory
+from environments.inlining.corpus.modules import Module
+from environments.inlining.exploration.explore import ExplorationConfig, Explore, Explored
+from environments.inlining.features import feature_names
+from environments.inlining.heuristics import Policy, make_heuristic
+from tfrl_systems.training.decisions import CertaintyFn, Exploration, Outcome
+
+Result = TypeVar("Result")
+Progress = Callable[[str, int], Callable[[int], None]]
+"""(label, number of modules) -> a function that is called with 1 after each."""
+
+
+class InliningProblem:
+    """Modules of a corpus to decide in; the cost is the text column of their objects.
+
+    Args:
+      collector: compiles.
+      modules: what to compile. Those that cannot be are left out from then on.
+      exploration: how much to explore.
+      progress: shows how far a round has come.
+      seed: of the random baseline.
+
+    Attributes:
+      failures: modules that could not be compiled, and why.
+    """
+
+    baseline_feature = "inlining_default"
+    # C++'s inline functions and templates. What is learned of other callees, and so of all of C,
+    # made projects larger that it was not learned on.
+    scope_feature = "callee_is_linkonce"
+    cost_name = "text_bytes"
+
+    def __init__(
+        self,
+        collector: Collector,
+        modules: Sequence[Module],
+        exploration: ExplorationConfig,
+        progress: Progress,
+        seed: int = 0,
+    ) -> None:
+        self._collector = collector
+        # The largest first: the workers then end together.
+        self._modules = sorted(modules, key=lambda one: (-one.path.stat().st_size, one.name))
+        self._exploration = exploration
+        self._progress = progress
+        self._seed = seed
+        self.failures: dict[str, str] = {}
+        self._num_told = 0
+        self.contexts = tuple(module.name for module in self._modules)
+        self.groups = tuple(module.project for module in self._modules)
+        self.feature_names = feature_names(collector.compiler.announced)
+
+    def baseline(self, name: str) -> Policy:
+        """The heuristic called `name`."""
+        return make_heuristic(name, self._seed)
+
+    def play(self, policy: Policy, label: str) -> list[Outcome]:
+        """One compile of each module."""
+        modules = self._playable()
+        played = self._collector.play(modules, policy, self._progress(label, len(modules)))
+        return [_outcome(one) for one in self._succeeded(played)]
+
+    def play_default(self, label: str) -> list[Outcome]:
+        """LLVM's own decisions in each module, with the sizes of plain compiles."""
+        modules = self._playable()
+        played = self._collector.play_default(modules, self._progress(label, len(modules)))
+        return [_outcome(one) for one in self._succeeded(played)]
+
+    def explore(
+        self, policy: Policy, certainty_fn: CertaintyFn | None, label: str, scoped: bool
+    ) -> list[Exploration]:
+        """Algorithm 3 on each module."""
+        modules = self._playable()
+        scope = self.scope_feature if scoped else ""
+        task = Explore(policy, self._exploration, certainty_fn, scope)
+        explored = self._collector.map(task, modules, self._progress(label, len(modules)))
+        return [_exploration(one) for one in self._succeeded(explored)]
+
+    def tell_failures(self, say_fn: Callable[[str], None]) -> None:
+        """Says which modules were left out since the last time, and why."""
+        messages = list(self.failures.values())
+        for message in messages[self._num_told :]:
+            say_fn(f"left out: {message}")
+        self._num_told = len(messages)
+
+    def _playable(self) -> list[Module]:
+        return [module for module in self._modules if module.name not in self.failures]
+
+    def _succeeded(self, results: Sequence[Result | Failure]) -> Iterator[Result]:
+        for result in results:
+            if isinstance(result, Failure):
+                self.failures[result.name] = result.message
+            else:
+                yield result
+
+
+def _outcome(trajectory: Trajectory) -> Outcome:
+    return Outcome(
+        trajectory.module,
+        trajectory.features,
+        trajectory.decisions,
+        float(trajectory.size.text_bytes),
+    )
+
+
+def _exploration(explored: Explored) -> Exploration:
+    return Exploration(
+        _outcome(explored.base),
+        explored.steps,
+        explored.deltas.astype(np.float64),
+        _outcome(explored.best),
+    )

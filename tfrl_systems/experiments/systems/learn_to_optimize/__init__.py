@@ -1,0 +1,125 @@
+"""learn_to_optimize: the x of the least f(x; c), for any free parameters c at once."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from environments.learn_to_optimize.settings import Settings as EnvironmentSettings
+from tfrl_systems.experiments.agents import find_agent
+from tfrl_systems.experiments.reporting import Reporter
+from tfrl_systems.experiments.settings import Settings, option
+from tfrl_systems.experiments.system import System
+from tfrl_systems.experiments.systems.learn_to_optimize import help
+from tfrl_systems.experiments.systems.learn_to_optimize.evaluating import evaluate_policies
+from tfrl_systems.experiments.systems.learn_to_optimize.problem import Function, Problem
+from tfrl_systems.experiments.training_run import TrainingRun
+
+if TYPE_CHECKING:
+    from tfrl_systems.drivers.collect import Collect
+    from tfrl_systems.experiments.online import OnlineTask
+
+BENCHMARKS = (
+    "collect_ms",
+    "collect_over_eager_driver",
+    "collect_over_tf_function_driver",
+    "collect_over_parallel_py_environment",
+    "collect_over_stable_baselines3",
+    "numpy_actor_over_tf_actor",
+    "pipes_collect_ms_2_workers",
+    "pipes_scaling_sleep_1ms_2",
+    "pipes_scaling_sleep_1ms_4",
+    "pipes_scaling_sleep_1ms_8",
+    "broadcast_ms",
+    "query_us",
+    "query_us_per_row",
+    "train_step_ms",
+)
+
+# Each action answers for its own reward alone: no step can prepare a later one. Standard deviations
+# average the small valleys out until the great one is found.
+_POLICY_GRADIENT = {
+    "hidden_sizes": (32, 32),
+    "learning_rate": 3e-3,
+    "final_learning_rate": 3e-5,
+    "gamma": 0.0,
+    "gradient_clipping": 0.0,
+    "action_std": 0.5,
+    "search_action_std": 0.1,
+    "final_action_std": 0.002,
+}
+_OF = {"ppo": {"num_epochs": 2, "relative_advantages": True, "normalize_rewards": False}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmarks:
+    """What is measured.
+
+    Attributes:
+      only: measure this one.
+      rounds: how often each takes its turn.
+    """
+
+    only: tuple[str, ...] = option((), metavar="NAME", choices=BENCHMARKS)
+    rounds: int = option(3, metavar="N", minimum=1)
+
+
+class LearnToOptimize(System):
+    """See the module."""
+
+    name = "learn_to_optimize"
+    problem_type = Problem
+    evaluation_type = Function
+    bench_type = Benchmarks
+    policies = {
+        "random": "a random x",
+        "constant": "the one x that is best for all c together",
+        "scipy": "a search for each c, from the centre",
+        "cma": "CMA-ES for each c (pip install 'tfrl-systems[cma]')",
+    }
+    examples = {
+        "train": help.TRAIN,
+        "evaluate": help.EVALUATE,
+        "bench": help.BENCH,
+    }
+
+    def settings(self, agent: str, problem: Problem | None) -> Settings:
+        """See `System.settings`."""
+        found = find_agent(agent)
+        if not found.is_online:
+            return super().settings(agent, problem)
+        own = {**_POLICY_GRADIENT, **_OF.get(agent, {})}
+        own["state_dependent_std"] = problem is not None and problem.asks_the_policy
+        return {
+            "loop": found.make_loop_config(
+                iterations=10_000, episodes_per_chunk=256, checkpoint_every=250
+            ),
+            "environment": EnvironmentSettings(reward="auto", reference="mean"),
+            "agent": found.make_config(**own),
+        }
+
+    @contextlib.contextmanager
+    def online_task(
+        self, run: TrainingRun, collect: Collect, reporter: Reporter
+    ) -> Iterator[OnlineTask]:
+        """See `System.online_task`."""
+        from tfrl_systems.experiments.systems.learn_to_optimize import learning
+
+        yield learning.online_task(run)
+
+    def evaluate(
+        self, policies: Sequence[str], asked: Function, seed: int, reporter: Reporter
+    ) -> dict[str, Any]:
+        """See `System.evaluate`."""
+        return evaluate_policies(policies, asked, seed)
+
+    def bench(self, asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
+        """See `System.bench`."""
+        from tfrl_systems.experiments.systems.learn_to_optimize import bench
+
+        return bench.measure(asked.only or BENCHMARKS, asked.rounds, reporter)
+
+
+SYSTEM = LearnToOptimize()

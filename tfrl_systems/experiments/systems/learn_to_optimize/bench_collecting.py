@@ -1,0 +1,244 @@
+"""Ways to collect the same episodes: ours and those of others, for `tfrl bench learn_to_optimize`.
+
+Each is a context manager that makes a function, and each call of that collects once: 64 episodes of
+2 steps of Ackley in two dimensions, with an actor of two hidden layers of 64 units.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import time
+import warnings
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tree
+from tf_agents.drivers import dynamic_episode_driver
+from tf_agents.environments import parallel_py_environment, py_environment, tf_py_environment
+from tf_agents.policies import tf_policy
+from tf_agents.replay_buffers import tf_uniform_replay_buffer
+from tf_agents.system import system_multiprocessing
+from tf_agents.trajectories import policy_step
+from tf_agents.trajectories import time_step as ts
+from tf_agents.utils import common
+
+from environments.errors import Failure
+from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
+from environments.learn_to_optimize.settings import Settings
+from tfrl_systems.agents import ppo
+from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
+from tfrl_systems.drivers.episode_runner import EpisodeRunner
+from tfrl_systems.drivers.jobs import Chunk, Pool, PoolError
+from tfrl_systems.episodes import Experience
+from tfrl_systems.experiments.reporting import Reporter
+from tfrl_systems.experiments.systems.learn_to_optimize.learning import MakeRunner
+from tfrl_systems.experiments.systems.learn_to_optimize.problem import Problem
+from tfrl_systems.policies import variables
+from tfrl_systems.policies.numpy_actor import NumpyActor
+
+NUM_EPISODES = 64
+SLEEP_S = 1e-3
+# Of an environment that sleeps: as many chunks for each of 2, 4 or 8 workers.
+_SLEEPING_CHUNKS = 40
+_SUPERVISION = Supervision(max_attempts=1, num_spares=0)
+
+_SETTINGS = Settings(reward="auto", reference="mean")
+# As large as the networks of Stable-Baselines3; with a normaliser, more is broadcast.
+_CONFIG = ppo.Config(
+    hidden_sizes=(64, 64),
+    num_epochs=10,
+    gamma=0.0,
+    relative_advantages=True,
+    normalize_observations=True,
+    state_dependent_std=True,
+)
+
+CollectFn = Callable[[], object]
+
+
+class Setup:
+    """What is collected, and the policy that it is collected with.
+
+    Attributes:
+      reporter: told what is left out.
+      problem: function and environment.
+      agent: PPO, untrained.
+      packer: reads and writes all variables of its collect policy.
+      actor: the collect policy in NumPy, still without variables.
+    """
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter = reporter
+        self.problem = Problem(function="ackley")
+        environment = make_environment(self.problem)
+        specs = environment.time_step_spec(), environment.action_spec()
+        self.agent = ppo.make_agent(_CONFIG, *specs)
+        self.packer = variables.Packer(self.agent.collect_policy.variables())
+        self.actor = NumpyActor.from_policy(self.agent.collect_policy)
+
+
+def make_environment(problem: Problem) -> LearnToOptimizeEnvironment:
+    """One that is not batched."""
+    return problem.make_environments(_SETTINGS)[0]
+
+
+@contextlib.contextmanager
+def ours(setup: Setup) -> Iterator[Callable[[], Experience]]:
+    """The fastest here: the NumPy actor and one batched environment, as one chunk."""
+    make_runner = MakeRunner(setup.problem, _SETTINGS, setup.actor, NUM_EPISODES)
+    with _in_process(setup, make_runner) as collect:
+        yield collect
+
+
+def collect_once(setup: Setup) -> Experience:
+    """What `ours` collects first."""
+    with ours(setup) as collect:
+        return collect()
+
+
+class _TensorFlowActor:
+    """Has TensorFlow compute and draw the actions (`episode_runner.Actor`).
+
+    Its policy has the variables already.
+    """
+
+    def __init__(self, policy: tf_policy.TFPolicy) -> None:
+        self._act = common.function(policy.action)
+
+    def load(self, data: bytes) -> int:
+        return 0
+
+    def act(self, time_step: ts.TimeStep, generator: np.random.Generator) -> policy_step.PolicyStep:
+        return tree.map_structure(np.asarray, self._act(time_step))
+
+
+@contextlib.contextmanager
+def tf_actor(setup: Setup) -> Iterator[CollectFn]:
+    """The same with TensorFlow computing the policy."""
+
+    def make_runner() -> EpisodeRunner:
+        environments = setup.problem.make_environments(_SETTINGS, batch_size=NUM_EPISODES)
+        actor = _TensorFlowActor(setup.agent.collect_policy)
+        return EpisodeRunner(environments, actor, NUM_EPISODES)
+
+    with _in_process(setup, make_runner) as collect:
+        yield collect
+
+
+@contextlib.contextmanager
+def _in_process(
+    setup: Setup, make_runner: Callable[[], EpisodeRunner]
+) -> Iterator[Callable[[], Experience]]:
+    with make_pool(Collect(), make_runner, _SUPERVISION) as pool:
+        pool.broadcast(setup.packer.to_bytes())
+        numbers = itertools.count()
+        yield lambda: collect_chunks(pool, next(numbers), 1)
+
+
+@contextlib.contextmanager
+def pipes(setup: Setup, num_workers: int) -> Iterator[CollectFn]:
+    """All of an iteration's collection, also that the variables are read, sent and loaded."""
+    make_runner = MakeRunner(setup.problem, _SETTINGS, setup.actor, NUM_EPISODES // num_workers)
+    with make_pool(Collect("pipes", num_workers), make_runner, _SUPERVISION) as pool:
+        numbers = itertools.count()
+
+        def collect() -> Experience:
+            number = next(numbers)
+            pool.broadcast(setup.packer.to_bytes(number))
+            return collect_chunks(pool, number, num_workers)
+
+        yield collect
+
+
+class SleepingEnvironment(LearnToOptimizeEnvironment):
+    """Waits in every step, as environments do that ask another program.
+
+    With a function that is cheap beside the wait: what workers do meanwhile is little.
+    """
+
+    def _step(self, action: np.ndarray) -> ts.TimeStep:
+        time.sleep(SLEEP_S)
+        return super()._step(action)
+
+
+def _make_sleeping_runner(actor: NumpyActor) -> EpisodeRunner:
+    return EpisodeRunner([SleepingEnvironment("sphere")], actor, NUM_EPISODES)
+
+
+@contextlib.contextmanager
+def sleeping(setup: Setup, collect: Collect) -> Iterator[CollectFn]:
+    """Episodes one after another, in as many workers as `collect` says."""
+    make_runner = functools.partial(_make_sleeping_runner, setup.actor)
+    with make_pool(collect, make_runner, _SUPERVISION) as pool:
+        pool.broadcast(setup.packer.to_bytes())
+        yield lambda: collect_chunks(pool, 0, _SLEEPING_CHUNKS)
+
+
+def collect_chunks(pool: Pool[Chunk, Experience], iteration: int, num_chunks: int) -> Experience:
+    """The experience of an iteration.
+
+    Raises:
+      PoolError: a chunk failed, so that less would be timed.
+    """
+    collected = []
+    for one in pool.map([Chunk(iteration, index) for index in range(num_chunks)]):
+        if isinstance(one, Failure):
+            raise PoolError(one.message)
+        collected.append(one)
+    return Experience.concatenate(collected)
+
+
+@contextlib.contextmanager
+def eager_driver(setup: Setup) -> Iterator[CollectFn]:
+    """TF-Agents' driver as its tutorials call it."""
+    yield _driver(setup, make_environment(setup.problem)).run
+
+
+@contextlib.contextmanager
+def tf_function_driver(setup: Setup) -> Iterator[CollectFn]:
+    """The same as one graph function."""
+    yield common.function(_driver(setup, make_environment(setup.problem)).run)
+
+
+@contextlib.contextmanager
+def parallel_environment(setup: Setup) -> Iterator[CollectFn]:
+    """The same with environments in two processes."""
+    with contextlib.suppress(ValueError):  # once for the whole process
+        system_multiprocessing.enable_interactive_mode()
+    make = functools.partial(make_environment, setup.problem)
+    # Its processes are forked. That is safe as long as they leave TensorFlow alone, as these do.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        environment = parallel_py_environment.ParallelPyEnvironment([make] * 2)
+    try:
+        yield common.function(_driver(setup, environment).run)
+    finally:
+        environment.close()
+
+
+def _driver(
+    setup: Setup, environment: py_environment.PyEnvironment
+) -> dynamic_episode_driver.DynamicEpisodeDriver:
+    tf_environment = tf_py_environment.TFPyEnvironment(environment)
+    buffer = tf_uniform_replay_buffer.TFUniformReplayBuffer(
+        setup.agent.collect_data_spec, tf_environment.batch_size, max_length=NUM_EPISODES * 4
+    )
+    return dynamic_episode_driver.DynamicEpisodeDriver(
+        tf_environment, setup.agent.collect_policy, [buffer.add_batch], num_episodes=NUM_EPISODES
+    )
+
+
+@contextlib.contextmanager
+def stable_baselines3(setup: Setup) -> Iterator[CollectFn]:
+    """Stable-Baselines3's PPO; its rollouts come with values and advantages.
+
+    Raises:
+      ModuleNotFoundError: it is not installed.
+    """
+    from tfrl_systems.experiments.systems.learn_to_optimize import bench_stable_baselines3
+
+    yield bench_stable_baselines3.make_collect(
+        setup.problem.objective, _SETTINGS.episode_length, NUM_EPISODES
+    )

@@ -1,0 +1,120 @@
+"""How near policies come to the minimum of a function."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from environments.errors import UsageError, UserError
+from environments.learn_to_optimize import baselines, references
+from environments.learn_to_optimize.functions import Objective
+from tfrl_systems.experiments.caches import cache_directory
+from tfrl_systems.experiments.systems.learn_to_optimize.problem import Function
+from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
+from tfrl_systems.policies.policy_files import load_policy_json
+
+_TIMED_S = 0.2
+_TIMED_CALLS = 1000
+
+Choose = Callable[[np.ndarray], np.ndarray]
+"""c [M, k] -> x [M, n - k]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluated:
+    """A policy at the reference points.
+
+    Attributes:
+      policy: as it was named.
+      mse: mean squared error of its values.
+      msle: mean squared error of their logarithms.
+      microseconds_per_query: median time of one answer, of wall time.
+    """
+
+    policy: str
+    mse: float
+    msle: float
+    microseconds_per_query: float
+
+
+def evaluate_policies(policies: Sequence[str], asked: Function, seed: int) -> dict[str, Any]:
+    """What `tfrl evaluate learn_to_optimize --json` prints; see `System.evaluate`."""
+    function = _function(policies, asked)
+    found = [evaluate(name, _load(name, function, seed), function.objective) for name in policies]
+    return {**function.describe(), "policies": [dataclasses.asdict(one) for one in found]}
+
+
+def evaluate(name: str, choose: Choose, objective: Objective) -> Evaluated:
+    """Measures one policy.
+
+    Args:
+      name: of the policy, for the table.
+      choose: the policy.
+      objective: what it minimises.
+    """
+    free = references.reference_points(objective.num_free)
+    errors = references.errors(objective, choose(free), free, truth_cache())
+    return Evaluated(name, errors.mse, errors.msle, _microseconds(choose, free))
+
+
+def truth_cache() -> pathlib.Path:
+    """Where the minima of functions are kept."""
+    return cache_directory() / "minima"
+
+
+def _microseconds(choose: Choose, free: np.ndarray) -> float:
+    spent_s: list[float] = []
+    began_s = time.perf_counter()
+    while len(spent_s) < _TIMED_CALLS and time.perf_counter() - began_s < _TIMED_S:
+        given = free[len(spent_s) % len(free)][np.newaxis]
+        started_s = time.perf_counter()
+        choose(given)
+        spent_s.append(time.perf_counter() - started_s)
+    return 1e6 * statistics.median(spent_s)
+
+
+def _load(name: str, function: Function, seed: int) -> Choose:
+    if name in baselines.NAMES and not pathlib.Path(name).is_dir():
+        return baselines.make_baseline(name, function.objective, seed=seed)
+    policy = OptimizerPolicy.load(name)
+    about = load_policy_json(name)
+    for field in ("dimensions", "free"):
+        if about[field] != getattr(function, field):
+            raise UserError(
+                f"{name}: expected a policy for {field} = {getattr(function, field)}, found one "
+                f"for {about[field]}; evaluate it with the function that it was trained on, "
+                f"{about['function']}"
+            )
+    return policy
+
+
+def _function(policies: Sequence[str], asked: Function) -> Function:
+    """What was asked for, or what the first policy was trained on."""
+    if asked.function is not None:
+        return asked
+    directories = [
+        one for one in policies if one not in baselines.NAMES or pathlib.Path(one).is_dir()
+    ]
+    if not directories:
+        raise UsageError(
+            "evaluate learn_to_optimize: expected --function, found only named policies"
+        )
+    about = load_policy_json(directories[0])
+    if about.get("environment") != "learn_to_optimize":
+        raise UserError(
+            f"{directories[0]}: expected a policy of learn_to_optimize, found one of "
+            f"{about.get('environment')}; name another"
+        )
+    bounds = tuple(about["bounds"]) if about["bounds"] else None
+    return Function(
+        function=about["function"],
+        dimensions=about["dimensions"],
+        free=about["free"],
+        bounds=bounds,
+    )

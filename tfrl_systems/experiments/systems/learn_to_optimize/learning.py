@@ -1,0 +1,75 @@
+"""How policies learn to minimise a function."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from environments.learn_to_optimize import references
+from environments.learn_to_optimize.settings import Settings
+from tfrl_systems.drivers.episode_runner import EpisodeRunner
+from tfrl_systems.experiments.online import OnlineTask
+from tfrl_systems.experiments.systems.learn_to_optimize.evaluating import truth_cache
+from tfrl_systems.experiments.systems.learn_to_optimize.problem import Problem
+from tfrl_systems.experiments.training_run import TrainingRun
+from tfrl_systems.policies.numpy_actor import NumpyActor
+from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
+from tfrl_systems.training.online import EvaluateFn
+
+
+@dataclasses.dataclass(frozen=True)
+class MakeRunner:
+    """Makes a worker's runner.
+
+    Attributes:
+      problem: what to collect on.
+      settings: of the environment.
+      actor: a policy without variables, which are broadcast.
+      num_episodes: of a chunk.
+    """
+
+    problem: Problem
+    settings: Settings
+    actor: NumpyActor
+    num_episodes: int
+
+    def __call__(self) -> EpisodeRunner:
+        """The runner."""
+        environments = self.problem.make_environments(self.settings, self.actor, self.num_episodes)
+        return EpisodeRunner(environments, self.actor, self.num_episodes)
+
+
+def online_task(run: TrainingRun) -> OnlineTask:
+    """What PPO and REINFORCE learn from."""
+    problem, settings = run.problem, run.settings["environment"]
+    plain = dataclasses.replace(problem, sampler="random")
+    (environment,) = plain.make_environments(settings)
+    num_episodes = run.settings["loop"].episodes_per_chunk
+    return OnlineTask(
+        environment.time_step_spec(),
+        environment.action_spec(),
+        lambda actor: MakeRunner(problem, settings, actor, num_episodes),
+        lambda agent: _evaluator(problem, agent),
+        about={
+            **problem.describe(),
+            "use": [
+                f"tfrl evaluate learn_to_optimize --policy DIR --function {problem.function}",
+                "tfrl_systems.policies.optimizer_policy.OptimizerPolicy.load(DIR)(c)",
+                "tf.saved_model.load(DIR)",
+            ],
+        },
+    )
+
+
+def _evaluator(problem: Problem, agent: Any) -> EvaluateFn:
+    """Measures the greedy policy at c = -1, -0.9, …, 1 (thesis, 4.2.3)."""
+    free = references.reference_points(problem.free)
+    actor = NumpyActor.from_policy(agent.collect_policy)
+
+    def evaluate_fn(variables: bytes) -> Mapping[str, float]:
+        actor.load(variables)
+        x = OptimizerPolicy(actor.network, problem.objective.num_tuned)(free)
+        return references.errors(problem.objective, x, free, truth_cache())._asdict()
+
+    return evaluate_fn

@@ -1,0 +1,108 @@
+"""A function to minimise, and the environments that experience on it is collected in."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any
+
+from environments.learn_to_optimize.functions import Objective, make_objective
+from environments.learn_to_optimize.samplers import NAMES as SAMPLERS
+from environments.learn_to_optimize.samplers import make_samplers
+from environments.learn_to_optimize.settings import Settings
+from tfrl_systems.experiments.settings import option
+
+if TYPE_CHECKING:
+    from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
+    from tfrl_systems.policies.numpy_actor import NumpyActor
+
+# The same object each time, because what is known of its minima goes with it.
+_make_objective = functools.lru_cache(maxsize=8)(make_objective)
+
+
+def low_high(text: str) -> tuple[float, float]:
+    """Read two numbers, as in -5,5."""
+    low, high = map(float, text.split(","))
+    return low, high
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Function:
+    """A function of which the minimum is wanted for any free parameters.
+
+    Attributes:
+      function: what to minimise: ackley, rosenbrock, sphere, one of these with shifted_ or rotated_
+        before it, or your own, module:callable, called with points [N, n] and returning values [N];
+        where policies are compared, by default what the first one learned on.
+      dimensions: coordinates of the function.
+      free: how many of them, the last ones, are given and not chosen.
+      bounds: domain of your own function in every coordinate; by default its attribute bounds, or
+        -1,1.
+    """
+
+    function: str | None = option(None, metavar="NAME|MODULE:CALLABLE")
+    dimensions: int = option(2, metavar="N", minimum=1)
+    free: int = option(1, metavar="K", minimum=0)
+    bounds: tuple[float, float] | None = option(
+        None, metavar="LOW,HIGH", parse=low_high, expected="two numbers, as in -5,5"
+    )
+
+    @property
+    def objective(self) -> Objective:
+        """The function.
+
+        Raises:
+          UserError: there is none of that name, or it cannot be used.
+        """
+        assert self.function is not None
+        return _make_objective(self.function, self.dimensions, self.free, self.bounds)
+
+    def describe(self) -> dict[str, Any]:
+        """What identifies it, as JSON values."""
+        names = [one.name for one in dataclasses.fields(Function)]
+        described = {name: getattr(self, name) for name in names}
+        return {**described, "bounds": list(self.bounds) if self.bounds else None}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Problem(Function):
+    """What is learned on; it travels to workers.
+
+    Attributes:
+      sampler: how start points are drawn; heterogeneous takes the other three in turn; uncertainty
+        asks the policy where it is unsure, and sets state_dependent_std for that.
+    """
+
+    function: str = option(metavar="NAME|MODULE:CALLABLE")
+    sampler: str = option("random", choices=SAMPLERS)
+
+    @property
+    def asks_the_policy(self) -> bool:
+        """Whether start points go by where the policy is unsure."""
+        return self.sampler in ("uncertainty", "heterogeneous")
+
+    def make_environments(
+        self, settings: Settings, actor: NumpyActor | None = None, batch_size: int | None = None
+    ) -> list[LearnToOptimizeEnvironment]:
+        """One environment for each sampler.
+
+        Args:
+          settings: of the environments.
+          actor: whose entropy guides uncertainty sampling.
+          batch_size: episodes side by side; None for environments that are not batched.
+        """
+        from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
+
+        samplers = make_samplers(
+            self.sampler,
+            self.dimensions,
+            num_strata=settings.num_strata,
+            num_candidates=settings.num_candidates,
+            entropy_fn=None if actor is None else actor.entropy,
+        )
+        return [
+            LearnToOptimizeEnvironment(
+                self.objective, settings=settings, sampler=sampler, batch_size=batch_size
+            )
+            for sampler in samplers
+        ]

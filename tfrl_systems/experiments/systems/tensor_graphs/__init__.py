@@ -1,0 +1,127 @@
+"""tensor_graphs: which rule to apply where in a deep-learning graph, for a faster model."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from environments.tensor_graphs.settings import Settings as EnvironmentSettings
+from tfrl_systems.experiments.agents import find_agent
+from tfrl_systems.experiments.reporting import Reporter
+from tfrl_systems.experiments.settings import Settings
+from tfrl_systems.experiments.system import System
+from tfrl_systems.experiments.systems.tensor_graphs import help
+from tfrl_systems.experiments.systems.tensor_graphs.evaluating import Evaluation, evaluate
+from tfrl_systems.experiments.systems.tensor_graphs.problem import Benchmarks, Problem
+from tfrl_systems.experiments.training_run import TrainingRun
+
+if TYPE_CHECKING:
+    from tfrl_systems.drivers.collect import Collect
+    from tfrl_systems.experiments.online import OnlineTask
+
+# The graph at the end of an episode is not the one that is taken, so the cheapest one pays too.
+# Where a size is 0, it follows from the models.
+_ENVIRONMENT = EnvironmentSettings(
+    reward="least_and_runtime",
+    max_steps=60,
+    may_stop=False,
+    constants=False,
+    max_nodes=0,
+    max_edges=0,
+    max_locations=0,
+    max_actions=0,
+)
+# Episodes are tens of steps long; each step pays at once for what it gains, and later for what it
+# makes possible.
+_POLICY_GRADIENT = {
+    "hidden_sizes": (32, 32),
+    "learning_rate": 3e-3,
+    "final_learning_rate": 1e-4,
+    "gamma": 0.95,
+    "entropy_regularization": 0.02,
+    "value_weight": 0.1,
+    "gradient_clipping": 1.0,
+}
+_OF = {
+    "ppo": {
+        "num_epochs": 3,
+        "minibatch_size": 100,
+        "relative_advantages": True,
+        "normalize_rewards": True,
+    },
+    "reinforce": {"episodes_per_update": 2},
+}
+# What is so on some models is less certain on others.
+_MAX_LOGIT_OF_SEVERAL_MODELS = 4.0
+
+
+class TensorGraphs(System):
+    """See the module."""
+
+    name = "tensor_graphs"
+    problem_type = Problem
+    evaluation_type = Evaluation
+    bench_type = Benchmarks
+    policies = {
+        "regions": "our search: region by region, what was learned of one is used in all alike",
+        "greedy": "the rule that saves most, until none saves anything",
+        "taso": "TASO's backtracking with a queue of graphs (alpha 1.05)",
+        "beam": "the cheapest few graphs of each depth",
+        "random": "random rules",
+    }
+    examples = {
+        "train": help.TRAIN,
+        "evaluate": help.EVALUATE,
+        "bench": help.BENCH,
+    }
+
+    def settings(self, agent: str, problem: Problem | None) -> Settings:
+        """See `System.settings`."""
+        found = find_agent(agent)
+        if not found.is_online:
+            return super().settings(agent, problem)
+        several = problem is not None and len(problem.models) > 1
+        max_logit = _MAX_LOGIT_OF_SEVERAL_MODELS if several else 0.0
+        return {
+            "loop": found.make_loop_config(iterations=40, episodes_per_chunk=4),
+            "environment": _ENVIRONMENT,
+            "agent": found.make_config(
+                **_POLICY_GRADIENT, **_OF.get(agent, {}), max_logit=max_logit
+            ),
+        }
+
+    def complete(self, run: TrainingRun) -> TrainingRun:
+        """See `System.complete`: observations get room for the models."""
+        from tfrl_systems.experiments.systems.tensor_graphs import learning
+
+        return learning.with_room(run)
+
+    def describe(self, run: TrainingRun) -> dict[str, Any]:
+        """See `System.describe`."""
+        described: dict[str, Any] = run.problem.describe()
+        return described
+
+    @contextlib.contextmanager
+    def online_task(
+        self, run: TrainingRun, collect: Collect, reporter: Reporter
+    ) -> Iterator[OnlineTask]:
+        """See `System.online_task`."""
+        from tfrl_systems.experiments.systems.tensor_graphs import learning
+
+        yield learning.online_task(run)
+
+    def evaluate(
+        self, policies: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
+    ) -> dict[str, Any]:
+        """See `System.evaluate`."""
+        return evaluate(policies, asked, seed, reporter)
+
+    def bench(self, asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
+        """See `System.bench`."""
+        from tfrl_systems.experiments.systems.tensor_graphs import bench
+
+        return bench.measure(asked, reporter)
+
+
+SYSTEM = TensorGraphs()

@@ -1,0 +1,57 @@
+"""What acting and learning cost on one model."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+from tfrl_systems.drivers.jobs import Chunk
+from tfrl_systems.experiments import online, plan
+from tfrl_systems.experiments.cpu_time import timed_ms
+from tfrl_systems.experiments.systems.tensor_graphs import learning
+from tfrl_systems.experiments.systems.tensor_graphs.problem import Problem
+from tfrl_systems.policies import variables
+from tfrl_systems.policies.numpy_actor import NumpyActor
+
+NUM_GRAPHS = 32
+# The first update traces its function.
+_NUM_UPDATES = 3
+
+
+def measure_learning(asked: Problem, model: str, seed: int) -> tuple[list[float], list[float]]:
+    """Times an untrained policy, and PPO's updates from what it met.
+
+    Args:
+      asked: rules, objective and sizes.
+      model: that one episode of `NUM_GRAPHS` steps rewrites.
+      seed: of the agent.
+
+    Returns:
+      Milliseconds of CPU time: of the policy, once for each graph; and of each update from all
+      graphs, with the settings of `tfrl train`.
+    """
+    problem = {one.name: getattr(asked, one.name) for one in dataclasses.fields(Problem)}
+    run = learning.with_room(
+        plan(
+            "tensor_graphs",
+            agent="ppo",
+            seed=seed,
+            settings={"max_steps": NUM_GRAPHS, "episodes_per_chunk": 1},
+            **{**problem, "models": (model,)},
+        )
+    )
+    task = learning.online_task(run)
+    agent = online.make_agent(run, task)
+    actor = NumpyActor.from_policy(agent.collect_policy)
+    runner = task.make_runner(actor)()
+    data = variables.to_bytes(agent.collect_policy.variables(), 0)
+    runner.load(data)
+    experience = runner.run(Chunk(0, 0))
+    actor.load(data)
+    policy_ms = []
+    for step in range(experience.num_steps):
+        seen = {name: array[:, step] for name, array in experience.trajectory.observation.items()}
+        policy_ms.append(timed_ms(functools.partial(actor.network.parameters, seen))[0])
+    update = functools.partial(agent.train, experience.with_usual_length().trajectory)
+    update()
+    return policy_ms, [timed_ms(update)[0] for _ in range(_NUM_UPDATES)]

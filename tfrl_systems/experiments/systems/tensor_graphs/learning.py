@@ -1,0 +1,158 @@
+"""How policies learn to rewrite graphs."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from environments import contexts
+from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
+from environments.tensor_graphs.observation.observation import VOCABULARY
+from environments.tensor_graphs.settings import Settings
+from tfrl_systems.drivers.episode_runner import Actor, EpisodeRunner
+from tfrl_systems.experiments.online import OnlineTask
+from tfrl_systems.experiments.reporting import percent
+from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
+from tfrl_systems.experiments.systems.tensor_graphs.problem import Problem
+from tfrl_systems.experiments.training_run import TrainingRun
+from tfrl_systems.policies.numpy_actor import NumpyActor
+from tfrl_systems.training.heatmap import Heatmap
+from tfrl_systems.training.online import EvaluateFn
+
+
+def with_room(run: TrainingRun) -> TrainingRun:
+    """The same run, with what the models need where its settings say 0.
+
+    Raises:
+      UserError: a model or the rules cannot be used.
+    """
+    settings = run.settings["environment"]
+    zeros = [name for name in _GROWTH if getattr(settings, name) == 0]
+    if not zeros:
+        return run
+    rooms: dict[str, Any] = dict.fromkeys(_GROWTH, _MOST)
+    roomy = dataclasses.replace(settings, max_steps=1, truncate=True, **rooms)
+    needed = dict.fromkeys(_GROWTH, 0)
+    # What a graph costs is of no interest here, and would have to be measured.
+    problem = dataclasses.replace(run.problem, objective="analytic")
+    for name in run.problem.models:
+        for size, count in _counts(problem, roomy, name).items():
+            needed[size] = max(needed[size], count)
+    found: dict[str, Any] = {name: _GROWTH[name] * needed[name] for name in zeros}
+    truncate = settings.truncate or len(found) == len(_GROWTH)
+    sized = dataclasses.replace(settings, **found, truncate=truncate)
+    return dataclasses.replace(run, settings={**run.settings, "environment": sized})
+
+
+def make_environment(
+    problem: Problem, settings: Settings, only: str | None = None
+) -> TensorGraphEnvironment:
+    """One whose episodes begin at the models, each with the same probability.
+
+    Args:
+      problem: the models.
+      settings: settings of the environment, with room for the models.
+      only: one of the models, to begin at it alone.
+
+    Raises:
+      UserError: model, rules, objective or a setting cannot be used.
+    """
+    names = problem.models if only is None else (only,)
+    return TensorGraphEnvironment(
+        contexts.uniform([_load_model(name) for name in names]),
+        settings,
+        problem.load_rules(),
+        problem.make_objective(),
+    )
+
+
+@functools.cache
+def _counts(problem: Problem, settings: Settings, model: str) -> dict[str, int]:
+    """How large the first observation of a model is, by the size that bounds it."""
+    seen = make_environment(problem, settings, model).reset().observation
+    return {
+        "max_nodes": int(seen["n_node"][0]),
+        "max_edges": int(seen["n_edge"][0]),
+        "max_locations": int(seen["location_masks"].sum(axis=1).max()),
+        "max_actions": int(seen["action_mask"].sum()),
+    }
+
+
+_MOST = 1 << 15
+# Of the first graph's counts, so that there is room for what rules add.
+_GROWTH = {"max_nodes": 2, "max_edges": 2, "max_locations": 3, "max_actions": 3}
+# Graphs are never changed, so environments share them.
+_load_model = functools.cache(Model.load)
+
+
+@dataclasses.dataclass(frozen=True)
+class MakeRunner:
+    """Makes a worker's runner.
+
+    Attributes:
+      problem: what to collect on.
+      settings: settings of the environment.
+      actor: a policy without variables, which are broadcast.
+      num_episodes: of a chunk.
+    """
+
+    problem: Problem
+    settings: Settings
+    actor: Actor
+    num_episodes: int
+
+    def __call__(self) -> EpisodeRunner:
+        """The runner."""
+        environment = make_environment(self.problem, self.settings)
+        return EpisodeRunner([environment], self.actor, self.num_episodes)
+
+
+def online_task(run: TrainingRun) -> OnlineTask:
+    """What PPO and REINFORCE learn from; the run's settings have room for the models."""
+    problem, settings = run.problem, run.settings["environment"]
+    environment = make_environment(problem, settings)
+    num_episodes = run.settings["loop"].episodes_per_chunk
+    return OnlineTask(
+        environment.time_step_spec(),
+        environment.action_spec(),
+        lambda actor: MakeRunner(problem, settings, actor, num_episodes),
+        lambda agent: _evaluator(problem, settings, agent),
+        about={
+            **problem.describe(),
+            **dataclasses.asdict(settings),
+            "vocabulary": VOCABULARY,
+            "use": [
+                "tfrl optimize model.onnx -o fast.onnx --method policy --policy DIR",
+                "tfrl evaluate tensor_graphs --model model.onnx --policy DIR --policy regions",
+            ],
+        },
+        describe=lambda found: (
+            f"{percent(found['cost'], 1.0)} of estimated cost, mean of the models"
+        ),
+    )
+
+
+def _evaluator(problem: Problem, settings: Settings, agent: Any) -> EvaluateFn:
+    """Has the likeliest actions rewrite each model, and counts the rules that they apply."""
+    environments = {name: make_environment(problem, settings, name) for name in problem.models}
+    actor = NumpyActor.from_policy(agent.collect_policy)
+
+    def evaluate_fn(variables: bytes) -> Mapping[str, float | Heatmap]:
+        actor.load(variables)
+        policy = GraphPolicy(actor.network)
+        found: dict[str, float] = {}
+        counts: dict[str, collections.Counter[str]] = {}
+        for name, environment in environments.items():
+            counts[name] = collections.Counter(match.rule for match, _ in policy.play(environment))
+            info = environment.get_info()
+            found[f"cost/{name}"] = info["best_cost_ms"] / info["start_cost_ms"]
+            found[f"steps/{name}"] = float(info["steps"])
+        costs = [value for name, value in found.items() if name.startswith("cost/")]
+        rules = Heatmap.of("applications of rules", counts)
+        return {"cost": statistics.fmean(costs), **found, "rules": rules}
+
+    return evaluate_fn

@@ -1,0 +1,186 @@
+"""A learned policy that rewrites graphs: NumPy alone, no TensorFlow."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from environments import contexts
+from environments.errors import UserError
+from environments.tensor_graphs.costs.objectives import Objective
+from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.observation.observation import VOCABULARY
+from environments.tensor_graphs.rewriting.engine import State
+from environments.tensor_graphs.rewriting.matching import Match
+from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.settings import SIZES, Settings
+from tfrl_systems.policies import distributions, policy_files
+from tfrl_systems.policies.optimizer_policy import load_network
+
+if TYPE_CHECKING:
+    from tf_agents.trajectories import time_step as ts
+
+# How much larger than those that a policy was trained on graphs may be.
+_ROOM = 4
+# This head has one output for each location.
+_BY_NUMBERS = "hierarchical"
+
+
+class GraphPolicy:
+    """Plays episodes of `TensorGraphEnvironment`.
+
+    Args:
+      network: with `parameters` and `mode`, of observations with a leading axis [B].
+      settings: of the environment that it was trained in, and the network's `head`, if it has one;
+        for `make_environment`.
+      seed: of the actions that are drawn.
+    """
+
+    def __init__(
+        self, network: Any, settings: Mapping[str, Any] | None = None, seed: int = 0
+    ) -> None:
+        self._network = network
+        self._settings = settings or {}
+        self._seed = seed
+
+    @classmethod
+    def load(cls, directory: pathlib.Path | str, seed: int = 0) -> GraphPolicy:
+        """Reads a directory that `tfrl train tensor_graphs` wrote.
+
+        Raises:
+          UserError: there is no policy, one of something else or of other features, or its files
+            are damaged.
+        """
+        described = policy_files.load_policy_json(directory)
+        if described["kind"] != "graph_actor":
+            raise UserError(
+                f"{directory}: expected a policy of tensor_graphs, found one of "
+                f"{described.get('environment', 'something else')}; name another"
+            )
+        if described.get("vocabulary") != VOCABULARY:
+            raise UserError(
+                f"{directory}: expected a policy that knows graphs by the vocabulary {VOCABULARY}, "
+                f"found {described.get('vocabulary')}: operators or features are others by now; "
+                "train again"
+            )
+        return cls(load_network(directory, "graph_actor"), _settings_of(directory, described), seed)
+
+    def make_environment(
+        self, name: str, graph: Graph, rules: Sequence[Rule], objective: Objective
+    ) -> TensorGraphEnvironment:
+        """Where it can rewrite a model, which may be larger than those that it was trained on.
+
+        Args:
+          name: of the model.
+          graph: of the model.
+          rules: those that it was trained with, or others.
+          objective: gives costs.
+        """
+        known = self._settings
+        rooms = {name: _ROOM * known[name] for name in SIZES}
+        if known.get("head") == _BY_NUMBERS:
+            rooms["max_locations"] = known["max_locations"]
+        settings = Settings(
+            max_steps=known["max_steps"],
+            may_stop=bool(known["may_stop"]),
+            constants=bool(known["constants"]),
+            truncate=True,
+            **rooms,
+        )
+        sampler = contexts.uniform([Model(name, graph)])
+        return TensorGraphEnvironment(sampler, settings, rules, objective)
+
+    def play(
+        self,
+        environment: TensorGraphEnvironment,
+        number: int = 0,
+        time_step: ts.TimeStep | None = None,
+        *,
+        by_chance: bool = False,
+        odds: np.ndarray | None = None,
+    ) -> Iterator[tuple[Match, State]]:
+        """Plays an episode, as far as it is asked to go on.
+
+        Args:
+          environment: is stepped for each item.
+          number: of the episode. In the first, 0, each action is the policy's likeliest one; in
+            the others it is drawn, with chance that the seed and the number decide.
+          time_step: the episode's first; by default, the environment is reset.
+          by_chance: whether all actions are equally likely, but for the odds.
+          odds: of each rule and of NO-OP, float [R + 1]: added to its actions' logits.
+
+        Yields:
+          Each match that is applied, with the state after it.
+        """
+        network = Chance() if by_chance else self._network
+        generator = np.random.default_rng([self._seed, number])
+        time_step = time_step or environment.reset()
+        num_applied = 0
+        while not time_step.is_last():
+            parameters = _parameters(network, time_step.observation, odds)
+            if number == 0 and not by_chance:
+                action = distributions.mode(parameters)[0]
+            else:
+                action = distributions.draw(parameters, generator)[0]
+            time_step = environment.step(action)
+            if len(environment.trail) > num_applied:
+                num_applied += 1
+                assert environment.state is not None
+                yield environment.trail[-1], environment.state
+
+    def draw_all(
+        self, observation: Mapping[str, np.ndarray], number: int, odds: np.ndarray | None = None
+    ) -> np.ndarray:
+        """All allowed actions but NO-OP, int32 [M, 2], drawn one after another, none twice.
+
+        Args:
+          observation: of an environment.
+          number: decides, with the seed, the chance.
+          odds: as in `play`.
+        """
+        generator = np.random.default_rng([self._seed, number])
+        logits = _parameters(self._network, observation, odds)["logits"][0]
+        # The largest of logits with Gumbel noise is a draw, the next one is a draw of the rest, …
+        order = np.argsort(-(logits + generator.gumbel(size=len(logits))), kind="stable")
+        is_match = observation["action_mask"] & (
+            observation["actions"][:, 0] < len(observation["rule_ids"]) - 1
+        )
+        drawn: np.ndarray = observation["actions"][order[is_match[order]]]
+        return drawn
+
+
+class Chance:
+    """In place of a network that has learned something: all actions are equally likely."""
+
+    def parameters(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """See `distributions`; `observation` has a leading axis [B]."""
+        logits = np.where(observation["action_mask"], np.float32(0), -np.inf)
+        return {"logits": logits, "actions": observation["actions"]}
+
+
+def _parameters(
+    network: Any, observation: Mapping[str, np.ndarray], odds: np.ndarray | None
+) -> distributions.Parameters:
+    """Of the distribution of the action, with a leading axis of 1."""
+    batch = {name: array[np.newaxis] for name, array in observation.items()}
+    parameters = network.parameters(batch)
+    if odds is None:
+        return parameters
+    return {**parameters, "logits": parameters["logits"] + odds[parameters["actions"][..., 0]]}
+
+
+def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the environment, and the head, from policy.json."""
+    names = (*SIZES, "max_steps", "may_stop", "constants")
+    found = {name: described.get(name) for name in names}
+    for name, value in found.items():
+        if not isinstance(value, int):
+            raise UserError(
+                f"{directory}: expected a whole number {name} in policy.json, found {value!r}; "
+                "export the policy again"
+            )
+    return {**found, "head": described["head"]}

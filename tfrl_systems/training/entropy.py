@@ -1,0 +1,42 @@
+"""How undecided a policy was while it collected, from what it recorded of its distributions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tfrl_systems.episodes import Experience
+
+
+def mean_entropy(experience: Experience) -> float | None:
+    """Mean entropy of the collect policy's action distributions, in nats.
+
+    Args:
+      experience: its policy info holds "dist_params", as PPO records them: "logits" of a choice, or
+        "loc" and "scale" (or "scale_diag") of a Gaussian. Boundary steps, padding among them, do
+        not count.
+
+    Returns:
+      The mean over steps; None where the distributions were not recorded.
+    """
+    steps = experience.trajectory
+    info = steps.policy_info
+    parameters = info.get("dist_params", {}) if isinstance(info, dict) else {}
+    if "logits" in parameters:
+        entropies = _categorical_entropy(np.asarray(parameters["logits"], np.float64))
+    elif scale := parameters.keys() & {"scale", "scale_diag"}:
+        deviations = np.asarray(parameters[scale.pop()], np.float64)
+        entropies = np.log(np.sqrt(2 * np.pi * np.e) * deviations)
+    else:
+        return None
+    is_taken = ~np.asarray(steps.is_boundary())
+    # Several actions of one step add up.
+    per_step = entropies.reshape(*is_taken.shape, -1).sum(-1)
+    return float(per_step[is_taken].mean())
+
+
+def _categorical_entropy(logits: np.ndarray) -> np.ndarray:
+    """[..., N] -> [...]; choices that are masked out have a probability of 0 and add nothing."""
+    exponentials = np.exp(logits - logits.max(-1, keepdims=True))
+    probabilities = exponentials / exponentials.sum(-1, keepdims=True)
+    logs = np.log(np.where(probabilities > 0, probabilities, 1))
+    return -(probabilities * logs).sum(-1)

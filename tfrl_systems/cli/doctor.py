@@ -9,7 +9,7 @@ from typing import Any
 
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show, show_json
-from tfrl_systems.experiments.caches import default_compiles
+from tfrl_systems.experiments.systems.inlining.problem import default_compiles
 
 _DESCRIPTION = """\
 Tries what the other verbs need: versions, the embedded compiler, each clang on PATH, ONNX, the

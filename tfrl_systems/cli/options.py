@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -115,10 +114,10 @@ def add_collect(parser: argparse.ArgumentParser) -> None:
 
 def collect_of(options: argparse.Namespace) -> Collect | None:
     """Where to collect, as --collect and --workers say; None where they say nothing."""
-    from tfrl_systems.drivers.collect import Collect
+    from tfrl_systems.drivers.collect import Collect, num_processors
 
     if options.collect is None:
         return None if options.workers is None else Collect.with_workers(options.workers)
     if options.collect == "inprocess":
         return Collect()
-    return Collect(options.collect, options.workers or len(os.sched_getaffinity(0)))
+    return Collect(options.collect, options.workers or num_processors())

@@ -166,9 +166,9 @@ def _train(
 
 def default_collect(record: System) -> Collect:
     """Where experience of a system is collected if nobody says."""
-    from tfrl_systems.drivers.collect import Collect
+    from tfrl_systems.drivers.collect import Collect, num_processors
 
-    return Collect.with_workers(len(os.sched_getaffinity(0)) if record.collects_by_workers else 1)
+    return Collect.with_workers(num_processors() if record.collects_by_workers else 1)
 
 
 def evaluate(

@@ -47,7 +47,7 @@ from tfrl_systems.experiments.arguments import (
 from tfrl_systems.experiments.reporting import Reporter, Terminal
 from tfrl_systems.experiments.settings import Settings
 from tfrl_systems.experiments.systems.inlining.corpora import corpus_digest, small_modules
-from tfrl_systems.experiments.systems.inlining.modules_problem import InliningProblem
+from tfrl_systems.experiments.systems.inlining.decision_problem import InliningProblem
 from tfrl_systems.experiments.systems.inlining.problem import Evaluation
 from tfrl_systems.experiments.systems.inlining.workers import make_collector
 from tfrl_systems.policies.numpy_policy import NumpyPolicy

@@ -15,6 +15,7 @@ import pathlib
 import platform
 import re
 
+from environments.caches import cache_directory
 from environments.errors import UserError
 from environments.tensor_graphs.execution.backends import Backend
 
@@ -98,9 +99,8 @@ class CostTable:
 
 
 def default_directory() -> pathlib.Path:
-    """$XDG_CACHE_HOME/tfrl/costs; ~/.cache where that is not set."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return pathlib.Path(base).expanduser() / "tfrl" / "costs"
+    """Return the directory of all tables in the user's cache."""
+    return cache_directory() / "costs"
 
 
 def table_of(backend: Backend, directory: pathlib.Path | None = None) -> CostTable:

@@ -20,6 +20,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from environments.caches import cache_directory
 from environments.errors import UserError
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 
@@ -186,8 +187,7 @@ def _own_by_digest() -> Mapping[str, Rule]:
 
 def _directory() -> pathlib.Path:
     """Where this machine remembers which rules it has verified."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return pathlib.Path(base).expanduser() / "tfrl" / "verified_rules"
+    return cache_directory() / "verified_rules"
 
 
 def _remember(record: pathlib.Path, rule: Rule) -> None:

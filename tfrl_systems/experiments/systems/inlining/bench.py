@@ -31,7 +31,7 @@ from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.experiments.cpu_time import cpu_s
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.systems.inlining.bench_sources import build_small_corpus
-from tfrl_systems.experiments.systems.inlining.modules_problem import InliningProblem
+from tfrl_systems.experiments.systems.inlining.decision_problem import InliningProblem
 from tfrl_systems.experiments.systems.inlining.policies import load_policy
 from tfrl_systems.experiments.systems.inlining.problem import Benchmarks
 from tfrl_systems.experiments.systems.inlining.workers import make_collector

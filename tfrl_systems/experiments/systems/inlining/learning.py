@@ -23,7 +23,7 @@ from tfrl_systems.experiments.imitation import ImitationTask
 from tfrl_systems.experiments.online import OnlineTask
 from tfrl_systems.experiments.reporting import Reporter, percent
 from tfrl_systems.experiments.systems.inlining.corpora import Corpora
-from tfrl_systems.experiments.systems.inlining.modules_problem import InliningProblem
+from tfrl_systems.experiments.systems.inlining.decision_problem import InliningProblem
 from tfrl_systems.experiments.systems.inlining.workers import make_collector
 from tfrl_systems.experiments.training_run import TrainingRun
 from tfrl_systems.policies import variables

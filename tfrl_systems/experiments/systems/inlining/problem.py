@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import pathlib
 
-from tfrl_systems.experiments.caches import default_compiles
+from environments.caches import cache_directory
+from tfrl_systems.drivers.collect import num_processors
 from tfrl_systems.experiments.settings import option
 
 
-def num_processors() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0))
+def default_compiles() -> pathlib.Path:
+    """Return the file in the user's cache where compiles are kept."""
+    return cache_directory() / "compiles.db"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Rules applied to graphs: where they match, and what becomes of the graph there."""
+"""Apply rules to graphs: find where a rule matches, and make the graph that it leads to."""

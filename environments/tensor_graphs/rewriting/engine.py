@@ -1,4 +1,4 @@
-"""Rules applied one after another: a graph, what applies to it, and its cost.
+"""Apply one rule after another to a graph, and keep its matches and its cost up to date.
 
 engine = Engine(rules, objective)
 state = engine.start(graph)
@@ -20,38 +20,39 @@ from environments.tensor_graphs.rewriting.match_index import MatchIndex, Starts
 from environments.tensor_graphs.rewriting.matching import Match, apply, compile_rules
 from environments.tensor_graphs.rules.language.rule import Rule
 
-# Costs are added and subtracted as whole multiples of this, so that the last bits of a graph's cost
-# do not depend on the path to it.
+# A state stores costs as integer multiples of this unit. Integer sums are exact, so the cost of a
+# graph does not depend on the path that led to it.
 _UNIT_MS = 2.0**-40
 
 
 class NodeCost(Protocol):
-    """What `Engine` needs of an objective; `objectives.Objective` has it."""
+    """The part of an objective that `Engine` needs; `objectives.Objective` provides it."""
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
-        """The cost of one node, which does not depend on constants alone.
+        """Return the cost in ms of a node that does not depend on constants alone.
 
-        If it depends on more than the node and the types of its inputs, the objective has a method
-        `affected(before, after, change)` as well; see `objectives.Objective`.
+        If this cost depends on more than the node and the types of its inputs, the objective must
+        also have a method `affected(before, after, change)`; see `objectives.Objective`.
         """
 
 
 class Engine:
-    """Rules and an objective.
+    """Compiled rules with an objective; makes the states of graphs.
 
     Attributes:
-      rules: the rules, as states number them.
+      rules: the rules; a state numbers them in this order.
     """
 
     def __init__(self, rules: Sequence[Rule], objective: NodeCost) -> None:
-        """Compiles the rules.
+        """Compile the rules.
 
         Args:
-          rules: names differ.
-          objective: asked once for each node.
+          rules: the rules; no two have the same name.
+          objective: gives the cost of each node. A step asks it only about the nodes whose cost
+            may have changed.
 
         Raises:
-          RuleError: a rule uses an operator that there is none of, or two have one name.
+          RuleError: a rule uses an operator that does not exist, or two rules have the same name.
         """
         self.rules = tuple(rules)
         self._objective = objective
@@ -59,35 +60,42 @@ class Engine:
         self._starts = Starts(self._compiled)
 
     def start(self, graph: Graph) -> State:
-        """A graph, its matches and its cost."""
+        """Return the state of a graph: find all of its matches, and its cost."""
         index = MatchIndex(graph, self._compiled, self._starts)
         costs_ms = self.costs_ms(graph, graph.nodes)
         return State(self, index, _in_units(costs_ms), None, {})
 
     def costs_ms(self, graph: Graph, nodes: Iterable[int]) -> dict[int, float]:
-        """What the objective says of nodes; nodes that depend on constants alone are left out."""
+        """Return the costs of nodes, by number; leave out those that depend on constants alone."""
         node_cost_ms = self._objective.node_cost_ms
         return {n: node_cost_ms(graph, n) for n in nodes if not graph.is_constant(n)}
 
     def touched(self, before: Graph, after: Graph, change: Change) -> set[int]:
-        """Nodes of the graph after an edit whose cost may differ from before, or that are new."""
+        """Return the nodes that an edit added, or whose cost it may have changed.
+
+        Args:
+          before: the graph before the edit.
+          after: the graph after the edit; all returned nodes are in this graph.
+          change: what the edit changed.
+        """
         affected = getattr(self._objective, "affected", None)
         if affected is not None:
             return affected(before, after, change)
         touched = {*change.added, *change.rewired}
         for number in change.rewired:
-            # An input that becomes constant can change a cost.
+            # A node may cost something else once one of its inputs has become constant.
             if after.is_constant(number):
                 touched.update(after.users(number))
         return touched
 
 
 class State:
-    """A graph, what applies to it, and its cost. It never changes.
+    """An immutable graph with its matches and its cost.
 
     Attributes:
       change: what the step that made this state changed in the graph; None at the start.
-      changed_costs_ms: what the objective said in that step, by number of the node.
+      changed_costs_ms: costs of the nodes that the objective was asked about in that step, by
+        number of the node; empty at the start.
     """
 
     __slots__ = ("_costs", "_engine", "_index", "_total", "change", "changed_costs_ms")
@@ -100,14 +108,14 @@ class State:
         change: Change | None,
         changed_costs_ms: Mapping[int, float],
     ) -> None:
-        """Made by `Engine.start` and `apply`.
+        """Make a state; use `Engine.start` or `State.apply` instead.
 
         Args:
-          engine: the rules.
+          engine: the rules and the objective.
           index: the graph and its matches.
-          costs: of nodes, in units.
-          change: see above.
-          changed_costs_ms: see above.
+          costs: costs of the nodes, by number, in units of `_UNIT_MS`.
+          change: see the class.
+          changed_costs_ms: see the class.
         """
         self._engine, self._index, self._costs = engine, index, costs
         self._total = sum(costs.values())
@@ -125,37 +133,37 @@ class State:
 
     @property
     def matches(self) -> tuple[Match, ...]:
-        """All matches, by rule and location. Each one applies; nothing else does."""
+        """All matches, sorted by rule and location; each can be applied, and none is missing."""
         return self._index.matches
 
     @property
     def matches_by_rule(self) -> Sequence[tuple[Match, ...]]:
-        """The matches of each rule, by location."""
+        """The matches of each rule, sorted by location."""
         return self._index.by_rule
 
     @property
     def cost_ms(self) -> float:
-        """The sum of the costs of the nodes."""
+        """The cost of the graph in ms: the sum over its nodes."""
         return self._total * _UNIT_MS
 
     @property
     def node_costs_ms(self) -> dict[int, float]:
-        """What `cost_ms` is the sum of, by number of the node; constants have no cost."""
+        """The cost of each node in ms, by number; nodes that are constant are left out."""
         return {number: units * _UNIT_MS for number, units in self._costs.items()}
 
     @property
     def num_matches(self) -> np.ndarray:
-        """Matches of each rule: int32 [num_rules]."""
+        """The number of matches of each rule: int32 [num_rules]."""
         by_rule = self._index.by_rule
         return np.fromiter(map(len, by_rule), np.int32, len(by_rule))
 
     @property
     def xfer_mask(self) -> np.ndarray:
-        """Which rules match somewhere: bool [num_rules]."""
+        """Whether each rule has a match: bool [num_rules]."""
         return self.num_matches > 0
 
     def apply(self, match: Match) -> State:
-        """The state after a match was applied; this one stays as it is."""
+        """Apply a match; return the state after it. This state does not change."""
         graph, change = apply(self.graph, match)
         index = self._index.after(graph, change)
         touched = self._engine.touched(self.graph, graph, change)

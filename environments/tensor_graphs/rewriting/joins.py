@@ -1,4 +1,8 @@
-"""Where the search for a rule begins, and how the rest of its source is found from there."""
+"""Plan the search for a rule's source: where it begins, and how it finds the other expressions.
+
+The source of a rule can have several expressions. A search begins at a node that may be the root of
+one of them (`Start`). It finds each other expression through a variable that both share (`Join`).
+"""
 
 from __future__ import annotations
 
@@ -13,16 +17,18 @@ from environments.tensor_graphs.rewriting.patterns import Found, Pattern
 
 @dataclasses.dataclass(frozen=True)
 class Join:
-    """How another expression of a source is found.
+    """How a search finds one more expression of a source.
 
     Attributes:
-      pattern: of the expression.
-      variable: number of a variable that is bound when it is looked for.
-      path: positions of inputs from the expression's root to the variable.
-      above: which of those that were found before are to be at smaller nodes.
-      below: which are to be at larger nodes.
-      is_earlier: whether it comes before the first one in the source. It may not be near a change
-        then: the search that begins there finds the match, too.
+      pattern: the pattern of the expression.
+      variable: number of a variable that is already bound at that time.
+      path: positions of inputs that lead from the expression's root to the variable.
+      above: the expressions, by their order in the search, whose roots must have smaller numbers
+        than this one's.
+      below: the expressions whose roots must have larger numbers, given likewise.
+      is_earlier: whether the source lists this expression before the one that the search began
+        with. Its root must not be near a change then, because the search that begins at that root
+        finds the same match.
     """
 
     pattern: Pattern
@@ -35,16 +41,16 @@ class Join:
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """Where the search for a rule begins: a node that may be one of those that it replaces.
+    """One way to search for a rule: begin with the root of one expression, then join the others.
 
     Attributes:
-      order: number of the order in which inputs are taken.
-      patterns: of the source in this order.
-      pattern: the one of the node.
-      joins: for the others, one after the other.
-      places: for each pattern, when it is found.
-      shared: position of the input that all of the source's expressions have, and through which
-        they are found; None where there is no such input.
+      order: index of the source in `orders(rule)`, which exchanges inputs of commutative operators.
+      patterns: patterns of the source's expressions, with their inputs in this order.
+      pattern: the pattern that the search begins with.
+      joins: how the search finds the other expressions, one after another.
+      places: for each of `patterns`, its position in the search.
+      shared: position of the input through which the search finds all other expressions, if that
+        is a direct input of every root; None otherwise.
     """
 
     order: int
@@ -55,7 +61,11 @@ class Start:
     shared: int | None
 
     def may_match(self, graph: Graph, node: int) -> bool:
-        """Whether there are enough nodes near this one."""
+        """Whether a match may begin at a node; a quick check before the pattern is tried.
+
+        The node must not be constant. If all expressions share an input, that input must have as
+        many users as there are expressions.
+        """
         if graph.is_constant(node):
             return False
         if self.shared is None:
@@ -70,13 +80,15 @@ def make_start(
     first: int,
     pairs: tuple[tuple[int, int], ...],
 ) -> Start:
-    """Begins with one pattern; the next one is the one that is nearest to a bound variable.
+    """Plan a search that begins with one pattern.
+
+    Each next pattern is the one with the shortest path from its root to a variable that is bound.
 
     Args:
-      order: number of the order in which inputs are taken.
-      patterns: of the source.
-      first: which to begin with.
-      pairs: of patterns of which the first one is to be found at the smaller node.
+      order: index of the source in `orders(rule)`.
+      patterns: patterns of the source's expressions.
+      first: index of the pattern to begin with.
+      pairs: pairs of pattern indices (i, j); the root of i must have the smaller number.
     """
     sequence, joins = [first], []
     bound = set(patterns[first].paths)
@@ -104,7 +116,18 @@ def make_start(
 def joined(
     graph: Graph, join: Join, near: Container[int], roots: tuple[int, ...], found: Found
 ) -> Iterator[tuple[tuple[int, ...], Found]]:
-    """What was found, with another expression of the source."""
+    """Extend a partial match by one more expression of the source, in every way that fits.
+
+    Args:
+      graph: the graph that is searched.
+      join: how to find the expression.
+      near: nodes that a search begins with.
+      roots: roots of the expressions found so far, in the order of the search.
+      found: what these expressions have bound.
+
+    Yields:
+      The roots with the new one at the end, and all that is bound then.
+    """
     ref = found.refs[join.variable]
     assert ref is not None
     above = max((roots[place] for place in join.above), default=-1)
@@ -120,7 +143,11 @@ def joined(
 
 
 def _above(graph: Graph, path: tuple[int, ...], ref: Ref, op: str) -> Iterator[int]:
-    """Yield nodes of an operator from which a path of inputs leads to an output of a node."""
+    """Return, in ascending order, the nodes of an operator that lie above a node.
+
+    These are the nodes from which `len(path)` edges lead down to it, by whichever inputs; the
+    pattern then checks which inputs they are.
+    """
     ends = {ref.node}
     for _ in path:
         ends = {user for end in ends for user in graph.users(end)}

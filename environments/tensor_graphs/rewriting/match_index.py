@@ -1,9 +1,12 @@
 """All matches of rules in a graph, kept up to date as the graph changes.
 
-A match depends on the nodes that its rule takes apart and on those that the variables stand for.
-So only matches that replace a node a few edges above one that changed can come or go: the rest is
-taken over. What else a match may depend on, whether nodes would depend on themselves, is asked of
-the few that may make them do so.
+A match depends only on the nodes of its rule's source and on the nodes that the variables stand
+for. Therefore a change of the graph can only add or remove matches that replace a node at most a
+few edges above a node that changed. The index keeps all other matches.
+
+There is one exception. A rule that replaces several nodes at once may create a cycle, and whether
+it does can depend on any part of the graph. The index checks the few matches that may create one
+(`Match.needs_check`) after every change.
 """
 
 from __future__ import annotations
@@ -28,13 +31,14 @@ _RuleStart = tuple[CompiledRule, Start]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Of:
-    """Matches of one rule.
+    """The matches of one rule.
 
     Attributes:
-      found: by location, those among them that would have a node depend on itself.
-      valid: the others.
-      replaced: all nodes that they replace.
-      need_check: whether some of them may become valid, or cease to be, by what happens elsewhere.
+      found: all places where the source matches, sorted by location, including those where
+        applying the rule would create a cycle.
+      valid: those of `found` that create no cycle.
+      replaced: numbers of all nodes that `found` replaces.
+      need_check: whether a change elsewhere in the graph can make one of `found` valid or invalid.
     """
 
     found: tuple[Match, ...] = ()
@@ -47,17 +51,17 @@ _NONE = _Of()
 
 
 class Starts:
-    """Where to begin looking for which rules, by operator.
+    """The starts of all rules, sorted by the operators of their patterns.
 
     Attributes:
-      depth: of the deepest rule.
+      depth: depth of the deepest rule, in edges; see `CompiledRule`.
     """
 
     def __init__(self, rules: Iterable[CompiledRule]) -> None:
-        """Sorts the rules' patterns.
+        """Sort the starts by the root's operator, and by an operator below it if there is one.
 
         Args:
-          rules: the rules.
+          rules: the compiled rules.
         """
         self._plain: dict[_Root, list[_RuleStart]] = {}
         self._with_child: dict[_Root, dict[int, dict[str, list[_RuleStart]]]] = {}
@@ -74,7 +78,7 @@ class Starts:
                 by_position.setdefault(position, {}).setdefault(op, []).append((rule, start))
 
     def at(self, graph: Graph, number: int) -> list[_RuleStart]:
-        """Those whose operators at the root and below are there."""
+        """Return the starts that fit a node: in its operator, and in the one below it if given."""
         node = graph.nodes[number]
         inputs = node.inputs
         root = node.op, len(inputs)
@@ -91,11 +95,11 @@ class Starts:
 
 
 class MatchIndex:
-    """All matches in a graph. It never changes.
+    """All matches in a graph; immutable.
 
     Attributes:
       graph: the graph.
-      by_rule: matches of each rule, by location.
+      by_rule: the matches of each rule, sorted by location.
     """
 
     __slots__ = ("_matches", "_of", "_present", "_rules", "_starts", "by_rule", "graph")
@@ -103,12 +107,12 @@ class MatchIndex:
     def __init__(
         self, graph: Graph, rules: tuple[CompiledRule, ...], starts: Starts | None = None
     ) -> None:
-        """Searches the whole graph.
+        """Search the whole graph.
 
         Args:
           graph: the graph.
-          rules: compiled, numbered in this order.
-          starts: of these rules, if at hand.
+          rules: the compiled rules; their numbers are their indices here.
+          starts: the starts of these rules; made here if not given.
         """
         self.graph = graph
         self._rules = rules
@@ -121,17 +125,17 @@ class MatchIndex:
 
     @property
     def matches(self) -> tuple[Match, ...]:
-        """All matches, by rule and location."""
+        """All matches, sorted by rule and location."""
         if self._matches is None:
             self._matches = tuple(itertools.chain.from_iterable(self.by_rule))
         return self._matches
 
     def after(self, graph: Graph, change: Change) -> MatchIndex:
-        """The matches in a graph that was made of this one.
+        """Return the index of a graph that was made from this one.
 
         Args:
-          graph: the other graph.
-          change: what `Edit.finish` told of it.
+          graph: the new graph.
+          change: what differs between the two graphs, as `Edit.finish` returned it.
         """
         other = MatchIndex.__new__(MatchIndex)
         other.graph, other._rules, other._starts = graph, self._rules, self._starts
@@ -150,12 +154,16 @@ class MatchIndex:
         return other
 
     def _search(self, near: Mapping[int, int]) -> dict[int, list[Match]]:
-        """Matches, by rule, that replace one of these nodes.
+        """Find the matches that replace at least one of some nodes.
 
         Args:
-          near: for each node, the number of edges to one that changed.
+          near: these nodes, each with its distance in edges from a node that changed.
+
+        Returns:
+          The matches by the rule's number.
         """
-        # Different orders find the same where a node has the same input twice: the first one stays.
+        # Where a node has the same input twice, several orders of inputs find the same match. Keep
+        # the one with the smallest location.
         found: dict[int, dict[object, Match]] = {}
         opset = getattr(self.graph.header, "opset", 0)
         begun = _by_distance(near, self._starts.depth)
@@ -173,7 +181,7 @@ class MatchIndex:
 
 
 def _near(graph: Graph, changed: Iterable[int], depth: int) -> dict[int, int]:
-    """Nodes that depend on changed ones, and the number of edges between them, up to a depth."""
+    """Return the nodes at most `depth` edges above a changed node, with their distance in edges."""
     near = dict.fromkeys(changed, 0)
     last = list(near)
     for edges in range(1, depth + 1):
@@ -183,7 +191,7 @@ def _near(graph: Graph, changed: Iterable[int], depth: int) -> dict[int, int]:
 
 
 def _by_distance(near: Mapping[int, int], depth: int) -> list[set[int]]:
-    """For each number of edges up to `depth`, the nodes that are no farther away."""
+    """Return, for each distance from 0 to `depth`, the nodes that are at most that far away."""
     found: list[set[int]] = [set() for _ in range(depth + 1)]
     for number, edges in near.items():
         found[edges].add(number)
@@ -193,7 +201,10 @@ def _by_distance(near: Mapping[int, int], depth: int) -> list[set[int]]:
 
 
 def _perhaps_unused(before: Graph, after: Graph, change: Change) -> Iterator[int]:
-    """Nodes of several outputs of which others than before may be used."""
+    """Yield the nodes with several outputs of which an edit may have changed which ones are used.
+
+    A match needs one of the outputs that it replaces to be used, so these nodes count as changed.
+    """
     used = [
         *(
             ref
@@ -210,7 +221,14 @@ def _perhaps_unused(before: Graph, after: Graph, change: Change) -> Iterator[int
 
 
 def _updated(graph: Graph, before: _Of, new: Collection[Match], away: set[int]) -> _Of:
-    """A rule's matches without those that replace certain nodes, and with new ones."""
+    """Update the matches of one rule.
+
+    Args:
+      graph: the new graph.
+      before: the matches in the graph before.
+      new: the matches that were found near the change.
+      away: nodes near the change; matches that replace one of them are dropped first.
+    """
     if not new and before.replaced.isdisjoint(away):
         return _sorted(graph, before.found) if before.need_check else before
     kept: Collection[Match] = before.found

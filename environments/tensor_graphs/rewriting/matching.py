@@ -1,8 +1,9 @@
-"""Rules, compiled: where they match and what becomes of the graph there.
+"""Compile rules, find their matches in a graph, and apply them.
 
-A match is a promise: `apply` works. The types are the ones that the rule needs, its conditions and
-restrictions hold, the new outputs have the types of the old ones, something changes, and no node
-will depend on itself. Expressions that depend on constants alone are left alone: they cost nothing.
+Every match can be applied: `apply` does not fail. The types are those that the rule needs, its
+conditions and restrictions hold, the new outputs have the types of the old ones, the graph changes,
+and no node comes to depend on itself. No rule replaces a node that depends on constants alone,
+because such a node costs nothing when the model runs.
 """
 
 from __future__ import annotations
@@ -34,16 +35,18 @@ class Match:
     """A place where a rule applies.
 
     Attributes:
-      rule: its name.
-      rule_number: its number, among the rules that are used together.
-      location: what tells it from the rule's other matches in the graph: numbers of the nodes that
-        are replaced, then, where inputs are taken in another order than the rule has them, which.
-      replaced: outputs that are replaced.
-      refs: what the variables stand for.
-      values: what the attributes are.
-      nodes: that the source takes apart, each once.
-      plan: what is made.
-      needs_check: whether the rest of the graph decides if a node would depend on itself.
+      rule: name of the rule.
+      rule_number: number of the rule among the rules that are used together.
+      location: what tells this match from the rule's others in the graph: the numbers of the nodes
+        that it replaces. If inputs of commutative operators are in another order than the rule
+        lists them, the index of that order in `orders(rule)` follows.
+      replaced: the values that it replaces, one for each expression of the source.
+      refs: the value that each variable stands for.
+      values: the value of each attribute that the source names.
+      nodes: numbers of the nodes that the source's operators match, ascending, each once.
+      plan: the nodes to make.
+      needs_check: whether a node may come to depend on itself; the rest of the graph decides that.
+        See `is_acyclic`.
     """
 
     rule: str
@@ -63,15 +66,15 @@ class CompiledRule:
     Attributes:
       rule: the rule.
       number: its index among the rules that are used together.
-      depth: how many edges away from a replaced node a change of the graph can affect a match.
-      starts: where the search for matches can start, for all of its patterns.
+      depth: how many edges below a replaced node a change of the graph can still affect a match.
+      starts: the ways to search for matches: one for each order of inputs and each expression.
     """
 
     def __init__(self, rule: Rule, number: int = 0) -> None:
         """Compile a rule.
 
         Raises:
-          RuleError: it uses an operator or attribute that does not exist.
+          RuleError: the rule uses an operator or attribute that does not exist.
         """
         self.rule, self.number = rule, number
         rule = with_computed_attributes(rule)
@@ -97,14 +100,18 @@ class CompiledRule:
     def matches_from(
         self, graph: Graph, start: Start, node: int, near: Container[int], opset: int = 0
     ) -> Iterator[Match]:
-        """Matches that replace a node as one of the source's expressions.
+        """Find the matches in which a node is the root of the expression that a start begins with.
 
         Args:
-          graph: where to look.
+          graph: the graph to search.
           start: one of `starts`.
           node: number of the node.
-          near: all nodes that are begun with: a match is found from the first in its source.
-          opset: version of ONNX's operators that the graph's model has.
+          near: all nodes that the caller begins at. A match with several of them as roots is found
+            only from the one that comes first in the source.
+          opset: version of ONNX's operators that the graph's model uses.
+
+        Yields:
+          The matches. Those with `needs_check` may still create a cycle.
         """
         if not start.may_match(graph, node):
             return
@@ -155,10 +162,11 @@ class CompiledRule:
 
 
 def is_acyclic(graph: Graph, match: Match) -> bool:
-    """Whether no node will depend on itself; of matches that need the check.
+    """Whether a match leaves the graph acyclic; to be asked only of matches with `needs_check`.
 
-    What a target uses must not depend on another node that is replaced, whose own target uses what
-    depends on the first one, and so on around.
+    The target of one replaced node may use a value that depends on another replaced node. That is
+    fine as long as the targets can be put in an order in which each one depends only on targets
+    before it.
     """
     roots = [ref.node for ref in match.replaced]
     uses = _used_variables(match.plan)
@@ -202,7 +210,8 @@ def compile_rules(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:
     """Compile rules that are used together.
 
     Raises:
-      RuleError: two have the same name, or one uses an operator or attribute that does not exist.
+      RuleError: two rules have the same name, or a rule uses an operator or attribute that does not
+        exist.
     """
     names = [one.name for one in rules]
     for name in names:
@@ -217,7 +226,10 @@ def _ref(made: Sequence[Ref], place: Any, num_variables: int) -> Ref:
 
 
 def _is_any_used(graph: Graph, refs: Sequence[Ref]) -> bool:
-    """Whether anybody uses one of these outputs; a node whose only output is not used is gone."""
+    """Whether any of these values is used.
+
+    The only output of a node is always used, because a graph keeps no unused nodes.
+    """
     return any(
         len(graph.nodes[ref.node].types) == 1
         or ref in graph.outputs
@@ -233,10 +245,10 @@ def _depth(expression: Expression | None) -> int:
 
 
 def _crossings(rule: Rule) -> tuple[int, ...]:
-    """Numbers of variables through which replaced nodes could come to depend on each other.
+    """Return the numbers of variables through which replaced nodes may come to form a cycle.
 
-    One that is used for the target of an expression and is not in another expression of the source
-    may depend on that one.
+    If a target uses a variable, and one of the source's expressions does not contain it, the value
+    of the variable may depend on that expression. A source of one expression has no such variable.
     """
     order = rule.variables
     found = set()
@@ -248,7 +260,7 @@ def _crossings(rule: Rule) -> tuple[int, ...]:
 
 
 def _used_variables(plan: Plan) -> list[set[int]]:
-    """Of each result, the variables that it is computed of."""
+    """Return, for each result of a plan, the numbers of the variables that it is computed from."""
     used: list[set[int]] = [{number} for number in range(plan.num_variables)]
     for step in plan.steps:
         used.append(set().union(*(used[one.number] for one in step.inputs if one is not None)))
@@ -256,7 +268,7 @@ def _used_variables(plan: Plan) -> list[set[int]]:
 
 
 def _roots_below(graph: Graph, node: int, roots: Sequence[int]) -> set[int]:
-    """Those that a node depends on, and that no other of them is between."""
+    """Return the roots that a node depends on or is, except those behind another root."""
     found: set[int] = set()
     seen = {node}
     todo = [node]
@@ -273,7 +285,11 @@ def _roots_below(graph: Graph, node: int, roots: Sequence[int]) -> set[int]:
 
 
 def with_computed_attributes(rule: Rule) -> Rule:
-    """The same rule, in whose source attributes are bound and then compared."""
+    """Turn computed attributes of a rule's source into conditions.
+
+    Where the source gives an attribute as a call, such as (+ $a 1), the returned rule binds the
+    attribute to a new name, and has a condition that the name equals the call.
+    """
     conditions: list[Term] = []
 
     def bound(expression: Expression | None) -> Any:

@@ -1,8 +1,8 @@
-"""In which orders a rule's source is looked for.
+"""Find the orders of inputs in which a rule's source has to be searched for.
 
-An operator that is commutative has its inputs in either order. Where a rule stays what it is when
-two inputs and the variables in them are exchanged, one order is enough: the other one would list
-the same change again.
+A graph may have the inputs of a commutative operator in either order, so both are searched for.
+One order is enough where the rule is symmetric: exchanging the two inputs, and their variables in
+the whole rule, gives the same rule. Both orders would then find the same change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SYMMETRIC = frozenset({"=", "!=", "and", "or", "+", "*", "min", "max", "broadca
 
 
 def orders(rule: Rule) -> tuple[tuple[Apply, ...], ...]:
-    """The sources to look for: the rule's own comes first."""
+    """Return the sources to search for, one for each order of inputs; the rule's own is first."""
     found: list[tuple[Expression, ...]] = [rule.source]
     for path in _commutative(rule.source):
         if not _is_symmetric(rule, path):
@@ -39,9 +39,10 @@ def orders(rule: Rule) -> tuple[tuple[Apply, ...], ...]:
 
 
 def ascending(rule: Rule) -> tuple[tuple[int, int], ...]:
-    """Pairs of sources of which the first one is to be found at the smaller node.
+    """Return pairs (i, j) of a source's expressions that are interchangeable.
 
-    These may be exchanged without making another rule, but for the order of the target's parts.
+    Exchanging the two leaves the rule's source and conditions the same, so a search need only find
+    them with the root of i at the smaller node number. Only the order of the targets differs.
     """
     pairs = []
     for i in range(len(rule.source)):
@@ -57,7 +58,7 @@ def ascending(rule: Rule) -> tuple[tuple[int, int], ...]:
 
 
 def _commutative(source: tuple[Expression, ...]) -> Iterator[Path]:
-    """Where commutative operators are, those inside before those around them."""
+    """Yield the paths to commutative operators, inner operators before outer ones."""
     for number, root in enumerate(source):
         yield from _commutative_below(root, (number,))
 
@@ -84,7 +85,7 @@ def _at(source: tuple[Expression, ...], path: Path) -> Apply:
 
 
 def _exchanged(source: tuple[Expression, ...], path: Path) -> tuple[Expression, ...]:
-    """The source with the inputs of one operator exchanged."""
+    """Return the source with the two inputs of one operator exchanged."""
     done = list(source)
     done[path[0]] = _exchange(source[path[0]], path[1:])
     return tuple(done)
@@ -125,7 +126,7 @@ def _same_conditions(rule: Rule, swap: dict[str, Part]) -> bool:
 
 
 def _plain(part: Part | None) -> str:
-    """A text in which the order of what is commutative does not show."""
+    """Return a text of a part that is the same for every order of commutative arguments."""
     if isinstance(part, (Call, Array)):
         arguments = [_plain(one) for one in part.arguments]
         if part.function in _SYMMETRIC:
@@ -141,7 +142,7 @@ def _plain(part: Part | None) -> str:
 
 
 def _swap(one: Expression, other: Expression) -> dict[str, Part] | None:
-    """The exchange of names that makes either expression the other; None if there is none."""
+    """Return the exchange of names that turns each expression into the other; None if none does."""
     swap: dict[str, Part] = {}
     todo: list[tuple[Part | None, Part | None]] = [(one, other)]
     while todo:

@@ -1,7 +1,7 @@
-"""Sources of rules, compiled: is this expression computed at that node?
+"""Compile the expressions of a rule's source, and check whether a node computes one of them.
 
-A pattern is a flat program that goes through an expression from its root down and never turns back.
-Where an operator is commutative, each order of its inputs is a pattern of its own (`orders`).
+A pattern is a flat list of steps. It checks an expression from the root down, without backtracking.
+Each order of a commutative operator's inputs is a pattern of its own (see `orders`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _UNIFORM: dict[Attributes, bool] = {}
 
 @dataclasses.dataclass(slots=True)
 class Found:
-    """What a pattern has bound so far.
+    """What patterns have bound so far.
 
     Attributes:
-      refs: by number of the variable; None where nothing is bound.
-      values: of attributes, by number of the name.
-      nodes: of the operators, from the root down.
+      refs: the value bound to each variable, by its number; None if it is not bound.
+      values: the attribute value bound to each name, by its number; None if it is not bound.
+      nodes: numbers of the nodes that the operators matched, from each root down.
     """
 
     refs: list[Ref | None]
@@ -38,7 +38,7 @@ class Found:
     nodes: list[int]
 
     def copy(self) -> Found:
-        """Another one, which may be changed."""
+        """Return a copy that can be changed independently."""
         return Found(list(self.refs), list(self.values), list(self.nodes))
 
 
@@ -46,21 +46,27 @@ class Pattern:
     """One expression of a source, with the inputs of commutative operators in one order.
 
     Attributes:
-      op: of the root.
-      output: of the root.
-      num_inputs: of the root.
-      child: position and operator of an input that is an operator itself; None where there is none.
+      op: operator of the root.
+      output: index of the root's output that the expression stands for.
+      num_inputs: number of inputs of the root.
+      child: position and operator of the root's first input that is an operator; None if there is
+        none.
       depth: number of edges from the root to the farthest leaf.
-      paths: by number of the variable: positions of inputs on the shortest path from the root.
+      paths: for each variable, by its number: the positions of inputs along the shortest path from
+        the root.
     """
 
     def __init__(self, root: Apply, variables: Sequence[str], names: Sequence[str]) -> None:
-        """Compiles.
+        """Compile an expression.
 
         Args:
           root: the expression.
-          variables: of the rule.
-          names: of the rule's attributes.
+          variables: the rule's variables, in the order of their numbers.
+          names: the rule's attribute names, in the order of their numbers.
+
+        Raises:
+          OperatorError: the expression uses an operator or attribute that does not exist, or a term
+            that cannot be matched.
         """
         self.op, self.output = root.op, root.output
         self.paths: dict[int, tuple[int, ...]] = {}
@@ -111,12 +117,13 @@ class Pattern:
         return None, value.value
 
     def match(self, nodes: Mapping[int, Node], root: int, found: Found) -> bool:
-        """Whether the expression is there.
+        """Whether a node computes the expression.
 
         Args:
-          nodes: of the graph.
-          root: number of the node that may be the root.
-          found: what is bound already; more is bound here, of no use if the result is False.
+          nodes: the graph's nodes, by number.
+          root: number of the node to compare with the expression's root.
+          found: what is bound already. The call adds to it; if the result is False, what it has
+            added is meaningless.
         """
         node = nodes[root]
         if node.op != self.op or len(node.inputs) != self.num_inputs:
@@ -148,10 +155,10 @@ class Pattern:
 
 
 class _AttributeCheck:
-    """Binds the attributes of a node, and compares those that are given or left out.
+    """Checks one operator's attributes: binds those that have names, and compares the others.
 
     Attributes:
-      is_idle: whether the operator has no attributes.
+      is_idle: whether there is nothing to check, because the operator has no attributes.
     """
 
     def __init__(self, applied: Apply, names: Mapping[str, int]) -> None:
@@ -182,7 +189,7 @@ class _AttributeCheck:
         self._known: dict[Any, bool] = {}
 
     def bind(self, nodes: Mapping[int, Node], node: Node, values: list[Any]) -> bool:
-        """Whether the attributes are those of the pattern."""
+        """Whether a node's attributes fit the pattern; bind the named ones in `values`."""
         for position, slot in self._binds:
             value = node.attributes[position][1]
             if values[slot] is None:
@@ -195,7 +202,11 @@ class _AttributeCheck:
         return self._is_plain or self._has_defaults(nodes, node)
 
     def _has_defaults(self, nodes: Mapping[int, Node], node: Node) -> bool:
-        """Whether the attributes are those that one gets by naming only what the pattern names."""
+        """Whether every attribute that the pattern leaves out has its default.
+
+        The test completes the attributes that the pattern mentions by their defaults, and compares
+        the result with the node's attributes.
+        """
         types = tuple(
             None if one is None else nodes[one.node].types[one.output] for one in node.inputs
         )
@@ -216,7 +227,7 @@ class _AttributeCheck:
 
 
 def _list_items(value: Any, names: Mapping[str, int]) -> tuple[Any, ...]:
-    """For each element: (number of the name, None) or (None, value)."""
+    """Return, for each element of a list, (number of its name, None) or (None, its value)."""
     if not isinstance(value, Call) or value.function != "list":
         raise OperatorError(f"{value} cannot be matched")
     return tuple(
@@ -246,7 +257,13 @@ def _take_apart(value: Any, items: tuple[Any, ...], values: list[Any]) -> bool:
 
 
 def _is_array(node: Node, what: tuple[int | None, Any], values: list[Any]) -> bool:
-    """Whether a node is a constant whose elements are all the same, and the expected ones."""
+    """Whether a node is a Constant whose elements all equal one number, and that number fits.
+
+    Args:
+      node: the node.
+      what: (number of a name, None) to bind or compare the number, or (None, expected number).
+      values: the attribute values bound so far, by number of the name.
+    """
     if node.op != CONSTANT or node.value is None or node.value.size == 0:
         return False
     slot, literal = what

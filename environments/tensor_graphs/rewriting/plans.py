@@ -1,7 +1,7 @@
-"""Targets of rules, worked out for given types: which nodes are to be made.
+"""Work out which nodes a rule makes for tensors of given types.
 
-Layers of a model repeat each other. What a rule makes of tensors of given types, or that it has no
-right to make anything of them, is worked out once.
+The layers of a model repeat each other, so the same types come up again and again. A planner works
+out a plan once for each combination of types, or once that the rule does not apply, and caches it.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from environments.tensor_graphs.rules.language.terms import (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """Where an input comes from.
+    """Where an input comes from: a variable, or the output of a step.
 
     Attributes:
-      number: of a variable, or, less the number of variables, of a step.
-      output: of the step.
+      number: number of the variable; or the number of variables plus the index of the step.
+      output: index of the step's output; 0 for a variable.
     """
 
     number: int
@@ -55,7 +55,10 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Step:
-    """A node to be made: the arguments of `Edit.add`, but for the inputs."""
+    """A node to make.
+
+    The fields are the arguments of `Edit.add`, except that the inputs are places.
+    """
 
     op: str
     inputs: tuple[Place | None, ...]
@@ -66,13 +69,13 @@ class Step:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Plan:
-    """What a rule makes of tensors of some types. Each plan is equal to itself alone.
+    """The nodes that a rule makes for tensors of certain types. Plans compare by identity.
 
     Attributes:
-      num_variables: of the rule.
-      steps: each after those that it uses.
-      results: what replaces the source's expressions.
-      types: of the results.
+      num_variables: number of the rule's variables.
+      steps: the nodes to make, each after those that it uses.
+      results: what replaces each expression of the source.
+      types: types of the results.
     """
 
     num_variables: int
@@ -83,7 +86,13 @@ class Plan:
     def changes_nothing(
         self, nodes: Mapping[int, Node], refs: Sequence[Ref], replaced: Sequence[Ref]
     ) -> bool:
-        """Whether all that would be made is what is replaced."""
+        """Whether the graph would stay the same, because each result equals what it replaces.
+
+        Args:
+          nodes: the graph's nodes, by number.
+          refs: the value that each variable stands for.
+          replaced: the values to be replaced, one for each result.
+        """
         return all(
             self._is_there(nodes, refs, place, ref)
             for place, ref in zip(self.results, replaced, strict=True)
@@ -110,14 +119,14 @@ class Plan:
 
 
 class Planner:
-    """Makes plans of one rule."""
+    """Makes and caches the plans of one rule."""
 
     def __init__(self, rule: Rule, max_known: int = 1 << 12) -> None:
-        """Begins with none.
+        """Begin with an empty cache.
 
         Args:
           rule: the rule.
-          max_known: how many answers are kept.
+          max_known: number of plans that the cache holds; it is emptied when it is full.
         """
         self._rule = rule
         self._variables, self._names = rule.variables, rule.names
@@ -131,13 +140,16 @@ class Planner:
         values: tuple[Attribute, ...],
         opset: int = 0,
     ) -> Plan | None:
-        """What to make; None if the rule does not hold there, or is not to be tried.
+        """Return the plan for some variables; None if the rule does not apply to them.
+
+        A rule does not apply if one of its conditions or restrictions does not hold, or if its
+        target is not valid for these types.
 
         Args:
-          types: of the variables.
-          are_constant: whether they depend on constants alone.
-          values: of the rule's attributes.
-          opset: of the model.
+          types: types of the variables; None for one that is no tensor.
+          are_constant: for each variable, whether it depends on constants alone.
+          values: values of the attributes that the source names.
+          opset: opset version of the model.
         """
         key = types, are_constant, values, opset
         try:
@@ -169,7 +181,7 @@ class Planner:
 
 
 class _Making:
-    """One plan in the making."""
+    """A plan that is being made: walks over the target's expressions and collects steps."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""What graphs cost: worked out, or measured operator by operator and remembered."""
+"""Estimate the cost of a graph: by a formula, or from measurements of its operators."""

@@ -1,4 +1,4 @@
-"""What a graph costs, worked out and not measured: operations, bytes, kernels."""
+"""Work out the cost of a graph, without measuring, from its operations, bytes and kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, Attributes, Node, TensorType
 from environments.tensor_graphs.operators.table import OPERATORS, bytes_moved, flops
 
-# These only say that a tensor has another shape.
+# Operators that only give a tensor another shape, and need not touch its elements.
 VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 
 
@@ -18,9 +18,10 @@ class Figures:
     """The work of a graph or a node. Sizes that are known only when the model runs count as 1.
 
     Attributes:
-      flops: floating-point operations.
-      bytes_moved: that are read and written if every operator touches all of its tensors once.
-      num_kernels: operators that are started.
+      flops: number of floating-point operations.
+      bytes_moved: number of bytes read and written if every operator touches each of its tensors
+        once.
+      num_kernels: number of operators that run.
     """
 
     flops: int
@@ -30,15 +31,16 @@ class Figures:
 
 @dataclasses.dataclass(frozen=True)
 class AnalyticObjective:
-    """Roofline: an operator takes as long as its operations or its bytes, and a little to start.
+    """A roofline model of the time that operators take.
 
-    The defaults are those of one core of a server of these years: the same on every machine, so
-    that what they lead to can be compared.
+    An operator takes a fixed time to start. Then it takes as long as its floating-point operations
+    or its bytes, whichever take longer. The default speeds are those of one core of a current
+    server. They are the same on every machine, so that results from different machines compare.
 
     Attributes:
-      flops_per_ms: floating-point operations.
-      bytes_per_ms: read or written.
-      start_ms: of each operator.
+      flops_per_ms: floating-point operations per millisecond.
+      bytes_per_ms: bytes read or written per millisecond.
+      start_ms: time to start an operator.
       name: "analytic".
     """
 
@@ -48,7 +50,7 @@ class AnalyticObjective:
     name: str = "analytic"
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
-        """The cost of one node; of an Input, of constants and of what hangs on them alone, 0."""
+        """Return the cost of a node in ms; 0 for an Input, or if it depends on constants alone."""
         node = graph.nodes[number]
         if node.op in (INPUT, CONSTANT) or graph.is_constant(number):
             return 0.0
@@ -57,18 +59,18 @@ class AnalyticObjective:
         return self.work_ms(node_figures(graph, node))
 
     def work_ms(self, work: Figures) -> float:
-        """How long so much takes, started as so many kernels."""
+        """Return the time in ms that some work takes."""
         busy_ms = max(work.flops / self.flops_per_ms, work.bytes_moved / self.bytes_per_ms)
         return work.num_kernels * self.start_ms + busy_ms
 
 
 def node_figures(graph: Graph, node: Node) -> Figures:
-    """The work of a node that runs."""
+    """Return the work of a node; it must not be an Input or constant."""
     return work(node.op, input_types(graph, node), node.types, node.attributes)
 
 
 def input_types(graph: Graph, node: Node) -> list[TensorType | None]:
-    """Of a node's inputs, None where one is left out or its type is unknown."""
+    """Return the types of a node's inputs; None for one that is left out or is no tensor."""
     return [None if ref is None else graph.type_of(ref) for ref in node.inputs]
 
 
@@ -78,11 +80,18 @@ def work(
     outputs: Sequence[TensorType | None],
     attributes: Attributes,
 ) -> Figures:
-    """The work of an operator that runs."""
+    """Return the work of an operator.
+
+    Args:
+      op: name of the operator.
+      inputs: types of its inputs; None for one that is left out or is no tensor.
+      outputs: types of its outputs; None for one that is no tensor.
+      attributes: its attributes, sorted by name.
+    """
     if op in VIEWS:
         count = 0
     elif op in ("Gather", "Slice"):
-        # Of what they choose from they read what they choose.
+        # They read only the elements that they select, and write each of them once.
         count = 2 * bytes_moved([], outputs)
     else:
         count = bytes_moved(inputs, outputs)
@@ -90,7 +99,7 @@ def work(
 
 
 def figures(graph: Graph) -> Figures:
-    """The work of a graph, each operator by itself."""
+    """Return the work of a graph: the sum over its operators, as if none were fused."""
     found = [
         node_figures(graph, node)
         for number, node in graph.nodes.items()

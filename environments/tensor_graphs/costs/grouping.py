@@ -1,14 +1,14 @@
-"""Nodes that onnxruntime makes one kernel of, as far as it matters for what they cost.
+"""Divide a graph into groups of nodes that onnxruntime may fuse into one kernel.
 
-Single operators say nothing about what onnxruntime makes of them together: an Add after a matrix
-product is free, and the same Add before a LayerNormalization makes it ten times slower (of version
-1.31, on a CPU, where both are of rank 3). So nodes are measured in groups, and onnxruntime itself
-decides what becomes of each. Who is in a group need not be exact, then: a group has to contain what
-might be fused, and should be small, for the same groups have to come again and again.
+The costs of single operators do not tell what onnxruntime makes of several together. With version
+1.31 on a CPU, for tensors of rank 3, an Add after a matrix product is free, but the same Add before
+a LayerNormalization makes that much slower. Therefore groups of nodes are measured, and onnxruntime
+itself decides how to fuse each group. A group need not be exact. It must contain all nodes that
+might be fused, and it should be small, so that equal groups occur often and are measured once.
 
-A node joins those that use it, if they are in one group, and if `_JOINS` has it so. The last node
-of a group leads it. Groups therefore depend on a few neighbours only, and `changed` tells which
-nodes an edit has put into other groups.
+A node joins the group of its users if all of them are in the same group and `_JOINS` allows it. The
+last node of a group is its leader. A group thus depends only on a few neighbouring nodes, and
+`changed` finds the nodes whose group an edit has changed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _ACTIVATIONS = frozenset(
     {"Clip", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "Relu", "Selu", "Sigmoid", "Softplus",
      "Softsign", "Tanh", "ThresholdedRelu"}
 )  # fmt: skip
-# Parts of layer normalisation and of Gelu where a model has them in pieces; Gelu's first Mul or Div
-# and normalisation's first Sub are joined by what they normalise.
+# Pairs (operator, user): mostly parts of layer normalisation and of Gelu, where a model spells them
+# out as single operators. An Add that computes what they work on joins them too.
 _PIECES = frozenset(
     {("Add", "LayerNormalization"), ("Add", "ReduceMean"), ("Add", "Sub"), ("ReduceMean", "Sub"),
      ("Sub", "Pow"), ("Sub", "Mul"), ("Sub", "Div"), ("Pow", "ReduceMean"), ("Mul", "ReduceMean"),
@@ -51,10 +51,10 @@ _MOST_STEPS = 12
 
 
 class Groups:
-    """The groups of one graph.
+    """The groups of one graph, worked out when they are asked for.
 
     Attributes:
-      graph: that they are of.
+      graph: the graph that the groups belong to.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -63,17 +63,21 @@ class Groups:
         self._leaders: dict[int, tuple[int, int]] = {}
 
     def leader(self, number: int) -> int:
-        """The last node of a node's group."""
+        """Return the last node of a node's group."""
         return self._leader(number)[0]
 
     def members(self, leader: int) -> tuple[int, ...]:
-        """The nodes of a group, each after its inputs."""
+        """Return the nodes of a group, each after its inputs."""
         found: dict[int, None] = {}
         self._collect(leader, leader, found)
         return tuple(found)
 
     def around(self, numbers: Iterable[int]) -> set[int]:
-        """All nodes of the groups that nodes are in."""
+        """Return all nodes that are in a group with one of the given nodes.
+
+        Args:
+          numbers: the nodes; those that the graph does not have, Inputs and constants are ignored.
+        """
         leaders = {
             self.leader(number)
             for number in numbers
@@ -82,7 +86,7 @@ class Groups:
         return {member for leader in leaders for member in self.members(leader)}
 
     def _leader(self, number: int) -> tuple[int, int]:
-        """The last node of a node's group, and how many steps it is to there."""
+        """Return the last node of a node's group, and the largest number of edges to it."""
         found = self._leaders.get(number)
         if found is None:
             found = self._leaders[number] = self._find(number)
@@ -116,20 +120,23 @@ class Groups:
     def _may_join(self, node: Node, user: Node) -> bool:
         graph = self.graph
         if user.op == "MatMul" and node.op in ("Mul", "Div"):
-            # A scale before a product, and not the end of another group: that may be long.
+            # A scale may be fused into the product after it. If the scale may end a group of its
+            # own, it stays there, since that group may be long.
             return self._is_scaled(node) and all(
                 graph.is_constant(used) or graph.nodes[used].op in _BEFORE_PRODUCTS
                 for used in node.used
             )
         if node.op == "MatMul":
-            # Of matrices a sum with whatever else is a product with a bias.
+            # A product of two matrices and any Add after it may become one Gemm. Other products
+            # are fused only with a constant bias or scale, or a BatchNormalization.
             is_sum = user.op == "Add" and self._has_rank(node, 2)
             return is_sum or self._has_constant(user) or user.op == "BatchNormalization"
         if node.op == user.op == "Add":
-            # A bias of images, which goes into the convolution with what is added to that.
+            # A bias of images (rank 4) may be fused into the convolution along with the next Add.
             return self._has_constant(node) and self._has_rank(node, 4)
         if user.op == "Add" and node.op in _BEFORE_CONSTANTS:
-            # A step of a normalisation or of Gelu; a sum of two results begins another group.
+            # Within normalisation or Gelu a constant is added. A sum of two computed values begins
+            # another group.
             return self._has_constant(user)
         return True
 
@@ -153,13 +160,19 @@ class Groups:
 
 
 def changed(before: Groups, after: Groups, change: Change) -> set[int]:
-    """Nodes of the new graph that are in another group than before, or in one that changed."""
+    """Return the nodes whose group an edit may have changed.
+
+    Args:
+      before: the groups of the graph before the edit.
+      after: the groups of the graph after the edit; all returned nodes are in this graph.
+      change: what the edit changed.
+    """
     old = {*change.removed, *change.rewired}
     new = {*change.added, *change.rewired}
-    # Whoever lost or won a user may join a group now, or lead one.
+    # A node that has lost or gained a user may join another group now, or become a leader.
     used = {used for number in old for used in before.graph.nodes[number].used}
     used.update(used for number in new for used in after.graph.nodes[number].used)
-    # What is returned joins nobody.
+    # A node that the model returns joins no users, so these matter where they differ.
     used.update(ref.node for ref in {*before.graph.outputs} ^ {*after.graph.outputs})
     touched = before.around(old | used) | after.around(new | used)
     return {number for number in touched if number in after.graph.nodes}

@@ -1,10 +1,9 @@
-"""What onnxruntime makes of a part of a graph, kernel by kernel.
+"""Split a model that onnxruntime has optimised into kernels, which can be measured one by one.
 
-onnxruntime rewrites a model when it opens it, and can be asked for what came of it. A part of a
-graph is therefore opened once, and each node of the result measured by itself: the same kernel has
-the same cost in whichever part it is found. Rules that only do what onnxruntime does anyway then
-gain nothing, not even by chance, and few kernels are to be measured however many parts a search
-meets.
+onnxruntime rewrites a model when it opens it, and can write the result to a file. So a part of a
+graph is opened once, and each node of the result is measured by itself. The same kernel has the
+same cost in every part. Therefore a rule that only does what onnxruntime does anyway gains nothing,
+not even by noise. And a search needs few measurements, however many parts of graphs it meets.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ from onnx import helper, numpy_helper
 from environments.tensor_graphs.costs.analytic import VIEWS
 from environments.tensor_graphs.execution.backends import Arrays
 
-# Change between onnxruntime's own layout for convolutions and that of the model.
+# Operators that convert between onnxruntime's own layout for convolutions and the model's.
 _REORDER_INPUT, _REORDER_OUTPUT = "ReorderInput", "ReorderOutput"
-# Weights of so many elements may decide what a kernel does: axes, sizes, a factor of one.
+# The values of single numbers (a factor of 1) and of small integer weights (axes, sizes) may decide
+# what a kernel does. Weights of up to this many elements are small.
 _SMALL = 16
 
 Run = Callable[[onnx.ModelProto, Arrays], Mapping[str, np.ndarray]]
@@ -31,13 +31,13 @@ Run = Callable[[onnx.ModelProto, Arrays], Mapping[str, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Kernel:
-    """A node that onnxruntime runs.
+    """A node of an optimised model, with the arrays that it works on.
 
     Attributes:
-      node: as onnxruntime writes it.
-      inputs: arrays that it works on; None for one that is left out.
-      is_weight: which of them are initialisers.
-      opsets: versions of operators, by domain.
+      node: the node as onnxruntime wrote it.
+      inputs: the arrays that it works on; None for one that is left out.
+      is_weight: for each input, whether it is an initialiser.
+      opsets: opset version of each operator domain.
     """
 
     node: onnx.NodeProto
@@ -47,12 +47,12 @@ class Kernel:
 
     @property
     def is_view(self) -> bool:
-        """Whether it computes nothing; measured by itself, it would copy."""
+        """Whether it only gives its input another shape; measured alone, it would copy that."""
         return self.node.op_type in VIEWS and not self.node.domain
 
     @functools.cached_property
     def key(self) -> str:
-        """Kernels of one key take the same time."""
+        """A text that is the same for kernels that take the same time."""
         usual = _defaults(self.node.op_type, self.node.domain, self.opsets.get(self.node.domain, 0))
         attributes = sorted(
             one.SerializeToString()
@@ -70,26 +70,26 @@ class Kernel:
 
     @property
     def _places(self) -> list[int]:
-        """For each input the first place where the same is given."""
+        """For each input, the index of the first input that has the same name."""
         names = list(self.node.input)
         return [names.index(name) for name in names]
 
     @property
     def description(self) -> str:
-        """For people."""
+        """The operator and the shapes of its inputs, for people to read."""
         shapes = ("?" if one is None else f"{list(one.shape)}" for one in self.inputs)
         return f"{self.node.op_type}({', '.join(shapes)})"
 
     @property
     def size_bytes(self) -> int:
-        """Of all that goes in."""
+        """Size of all inputs in bytes."""
         return sum(0 if one is None else one.nbytes for one in self.inputs)
 
     def model(self, copies: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-        """A model of several copies of the kernel, each with its own inputs and weights.
+        """Make a model of several copies of the kernel, each with its own inputs and weights.
 
         Args:
-          copies: how many.
+          copies: number of copies.
 
         Returns:
           The model, and its inputs by name.
@@ -125,15 +125,18 @@ class Kernel:
 
 
 def kernels_of(made: onnx.ModelProto, feeds: Arrays, run: Run) -> list[Kernel]:
-    """The kernels of a model, without changes of layout at its border.
+    """Return the kernels of an optimised model.
+
+    Conversions of layout at the model's inputs and outputs are left out: within a larger model, the
+    neighbouring kernels may use the same layout.
 
     Args:
-      made: what onnxruntime made of a model.
-      feeds: its inputs.
-      run: without optimising any more.
+      made: the model that onnxruntime has optimised.
+      feeds: inputs to run it on, by name.
+      run: runs a model without optimising it further.
 
     Raises:
-      ValueError: a node has a graph of its own, or a value is no array.
+      ValueError: a node contains a subgraph, or one of its inputs is no array.
     """
     nodes = list(made.graph.node)
     if any(one.g.node or one.graphs for node in nodes for one in node.attribute):
@@ -156,7 +159,7 @@ def kernels_of(made: onnx.ModelProto, feeds: Arrays, run: Run) -> list[Kernel]:
 
 
 def _values(made: onnx.ModelProto, feeds: Arrays, run: Run) -> Mapping[str, np.ndarray]:
-    """All that the nodes compute for each other, by name."""
+    """Run a model; return all values that one node computes for another, by name."""
     used = {name for node in made.graph.node for name in node.input}
     inner = [name for node in made.graph.node for name in node.output if name in used]
     if not inner:
@@ -170,7 +173,11 @@ def _values(made: onnx.ModelProto, feeds: Arrays, run: Run) -> Mapping[str, np.n
 
 @functools.cache
 def _defaults(op: str, domain: str, opset: int) -> Mapping[str, bytes]:
-    """Attributes that may as well be left out: onnxruntime writes some of them, not always."""
+    """Return an operator's attributes that have a default, serialised with it, by name.
+
+    onnxruntime writes some attributes that have their defaults, but not always, so keys of kernels
+    leave them out.
+    """
     try:
         schema = onnx.defs.get_schema(op, opset, domain)
     except onnx.defs.SchemaError:

@@ -1,12 +1,16 @@
-"""What operators cost on this machine: measured, and remembered on disk.
+"""Measure what operators cost on this machine, and keep the results on disk.
 
-What the backend makes of operators decides what they cost, so it is asked: operators that it may
-fuse are looked at together (see `grouping`), and each kernel that comes out is measured by itself
-(see `kernels`), in several copies one after another: what it costs to call a model at all is shared
-by them, and each has its own weights and inputs, so that these are as far away as in a large model.
-A group's cost is the last operator's, the others cost nothing. Where a backend does not tell, the
-group is measured as it is. Sizes that are known only when the model runs are those that the user
-names, or 1.
+The cost of operators depends on what the backend makes of them:
+
+  - Operators that the backend may fuse are looked at together, as a group (see `grouping`).
+  - The backend optimises the group, and each resulting kernel is measured by itself (see
+    `kernels`). If a backend does not show its kernels, the group is measured as a whole.
+  - A measurement runs several copies one after another. They share the overhead of calling a model.
+    Each copy has its own weights and inputs, so that the caches hold them no more than in a large
+    model.
+  - The last operator of a group gets the cost of the group; the others cost 0.
+
+Sizes that are known only when the model runs are those that the user gives, or 1.
 """
 
 from __future__ import annotations
@@ -50,31 +54,32 @@ Sizes = Mapping[str, int]
 
 _MOST_GRAPHS = 4
 _MOST_COPIES = 8
-# Copies together are larger than the caches, unless they would be many.
+# Copies together take up about this much memory, more than the caches hold, unless that would need
+# more than `_MOST_COPIES`.
 _SPREAD_BYTES = 48 << 20
 _COMMUTATIVE = frozenset(name for name, one in OPERATORS.items() if one.commutative)
 
 
 class MeasuredObjective:
-    """Costs of operators on this machine.
+    """The measured costs of operators on this machine.
 
     Attributes:
-      name: of the backend.
-      table: what is known.
-      num_measured: operators or groups that this objective had to measure itself.
+      name: name of the backend.
+      table: the costs measured so far.
+      num_measured: number of kernels or groups that this objective has measured itself.
     """
 
     def __init__(
         self, backend: Backend, table: CostTable, sizes: Sizes | None = None, fused: bool = True
     ) -> None:
-        """Measures nothing yet.
+        """Make the objective; nothing is measured before a cost is asked for.
 
         Args:
           backend: runs the operators.
-          table: of that backend.
-          sizes: of dimensions that models leave open, by name; 1 for others.
-          fused: whether operators that the backend may fuse are measured together. Without it a
-            node's cost depends on nothing but the node and the types of its inputs.
+          table: the table of costs for that backend.
+          sizes: sizes of the dimensions that models leave open, by name; others are 1.
+          fused: whether operators that the backend may fuse are measured together. If not, a node's
+            cost depends only on the node and the types of its inputs.
         """
         self.name = backend.name
         self.table = table
@@ -89,16 +94,19 @@ class MeasuredObjective:
 
     @property
     def alone(self) -> MeasuredObjective:
-        """The same without groups: costs that depend on nothing but the node itself."""
+        """An objective with the same table, but without groups: it measures each node by itself."""
         return MeasuredObjective(self._backend, self.table, self._sizes, fused=False)
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
-        """The cost of a node, or of its group if it is the last one there; 0 if it is not."""
+        """Return the cost of a node in ms.
+
+        The last node of a group has the cost of the whole group; its other nodes cost 0.
+        """
         members = self._members(graph, number)
         return self._cost_ms(graph, members) if members else 0.0
 
     def _members(self, graph: Graph, number: int) -> tuple[int, ...]:
-        """The nodes that are measured with one; none, where it costs nothing or another leads."""
+        """Return the group that a node leads; empty if it costs nothing or another node leads."""
         node = graph.nodes[number]
         if node.op in (INPUT, CONSTANT) or graph.is_constant(number):
             return ()
@@ -108,7 +116,13 @@ class MeasuredObjective:
         return groups.members(number) if groups.leader(number) == number else ()
 
     def affected(self, before: Graph, after: Graph, change: Change) -> set[int]:
-        """Nodes of the new graph that may cost something else than before, or are new."""
+        """Return the nodes that an edit added, or whose cost it may have changed.
+
+        Args:
+          before: the graph before the edit.
+          after: the graph after the edit; all returned nodes are in this graph.
+          change: what the edit changed.
+        """
         if not self._fused:
             users = (user for number in change.rewired for user in after.users(number))
             return {*change.added, *change.rewired, *users}
@@ -118,7 +132,7 @@ class MeasuredObjective:
         for groups in self._groups:
             if groups.graph is graph:
                 return groups
-        # A search looks at many successors of one graph: the graph before stays longer.
+        # A search applies many matches to one graph, so the groups of the last few graphs are kept.
         self._groups.append(Groups(graph))
         return self._groups[-1]
 
@@ -133,7 +147,10 @@ class MeasuredObjective:
 
     @functools.cached_property
     def _start_ms(self) -> float:
-        """Of an operator that has nothing to do; measured by itself, a Reshape would copy."""
+        """The time to start an operator: that of a Relu of one element.
+
+        It is the cost of a Reshape and the like too, which measured alone would copy their input.
+        """
         graph, number = _least_graph()
         return self._look_up(graph, (number,), ())
 
@@ -146,12 +163,12 @@ class MeasuredObjective:
         return cost_ms
 
     def _place(self, graph: Graph, key: tuple) -> str:
-        """Where the table has it."""
+        """Return the key of a group's cost in the table."""
         sizes = sorted(self._sizes.items()) if _is_open(key) else ()
         return _digest(repr((key, _opset(graph), sizes)))
 
     def _measure(self, graph: Graph, members: tuple[int, ...]) -> float:
-        """The measured cost, or an estimate where it cannot be run."""
+        """Measure the cost of some nodes in ms; estimate it where the backend cannot run them."""
         try:
             part = part_model(graph, members)
             made = self._backend.rewritten(part)
@@ -185,7 +202,7 @@ class MeasuredObjective:
         return cost_ms
 
     def _run(self, graph: Graph, members: tuple[int, ...]) -> float:
-        """The nodes measured together, as the backend has them."""
+        """Measure some nodes as one model, and return the time in ms of one copy."""
         copies = _num_copies(_size_bytes(graph, members))
         model = part_model(graph, members, copies)
         self.num_measured += 1
@@ -208,7 +225,7 @@ def _least_graph() -> tuple[Graph, int]:
 
 
 def _num_copies(size_bytes: int) -> int:
-    """One, if that is large enough not to stay in a cache; more of what is small."""
+    """Return how many copies to run: one if it is too large for the caches, more if it is small."""
     return max(1, min(_MOST_COPIES, _SPREAD_BYTES // max(1, size_bytes)))
 
 
@@ -220,7 +237,7 @@ def _size_bytes(graph: Graph, members: Sequence[int]) -> int:
 
 
 def _key(graph: Graph, members: Sequence[int]) -> tuple:
-    """What the cost of nodes depends on: operators, types, and how they hang together."""
+    """Return what the cost of nodes depends on: operators, attributes, types, and connections."""
     names: dict[Ref, tuple] = {}
     found = []
     for place, number in enumerate(members):
@@ -234,7 +251,7 @@ def _key(graph: Graph, members: Sequence[int]) -> tuple:
             if name is None:
                 name = names[ref] = _outer(graph, ref, len(names))
             inputs.append(name)
-        # Types of outputs follow from the inputs' and the attributes, but for Opaque.
+        # The output types follow from the input types and the attributes, except those of Opaque.
         types = node.types if len(node.types) > 1 or node.op == "Opaque" else ()
         found.append((node.op, node.attributes, tuple(inputs), types))
         if len(members) > 1:
@@ -243,7 +260,10 @@ def _key(graph: Graph, members: Sequence[int]) -> tuple:
 
 
 def _sorted_inputs(graph: Graph, node: Node) -> tuple[Ref | None, ...]:
-    """Constants come second where the order does not matter: it is measured once for both."""
+    """Return a node's inputs, a constant second if the operator is commutative.
+
+    Both orders then have the same key, and are measured once.
+    """
     first = node.inputs[0] if node.inputs else None
     if len(node.inputs) == 2 and node.op in _COMMUTATIVE and first is not None:
         return node.inputs[::-1] if graph.is_constant(first.node) else node.inputs
@@ -255,13 +275,13 @@ def _outer(graph: Graph, ref: Ref, place: int) -> tuple:
     if not graph.is_constant(ref.node):
         return place, tensor
     node = graph.nodes[ref.node]
-    # The value of a single number may decide what the backend makes of it.
+    # The value of a constant with one element may decide what the backend makes of the operator.
     is_number = node.value is not None and node.value.size == 1
     return place, tensor, node.attributes if is_number else "constant"
 
 
 def _is_open(key: tuple) -> bool:
-    """Whether a size is not known: then it matters which are assumed."""
+    """Whether a size is unknown, so that the cost depends on the sizes that the user gives."""
     return any(
         isinstance(tensor, TensorType) and tensor.shape is not None and not tensor.is_static
         for _, _, inputs, types in key
@@ -283,7 +303,7 @@ def _description(graph: Graph, members: Sequence[int]) -> str:
 
 
 def _inputs(model: onnx.ModelProto, sizes: Sizes) -> dict[str, np.ndarray]:
-    """Inputs of these sizes."""
+    """Draw random inputs for a model, whose open dimensions have these sizes."""
     names = {
         size.dim_param: max(1, dimensions.value(size.dim_param, sizes))
         for value in model.graph.input

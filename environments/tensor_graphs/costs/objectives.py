@@ -1,8 +1,8 @@
-"""What is to become less: `make_objective("onnxruntime")`.
+"""Objectives: the cost that rewriting is to reduce. `make_objective("onnxruntime")` makes one.
 
 onnxruntime, onnxruntime-{disable,basic,extended}, onnxruntime-cuda, openvino
-           time of each operator, measured on this machine and remembered; see `cost`
-analytic   worked out from operations and bytes; the same on every machine
+           the time of each operator, measured on this machine and kept on disk; see `measured`
+analytic   worked out from operations and bytes; the same on every machine; see `analytic`
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from environments.tensor_graphs.graph.graph import Graph
 
 
 class Objective(Protocol):
-    """Gives each node of a graph a cost; that of the graph is the sum.
+    """Gives each node of a graph a cost; the cost of the graph is their sum.
 
-    It may have a method `affected(before, after, change)` as well: nodes of the graph `after` whose
-    cost the edit may have changed, new ones included. Without it these are the nodes that are new
-    or rewired, and those that use one that has become constant.
+    An objective may also have a method `affected(before, after, change)`. It returns the nodes of
+    the graph `after` that the edit added, or whose cost it may have changed. Without this method,
+    these are the new nodes, the rewired nodes, and the users of nodes that have become constant.
     """
 
     @property
     def name(self) -> str:
-        """What `make_objective` knows it by."""
+        """The name by which `make_objective` makes it."""
         ...
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
-        """The cost of a node; 0 of Inputs and of what depends on constants alone."""
+        """Return the cost of a node in ms; 0 for an Input, or if it depends on constants alone."""
         ...
 
 
@@ -43,16 +43,16 @@ def make_objective(
     directory: pathlib.Path | None = None,
     fused: bool = True,
 ) -> Objective:
-    """The objective of that name.
+    """Make an objective.
 
     Args:
-      name: see the module.
-      sizes: of dimensions that models leave open, by name; 1 for others.
-      directory: where measured costs are kept; that of the user's caches if not given.
+      name: one of the names that the module lists.
+      sizes: sizes of the dimensions that models leave open, by name; others are 1.
+      directory: where measured costs are kept; `table.default_directory` if not given.
       fused: whether operators that the backend may fuse are measured together.
 
     Raises:
-      UserError: there is none of that name, or what it needs is not installed.
+      UserError: no objective has this name, or the library that it needs is not installed.
     """
     if name == "analytic":
         return AnalyticObjective()
@@ -61,5 +61,5 @@ def make_objective(
 
 
 def graph_cost(objective: Objective, graph: Graph) -> float:
-    """The cost of a graph in ms."""
+    """Return the cost of a graph in ms."""
     return sum(objective.node_cost_ms(graph, number) for number in graph.order())

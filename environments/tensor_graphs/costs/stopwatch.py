@@ -1,4 +1,4 @@
-"""How long something takes, on a machine that does other things too."""
+"""Measure how long a function takes, on a machine that does other things too."""
 
 from __future__ import annotations
 
@@ -29,17 +29,21 @@ Run = Callable[[], None]
 
 
 def time_of(run: Run, clock: Callable[[], float], beside: Run | None = None) -> tuple[float, float]:
-    """Seconds that a run takes, and another beside it: the least of several samples.
+    """Measure how long a function takes, and another one beside it.
 
-    What disturbs a measurement makes it longer: on a busy machine the least differs by 1% from one
-    time to the next, where the median of the same samples differed by 3%, and sometimes by 25%. A
-    least value that others do not come near may yet be undercut, so then there are more samples; of
-    what runs long there are few.
+    The result is the shortest of several samples. Other load on the machine only ever makes a
+    sample longer, so the shortest varies less than the median. If few other samples come near the
+    shortest, an even shorter one may follow, so more are taken. A function that runs long gets few
+    samples.
 
     Args:
-      run: what is asked about.
-      clock: seconds.
-      beside: is run before each sample.
+      run: the function to measure.
+      clock: returns the time in seconds.
+      beside: another function, which runs before each sample.
+
+    Returns:
+      The seconds that one call of `run` takes, and one call of `beside`; inf for the latter if it
+      is not given.
     """
 
     def sample(run: Run, num_runs: int) -> float:
@@ -55,7 +59,7 @@ def time_of(run: Run, clock: Callable[[], float], beside: Run | None = None) -> 
     others = [math.inf]
     while len(samples) < most:
         if beside is not None:
-            beside()  # Its memory is in the caches again.
+            beside()  # This brings its memory back into the caches.
             others.append(sample(beside, 1))
         samples.append(sample(run, num_runs))
         near = sum(one < _NEAR * min(samples) for one in samples)
@@ -67,24 +71,24 @@ def time_of(run: Run, clock: Callable[[], float], beside: Run | None = None) -> 
 
 
 class Stopwatch:
-    """Measures in units of a product of matrices that it runs in between.
+    """Measures times relative to a reference, a product of matrices that it runs in between.
 
-    For seconds at a time all that a machine does may take longer than usual, half as long again:
-    the product then takes as much longer. What was measured at different times can so be compared.
+    A machine may be slower than usual for seconds at a time. The reference then slows down by the
+    same factor, so dividing by it makes measurements of different times comparable.
     """
 
     def __init__(self, backend: Backend, table: CostTable) -> None:
-        """Runs nothing yet.
+        """Make the stopwatch; nothing runs yet.
 
         Args:
-          backend: what it measures runs on that.
-          table: remembers how long the product takes.
+          backend: the backend that runs the reference, and whose clock is used.
+          table: keeps the usual time of the reference.
         """
         self._backend = backend
         self._table = table
 
     def measure_ms(self, run: Run) -> float:
-        """How long a run takes; measured again where the machine is not as it usually is."""
+        """Measure how long a function takes, in ms; repeat if the machine is slower than usual."""
         found = [self._try(run)]
         began_s = time.monotonic()
         while min(found)[0] > _CALM and len(found) < _NUM_TRIES:
@@ -94,7 +98,7 @@ class Stopwatch:
         return min(found)[1]
 
     def _try(self, run: Run) -> tuple[float, float]:
-        """By how much slower than usual the machine is, and what the run takes without that."""
+        """Return how many times slower than usual the machine is, and the corrected time in ms."""
         taken_s, product_s = time_of(run, self._backend.clock, self._product)
         slower = 1e3 * product_s / self._usual_ms
         return slower, 1e3 * taken_s / slower

@@ -1,8 +1,8 @@
-"""Measured costs on disk: one file for each machine, backend and version, a line for each cost.
+"""Keep measured costs on disk: one file per machine, backend and version, one line per cost.
 
-Lines are added at the end, each by one write: several processes can do so at once, and one that is
-killed spoils nothing. What is not a line of ours is passed over; of two that say the same the first
-one holds, so that all who read the file agree.
+Each line is appended by a single write. Therefore several processes can share a file, and a process
+that is killed does not damage it. Readers skip lines that they do not understand. If two lines have
+the same key the first one counts, so that all readers agree.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from environments.caches import cache_directory
 from environments.errors import UserError
 from environments.tensor_graphs.execution.backends import Backend
 
-# Costs of another way of measuring are not comparable.
+# Version of the way of measuring. Costs of different versions are not comparable, so each version
+# has files of its own.
 _METHOD = 5
 
 
 class CostTable:
-    """Costs by key.
+    """A table of measured costs by key.
 
     Attributes:
-      path: of the file; None for a table that is kept in memory only.
+      path: path of the file; None for a table that is kept in memory only.
     """
 
     def __init__(self, path: pathlib.Path | None = None) -> None:
-        """Reads what is there.
+        """Read the file if it exists.
 
         Raises:
           UserError: the file cannot be read.
@@ -42,21 +43,25 @@ class CostTable:
         self._refresh()
 
     def get(self, key: str) -> float | None:
-        """A cost that is known."""
+        """Return the cost in ms of a key; None if it is not known.
+
+        Raises:
+          UserError: the file cannot be read.
+        """
         if key not in self._costs_ms:
             self._refresh()
         return self._costs_ms.get(key)
 
     def put(self, key: str, cost_ms: float, description: str = "") -> float:
-        """Remembers a cost, and returns the one that holds: another process may have been first.
+        """Store a cost, and return the one that counts, since another process may have been first.
 
         Args:
-          key: of up to 32 characters.
-          cost_ms: to be found under it.
-          description: for people who read the file.
+          key: the key, of up to 32 characters.
+          cost_ms: the cost to store under it.
+          description: a text for people who read the file; cut off after 1000 characters.
 
         Raises:
-          UserError: the file cannot be written.
+          UserError: the file cannot be written or read.
         """
         if self.path is None:
             return self._costs_ms.setdefault(key, cost_ms)
@@ -77,7 +82,7 @@ class CostTable:
         return len(self._costs_ms)
 
     def _refresh(self) -> None:
-        """Reads what has been added since."""
+        """Read the lines that have been added to the file since the last time."""
         if self.path is None:
             return
         try:
@@ -104,11 +109,14 @@ def default_directory() -> pathlib.Path:
 
 
 def table_of(backend: Backend, directory: pathlib.Path | None = None) -> CostTable:
-    """The table of a backend on this machine.
+    """Return the table of a backend's costs on this machine.
 
     Args:
-      backend: that costs are measured on.
-      directory: of all tables; `default_directory` if not given.
+      backend: the backend that costs are measured on.
+      directory: where all tables are kept; `default_directory` if not given.
+
+    Raises:
+      UserError: the file cannot be read.
     """
     machine = processor()
     digest = hashlib.sha256(f"{machine} {_METHOD}".encode()).hexdigest()[:8]
@@ -119,13 +127,13 @@ def table_of(backend: Backend, directory: pathlib.Path | None = None) -> CostTab
 
 @functools.cache
 def processor() -> str:
-    """The model of this machine's processor."""
+    """Return the model of this machine's processor, with a hash of its features."""
     try:
         text = pathlib.Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:
         text = ""
     found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     flags = re.search(r"^flags\s*:\s*(.+)$", text, re.MULTILINE)
-    # Virtual machines of one name may differ in what they can do.
+    # Two virtual machines may report the same processor, but support different instructions.
     features = hashlib.sha256(flags[1].encode()).hexdigest()[:6] if flags else ""
     return f"{found[1] if found else platform.processor() or platform.machine()} {features}".strip()

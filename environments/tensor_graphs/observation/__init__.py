@@ -1,1 +1,1 @@
-"""What a policy sees of a graph and of what it may do."""
+"""Make the observations that a policy chooses by: the graph, and the actions that are allowed."""

@@ -1,40 +1,44 @@
-"""What an observation says of the nodes and edges of a graph of tensor operations.
+"""The features of nodes, edges and matches in observations of a graph.
 
-Numbers that span orders of magnitude are logarithms: log1p(x) / 10, written lg(x) below. Features
-of a node, by name (`NODE_FEATURES`):
+Numbers that span orders of magnitude are given as logarithms: lg(x) stands for log1p(x) / 10 below.
 
-  kind                 index of its operator into KINDS; of whatever is constant, that of Constant
-  is_constant          whether it depends on constants alone, and so costs nothing when it runs
-  is_output            whether the model returns it
-  num_users            lg(nodes that use it)
+Features of a node (`NODE_FEATURES`):
+
+  kind                 index of its operator in KINDS; a node that is constant has that of Constant
+  is_constant          whether it depends on constants alone, and so costs nothing at run time
+  is_output            whether the model returns one of its outputs
+  num_users            lg(number of nodes that use it)
   constant_input_K     whether its input K = 0, 1, 2 is constant
-  cost_share           log1p(1000 c / s) / 7 of its cost c and the cost s of the model's first graph
+  cost_share           log1p(1000 c / s) / 7; c is its cost, s the cost of the model's first graph
   log_cost             lg(cost in microseconds)
-  rank, size_K         of its first output: rank / 5; lg of dimension K = 0 … 4, of a name lg(1)
-  elements             lg(elements of the first output)
-  is_static            whether all sizes are known
-  is_float, itemsize   of its elements; lg(bytes of one)
-  num_outputs          lg(outputs)
-  flops, bytes         lg(operations), lg(bytes read and written)
-  kernel_K, stride_K   lg of the kernel's size and the stride along axis K = 0, 1 of an image, or 0
-  pads, dilation       lg(sum of pads), lg(largest dilation)
-  group                lg(groups)
-  axis                 (axis + 1) / 5, of several the sum of 2^axis / 32
-  perm_K               (entry K + 1) / 5 of a transposition's permutation, K = 0 … 4
-  trans_a, trans_b     of Gemm
+  rank                 rank of the first output / 5
+  size_K               lg(size of axis K = 0 … 4 of the first output); a named size counts as 1
+  elements             lg(number of elements of the first output)
+  is_static            whether all sizes of the first output are known
+  is_float, itemsize   whether its elements are floating-point; lg(bytes of one element)
+  num_outputs          lg(number of outputs)
+  flops, bytes         lg(floating-point operations), lg(bytes read and written)
+  kernel_K, stride_K   lg(size of the kernel), lg(stride) along axis K = 0, 1 of an image, or 0
+  pads, dilation       lg(sum of the absolute pads), lg(largest dilation)
+  group                lg(number of groups)
+  axis                 (axis + 1) / 5; for several axes, the sum of 2^axis / 32
+  perm_K               (entry K + 1) / 5 of a Transpose's permutation, K = 0 … 4
+  trans_a, trans_b     attributes transA and transB of a Gemm
 
-Features of a match, of what its rule makes less what it replaces, as far as both run
-(`MATCH_FEATURES`); ± log1p(|x|) is written sl(x):
+Features of a match (`MATCH_FEATURES`). They describe the work of the nodes that its rule makes,
+minus the work of the nodes in its source. Constant nodes count as no work. sl(x) stands for
+sign(x) log1p(|x|):
 
-  flops, bytes         sl(operations) / 10, sl(bytes read and written) / 10
-  kernels              how many more, / 10
-  share                sl(1000 t / s) / 7 of the time t that a roofline says (`analytic`)
+  flops, bytes         sl(floating-point operations) / 10, sl(bytes read and written) / 10
+  kernels              number of kernels / 10
+  share                sl(1000 t / s) / 7; t is the time by the roofline of `analytic`, s as above
 
-Features of an edge, from the node that makes a tensor to the one that uses it (`EDGE_FEATURES`):
+Features of an edge, which leads from the node that makes a tensor to a node that uses it
+(`EDGE_FEATURES`):
 
-  input_K              whether it is input K = 0, 1, 2 of the receiver; input_3: K = 3 or more
-  output               lg(which of the sender's outputs)
-  elements             lg(elements of the tensor)
+  input_K              whether the tensor is input K = 0, 1, 2 of the receiver; input_3: K >= 3
+  output               lg(index of the sender's output)
+  elements             lg(number of elements of the tensor)
   is_constant          whether the sender depends on constants alone
 """
 
@@ -93,16 +97,17 @@ _POSITIONS = 4
 
 
 def node_row(graph: Graph, node: Node, is_constant: bool) -> tuple[np.ndarray, np.ndarray]:
-    """What is said of a node as long as it is there.
+    """Return the features of a node that stay the same as long as the node exists.
 
     Args:
-      graph: that it is in.
-      node: any.
+      graph: the graph that the node is in.
+      node: the node, of any kind.
       is_constant: whether it depends on constants alone.
 
     Returns:
-      float32 [F], zero where features change with what is around the node; float64 [3], its work:
-      operations, bytes moved, kernels, all 0 of what does not run. Not to be written into.
+      float32 [F], the node's features, with 0 for CHANGING_FEATURES and COST_FEATURES; and float64
+      [3], its work: operations, bytes moved and kernels, all 0 if it does not run. Both are cached,
+      so the caller must not write to them.
     """
     if is_constant:
         return _constant_row(node.types)
@@ -119,7 +124,7 @@ def node_row(graph: Graph, node: Node, is_constant: bool) -> tuple[np.ndarray, n
 
 
 def changing(graph: Graph, number: int, is_output: bool) -> tuple[float, ...]:
-    """The CHANGING_FEATURES of a node."""
+    """Return the CHANGING_FEATURES of a node, which depend on the nodes around it."""
     constants = [
         float(ref is not None and graph.is_constant(ref.node))
         for ref in graph.nodes[number].inputs[:3]
@@ -130,16 +135,19 @@ def changing(graph: Graph, number: int, is_output: bool) -> tuple[float, ...]:
 
 
 def cost_columns(costs_ms: np.ndarray, start_cost_ms: float) -> np.ndarray:
-    """The COST_FEATURES, float32 [N, 2], of costs [N]."""
+    """Return the COST_FEATURES, float32 [N, 2], of nodes with the given costs, [N] in ms."""
     share = np.log1p(costs_ms * (1000 / start_cost_ms)) / 7 if start_cost_ms else costs_ms
     return np.stack((share, np.log1p(1000 * costs_ms) / 10), axis=1).astype(np.float32)
 
 
 def match_work(graph: Graph, match: Match) -> np.ndarray:
-    """Work that a match's rule adds, less what it takes away: float64 [4], see `match_columns`.
+    """Return the work that applying a match adds, minus the work that it removes.
 
-    Nodes of the source count, whether others use them or not, so that what is said of a match
-    depends on nothing that happens elsewhere.
+    All nodes of the source count as removed, even those that other nodes still use. So the result
+    does not depend on changes elsewhere in the graph.
+
+    Returns:
+      float64 [4]: operations, bytes moved, kernels, and the roofline's time in ms.
     """
     found = _made(graph, match).copy()
     for number in match.nodes:
@@ -149,7 +157,7 @@ def match_work(graph: Graph, match: Match) -> np.ndarray:
 
 
 def match_columns(work: np.ndarray, start_cost_ms: float) -> np.ndarray:
-    """The MATCH_FEATURES, float32 [M, 4], of `match_work` [M, 4]."""
+    """Return the MATCH_FEATURES, float32 [M, 4], of matches with the given `match_work` [M, 4]."""
     scaled = work * (1, 1, 1, 1000 / (start_cost_ms or 1.0))
     found = np.sign(scaled) * np.log1p(np.abs(scaled)) / (10, 10, 1, 7)
     found[:, 2] = work[:, 2] / 10
@@ -157,8 +165,8 @@ def match_columns(work: np.ndarray, start_cost_ms: float) -> np.ndarray:
 
 
 def _made(graph: Graph, match: Match) -> np.ndarray:
-    """The work of what a match's rule makes, float64 [4]."""
-    # A plan is made for variables of certain types, constant or not: it decides the work.
+    """Return the work of the nodes that applying a match makes, float64 [4] as `match_work`."""
+    # A plan is for variables of certain types, each constant or not. So the plan decides the work.
     plan = match.plan
     known = _plans.get(plan)
     if known is None:
@@ -202,7 +210,7 @@ def _work(
     outputs: tuple[TensorType | None, ...],
     attributes: Attributes,
 ) -> np.ndarray:
-    """Operations, bytes, kernels and a roofline's time, float64 [4]; not to be written into."""
+    """Return the work of an operator, float64 [4] as `match_work`; callers must not change it."""
     key = op, attributes, *inputs, None, *outputs
     known = _works.get(key)
     if known is None:
@@ -219,14 +227,21 @@ def _work(
 def edge_row(
     position: int, output: int, kind: TensorType | None, is_constant: bool
 ) -> tuple[float, ...]:
-    """The EDGE_FEATURES of a tensor that is an input of a node."""
+    """Return the EDGE_FEATURES of an edge.
+
+    Args:
+      position: index of the receiver's input.
+      output: index of the sender's output.
+      kind: type of the tensor; None if it is no tensor.
+      is_constant: whether the sender depends on constants alone.
+    """
     place = min(position, _POSITIONS - 1)
     is_input = [float(place == one) for one in range(_POSITIONS)]
     return *is_input, lg(output), lg(num_elements(kind)), float(is_constant)
 
 
 def lg(value: float) -> float:
-    """The logarithm that features are given as."""
+    """Return log1p(value) / 10, the form in which features give large numbers."""
     return math.log1p(value) / 10
 
 
@@ -247,7 +262,7 @@ def _make_row(graph: Graph, node: Node) -> tuple[np.ndarray, np.ndarray]:
     work = _work_of_node(graph, node)
     attributes = dict(node.attributes)
     if node.op in ("Conv", "ConvTranspose"):
-        # Their kernel is known from the weight, and no attribute.
+        # These operators take the size of the kernel from the shape of the weight.
         kind = graph.type_of(node.inputs[1]) if node.inputs[1] else None
         attributes["kernel_shape"] = (kind.shape if kind and kind.shape else ())[2:]
     return _row(node.op, node.types, attributes, work[0], work[1]), work[:3]

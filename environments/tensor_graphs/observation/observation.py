@@ -1,28 +1,31 @@
-"""What a policy sees of a graph of tensor operations, and of what it may do.
+"""Make observations: arrays that describe a graph and the actions that are allowed.
 
-Besides the fields of `graph_observation`, with the features of `features` (edges lead from the node
-that makes a tensor to the one that uses it), an observation has, for R rules and S locations:
+An observation has the fields of `graph_observation`, with the features of `features`. An edge leads
+from the node that makes a tensor to a node that uses it. For R rules and S locations there are also
+these fields:
 
-  xfer_mask        bool [R + 1]            rules that match somewhere, and NO-OP, the last one
-  location_masks   bool [R + 1, S]         locations of each rule; of NO-OP the first alone
-  actions          int32 [max_actions, 2]  what is allowed: (xfer, location); the first is NO-OP
-  action_mask      bool [max_actions]      which of them there are; the others are padding: NO-OP.
-                                           The first may be forbidden, too: `may_stop`
-  action_nodes     int32 [max_actions, K]  rows of the nodes that the match takes apart, first those
-                                           that are replaced, in the order of the rule
-  action_inputs    int32 [max_actions, V]  rows of what the rule's variables stand for, in order
-  action_features  float32 [max_actions, F]  MATCH_FEATURES, 0 of NO-OP
-  rule_ids         int32 [R + 1]           a number made of each rule's name; of NO-OP 0
-  rule_targets     int32 [R + 1, 8]        kinds (`features.KINDS`) of the operators of its target,
-                                           the outermost first, at most 8; then 0, as for NO-OP
+  xfer_mask        bool [R + 1]            which rules have a match; the last entry is for NO-OP
+  location_masks   bool [R + 1, S]         which locations each rule has; NO-OP has only the first
+  actions          int32 [max_actions, 2]  the allowed actions, (xfer, location); row 0 is NO-OP
+  action_mask      bool [max_actions]      which rows of `actions` are allowed. The rows after these
+                                           are padding: NO-OP. `may_stop` can forbid row 0
+  action_nodes     int32 [max_actions, K]  rows of the nodes in the match's source: first the nodes
+                                           that it replaces, in the order of the rule
+  action_inputs    int32 [max_actions, V]  rows of the nodes that the rule's variables stand for
+  action_features  float32 [max_actions, F]  MATCH_FEATURES; 0 for NO-OP
+  rule_ids         int32 [R + 1]           a hash of each rule's name; 0 for NO-OP
+  rule_targets     int32 [R + 1, 8]        kinds (`features.KINDS`) of the operators in the rule's
+                                           target, outermost first, at most 8; 0 for the rest and
+                                           for NO-OP
 
-In `action_nodes` and `action_inputs`, row `max_nodes`, which is padding, stands for what there is
-none of. Location L of a rule is its match number L in the engine's order. `xfer_mask` and
-`location_masks` say the same as `actions`: what they allow, and nothing else, is among them. The
-last two are the same in all observations: whoever heeds them, and not the rules' numbers, knows a
-rule again among other ones, and something of one that is new.
+Row `max_nodes`, which is padding, fills the unused entries of `action_nodes` and `action_inputs`.
+Location L of a rule is its match number L, in the engine's order. `xfer_mask` and `location_masks`
+allow exactly the actions that `actions` lists. `rule_ids` and `rule_targets` are the same in all
+observations. A policy that uses them instead of the rules' numbers recognises a rule in another set
+of rules, and knows something about a rule that is new to it.
 
-No graph is built to observe one: the tracker's rows, the engine's matches and costs are there.
+An observation is assembled from arrays that are kept up to date from step to step: the tracker's
+rows, and the engine's matches and costs.
 """
 
 from __future__ import annotations
@@ -65,16 +68,16 @@ class Observer:
 
     Attributes:
       settings: the sizes of the observations.
-      space: of the graph fields.
-      num_rules: R.
+      space: the features and sizes of the graph fields.
+      num_rules: R, the number of rules.
     """
 
     def __init__(self, rules: Sequence[Rule], settings: Settings) -> None:
-        """Nothing is observed yet.
+        """Prepare to observe the states of an engine.
 
         Args:
-          rules: the engine's.
-          settings: the sizes of the observations, and whether to leave out what has no room.
+          rules: the engine's rules, in its order.
+          settings: the sizes of the observations, and whether to leave out what does not fit.
 
         Raises:
           UserError: a size is 0.
@@ -98,8 +101,8 @@ class Observer:
         self._warned: set[str] = set()
 
     def specs(self) -> dict[str, Any]:
-        """TF-Agents' ArraySpec of each array."""
-        # Only here: see GraphSpace.specs.
+        """Return TF-Agents' ArraySpec of each array, by name."""
+        # Imported only here; see GraphSpace.specs.
         from tf_agents.specs import array_spec
 
         sizes, most = self.settings, (self.num_rules, self.settings.max_locations - 1)
@@ -128,19 +131,19 @@ class Observer:
         }
 
     def observe(self, view: View, steps: float) -> Arrays:
-        """The observation of a view.
+        """Return the observation of a view.
 
         Args:
-          view: at any state.
-          steps: part of an episode's steps that have been taken.
+          view: a view of any state.
+          steps: the share of an episode's `max_steps` that has been taken, from 0 to 1.
 
         Raises:
-          UserError: it has no room for the graph or its matches.
+          UserError: the graph or its matches do not fit, and `truncate` is not set.
         """
         nodes, tracker = view.tracker.nodes, view.tracker
         order = self._fitting("max_nodes", nodes.order(), view)
         padding = self.settings.max_nodes
-        # By number of the node; the last entry, which is also that of number -1, is of no node.
+        # Maps a node's number to its row. The last entry is padding, and index -1 refers to it.
         rows = np.full(tracker.end + 1, padding, np.int32)
         rows[nodes.keys()[: len(order)]] = np.arange(len(order), dtype=np.int32)
         edges = tracker.edges.order()
@@ -175,7 +178,12 @@ class Observer:
         )
 
     def _allowed(self, view: View, rows: np.ndarray) -> Arrays:
-        """Masks and actions; `rows` by number of the node."""
+        """Return the masks and the action fields.
+
+        Args:
+          view: the view to observe.
+          rows: int32, the row of each node by its number; the last entry is the padding row.
+        """
         counts = view.state.num_matches
         if len(counts) and counts.max() > self.settings.max_locations:
             self._check("max_locations", int(counts.max()), view)
@@ -224,7 +232,7 @@ class Observer:
         return places[:most]
 
     def _check(self, setting: str, found: int, view: View) -> None:
-        """Refuses what there is no room for, or warns, once for each setting."""
+        """Raise a UserError for what does not fit; with `truncate`, warn once for each setting."""
         problem = (
             f"{setting}: expected at most {getattr(self.settings, setting)} in the graph that "
             f"{view.name} has become after {view.num_steps} steps, found {found}"
@@ -237,7 +245,7 @@ class Observer:
 
 
 def _describe(rules: Sequence[Rule]) -> tuple[np.ndarray, np.ndarray]:
-    """`rule_ids` and `rule_targets`, not to be written into."""
+    """Return `rule_ids` and `rule_targets` as read-only arrays."""
     ids = np.zeros(len(rules) + 1, np.int32)
     targets = np.zeros((len(rules) + 1, _NUM_TARGETS), np.int32)
     for number, rule in enumerate(rules):
@@ -250,13 +258,16 @@ def _describe(rules: Sequence[Rule]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _operators(expressions: Sequence[Expression | None]) -> list[str]:
-    """Of all applications, each counted once: those on the outside first, from left to right."""
+    """Return the operators of some expressions, each application once, the outermost ones first.
+
+    Applications at the same depth are listed from left to right.
+    """
     found: dict[tuple[object, ...], str] = {}
     level: Sequence[Expression | None] = expressions
     while level:
         applied = [one for one in level if isinstance(one, Apply)]
         for one in applied:
-            # Several outputs of one operator are one operator.
+            # Several outputs of the same application are one application.
             found.setdefault((one.op, one.inputs, one.attributes), one.op)
         level = [given for one in applied for given in one.inputs]
     return list(found.values())

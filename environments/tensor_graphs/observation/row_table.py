@@ -1,4 +1,4 @@
-"""Rows by key, kept up to date one by one and read all at once."""
+"""A table of rows by key: rows change one by one, and are read all at once."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ _FREE = np.iinfo(np.int64).max
 
 
 class RowTable:
-    """Some columns for each key. A row has one place for as long as its key is there.
+    """A row of numbers for each key. A row keeps its place until its key is dropped.
 
     Attributes:
-      values: float32 [capacity, width], by place.
-      work: float64 [capacity, 4], by place, exact where float32 is not.
-      ends: int32 [capacity, 2], by place.
+      values: float32 [capacity, width], the features in each place.
+      work: float64 [capacity, 4], four numbers that need more precision than float32 has.
+      ends: int32 [capacity, 2], two node numbers, used for the ends of an edge.
     """
 
     __slots__ = ("_free", "_keys", "_order", "_places", "ends", "values", "work")
 
     def __init__(self, width: int, capacity: int = 64) -> None:
-        """An empty table; it grows as it has to."""
+        """Make an empty table; it grows when it is full.
+
+        Args:
+          width: number of features in a row.
+          capacity: number of places at first.
+        """
         self.values = np.zeros((capacity, width), np.float32)
         self.work = np.zeros((capacity, 4))
         self.ends = np.zeros((capacity, 2), np.int32)
@@ -37,16 +42,16 @@ class RowTable:
         return key in self._places
 
     def __getitem__(self, key: int) -> int:
-        """The place of a key that is there."""
+        """Return the place of a key; it must be in the table."""
         return self._places[key]
 
     @property
     def capacity(self) -> int:
-        """Places that there are."""
+        """The number of places, used and free."""
         return len(self._keys)
 
     def put(self, key: int) -> int:
-        """The place of a key, a new one if the key was not there."""
+        """Return the place of a key; give it a free place if it has none."""
         place = self._places.get(key)
         if place is None:
             if not self._free:
@@ -57,7 +62,7 @@ class RowTable:
         return place
 
     def drop(self, key: int) -> None:
-        """Frees the place of a key, if it is there."""
+        """Free the place of a key, if it has one."""
         place = self._places.pop(key, None)
         if place is not None:
             self._keys[place] = _FREE
@@ -65,17 +70,17 @@ class RowTable:
             self._order = None
 
     def order(self) -> np.ndarray:
-        """The places, ascending by key."""
+        """Return the used places, sorted by key."""
         if self._order is None:
             self._order = np.argsort(self._keys, kind="stable")[: len(self._places)]
         return self._order
 
     def keys(self) -> np.ndarray:
-        """The keys, ascending."""
+        """Return the keys in ascending order."""
         return self._keys[self.order()]
 
     def copy(self) -> RowTable:
-        """Another table with the same rows."""
+        """Return an independent copy."""
         other = RowTable.__new__(RowTable)
         other.values, other.work = self.values.copy(), self.work.copy()
         other.ends, other._keys = self.ends.copy(), self._keys.copy()

@@ -1,7 +1,8 @@
-"""What is known of a graph's nodes and edges, kept up to date as the graph changes.
+"""Keep the features of a graph's nodes and edges up to date as the graph changes.
 
-A constant expression is one node, whatever it is computed from: rules leave that alone, and it
-costs nothing when the model runs. Constants that nobody who runs uses are not there.
+A constant expression is shown as one node, without the nodes that it is computed from, since no
+rule replaces them and they cost nothing when the model runs. A constant that only other constants
+use is not shown.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from environments.tensor_graphs.graph.nodes import Change, Node
 from environments.tensor_graphs.observation import features
 from environments.tensor_graphs.observation.row_table import RowTable
 
-# A node has fewer inputs.
+# Larger than the number of inputs of any node; used to number the edges.
 _MOST_INPUTS = 1 << 12
 
 COST, FLOPS, BYTES, KERNELS = range(4)
@@ -23,22 +24,24 @@ COST, FLOPS, BYTES, KERNELS = range(4)
 
 
 class Tracker:
-    """Rows of nodes and edges of one graph after another.
+    """Tables of a graph's nodes and edges, which follow the graph from step to step.
 
     Attributes:
-      graph: the last one.
-      nodes: by number; `values` are the features without those of costs.
-      edges: by receiver and input; `ends` are the numbers of sender and receiver.
-      end: all numbers of nodes are smaller.
+      graph: the current graph.
+      nodes: a row per node, by its number. `values` are the features, with 0 for COST_FEATURES;
+        `work` has the columns COST, FLOPS, BYTES and KERNELS.
+      edges: a row per edge, by its receiver and input. `values` are the features; `ends` are the
+        numbers of the sender and the receiver.
+      end: a number that is larger than those of all nodes so far.
     """
 
     def __init__(self, graph: Graph, costs_ms: Mapping[int, float], constants: bool = True) -> None:
-        """Looks at the whole graph.
+        """Fill the tables from the whole graph.
 
         Args:
-          graph: the first one.
-          costs_ms: of nodes; 0 of others.
-          constants: whether constants are nodes at all.
+          graph: the first graph.
+          costs_ms: costs of nodes by number; the others cost 0.
+          constants: whether constants are shown as nodes at all.
         """
         self.graph = graph
         self.nodes = RowTable(len(features.NODE_FEATURES), 2 * len(graph.nodes) + 16)
@@ -50,7 +53,7 @@ class Tracker:
         self._see(graph.nodes, graph.nodes, costs_ms)
 
     def copy(self) -> Tracker:
-        """Another tracker that knows the same."""
+        """Return an independent copy."""
         other = Tracker.__new__(Tracker)
         other.graph, other.end = self.graph, self.end
         other._shows_constants = self._shows_constants
@@ -59,19 +62,19 @@ class Tracker:
         return other
 
     def advance(self, graph: Graph, change: Change, costs_ms: Mapping[int, float]) -> None:
-        """Goes on to a graph that was made of the last one.
+        """Update the tables to a graph that was made from the current one.
 
         Args:
-          graph: the next one.
-          change: from the last one to this one.
-          costs_ms: of nodes whose costs may have changed.
+          graph: the new graph.
+          change: what differs between the current graph and the new one.
+          costs_ms: costs of the nodes whose costs may have changed, by number.
         """
         known, self.graph = self.graph.nodes, graph
         nodes, removed = graph.nodes, change.removed
         self.end = max(self.end, max(change.added, default=-1) + 1)
         changed = {*change.added, *change.rewired}
         for number in (*change.added, *change.rewired):
-            # An edge says whether its sender is constant.
+            # The features of an edge say whether its sender is constant.
             if graph.is_constant(number):
                 changed.update(graph.users(number))
         seen = set(changed)
@@ -91,7 +94,13 @@ class Tracker:
     def _see(
         self, seen: Iterable[int], changed: Iterable[int], costs_ms: Mapping[int, float]
     ) -> None:
-        """Brings nodes up to date; of changed ones also the edges that end there."""
+        """Update the rows of some nodes, and the edges that end at those that changed.
+
+        Args:
+          seen: the nodes whose features may have changed.
+          changed: the nodes whose incoming edges may have changed.
+          costs_ms: costs of the nodes whose costs may have changed, by number.
+        """
         graph = self.graph
         for number in seen:
             node, is_constant = graph.nodes[number], graph.is_constant(number)
@@ -115,7 +124,7 @@ class Tracker:
             self._join(number, graph.nodes[number])
 
     def _join(self, number: int, node: Node) -> None:
-        """Brings the edges that end at a node up to date."""
+        """Update the edges that end at a node; a constant node has none."""
         graph, edges = self.graph, self.edges
         self._cut(number)
         if graph.is_constant(number):
@@ -141,7 +150,7 @@ class Tracker:
             self.nodes.drop(number)
 
     def _is_shown(self, number: int) -> bool:
-        """Whether a constant is a node: something that is not constant uses it."""
+        """Whether a constant is shown: the model returns it, or a node that runs uses it."""
         graph = self.graph
         return self._shows_constants and (
             number in self._outputs
@@ -149,5 +158,5 @@ class Tracker:
         )
 
     def total(self) -> np.ndarray:
-        """Sums over the nodes: float64 [4], as `nodes.work` has them."""
+        """Return the sum of `nodes.work` over all nodes: float64 [4]."""
         return self.nodes.work[self.nodes.order()].sum(axis=0)

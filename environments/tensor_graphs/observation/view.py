@@ -1,4 +1,4 @@
-"""A state of an episode, with all that observations of it are made of, kept up to date."""
+"""A state of an episode, with the data that its observations are made from."""
 
 from __future__ import annotations
 
@@ -12,21 +12,27 @@ from environments.tensor_graphs.rewriting.matching import Match
 
 
 class View:
-    """A state of an episode, and what is to be known of it to observe it.
+    """The current state of an episode, with the data that its observation is made from.
 
     Attributes:
-      name: of the model.
-      state: where the episode is.
-      tracker: of its graph.
-      num_steps: rules that were applied.
-      first: where it began.
-      start_cost_ms: the cost there.
-      work: sums over the graph's nodes, as `Tracker.total` has them.
-      start_work: the same of the first graph.
+      name: name of the model.
+      state: the current state.
+      tracker: features of the current graph's nodes and edges.
+      num_steps: number of rules that were applied.
+      first: the state where the episode began.
+      start_cost_ms: cost of the first graph.
+      work: sums over the current graph's nodes, float64 [4], as `Tracker.total` returns them.
+      start_work: the same sums for the first graph.
     """
 
     def __init__(self, name: str, state: State, tracker: Tracker) -> None:
-        """The beginning of an episode."""
+        """Make the view that an episode begins with.
+
+        Args:
+          name: name of the model.
+          state: the first state.
+          tracker: a tracker of that state's graph.
+        """
         self.name, self.state, self.tracker, self.num_steps = name, state, tracker, 0
         self.first = state
         self.start_cost_ms = state.cost_ms
@@ -34,7 +40,7 @@ class View:
         self._match_tables: dict[int, MatchTable] = {}
 
     def copy(self) -> View:
-        """Another view of the same."""
+        """Return an independent copy."""
         other = View.__new__(View)
         other.name, other.num_steps = self.name, self.num_steps
         other.first, other.state = self.first, self.state
@@ -44,7 +50,7 @@ class View:
         return other
 
     def advance(self, state: State) -> None:
-        """Goes on to the state that one step made of the last one."""
+        """Move on to a state that one step has made from the current one."""
         assert state.change is not None
         self.state = state
         self.num_steps += 1
@@ -53,23 +59,29 @@ class View:
 
     @property
     def cost(self) -> float:
-        """RT: the cost as a part of the first graph's."""
+        """RT: the cost divided by that of the first graph."""
         return _part(self.state.cost_ms, self.start_cost_ms)
 
     @property
     def memory(self) -> float:
-        """M: bytes moved as a part of the first graph's."""
+        """M: the bytes moved divided by those of the first graph."""
         return _part(float(self.work[BYTES]), float(self.start_work[BYTES]))
 
     def match_tables(
         self, rules: np.ndarray, num_touched: int, num_inputs: int
     ) -> list[MatchTable]:
-        """For each of these rules, what is known of its matches."""
+        """Return a table of matches for each of some rules.
+
+        Args:
+          rules: int [N], numbers of the rules.
+          num_touched: K, the number of columns for the nodes of a match's source.
+          num_inputs: V, the number of columns for the variables.
+        """
         by_rule, found = self.state.matches_by_rule, []
         for rule in rules.tolist():
             matches = by_rule[rule]
             known = self._match_tables.get(rule)
-            # The engine takes over the matches of rules that nothing has happened to.
+            # The engine keeps the same tuple of matches for rules that the step did not touch.
             if known is None or known.matches is not matches:
                 graph = self.state.graph
                 known = MatchTable(graph, matches, num_touched, num_inputs, known)
@@ -79,12 +91,13 @@ class View:
 
 
 class MatchTable:
-    """The nodes of a rule's matches.
+    """The nodes and the work of one rule's matches.
 
     Attributes:
-      matches: of the rule.
-      rows: int32 [matches, K + V], numbers of nodes, -1 for none.
-      works: float64 [matches, 4], as `features.match_work` gives them.
+      matches: the rule's matches.
+      rows: int32 [matches, K + V], numbers of the nodes in the match's source, then of those that
+        the variables stand for; -1 for none.
+      works: float64 [matches, 4], as `features.match_work` returns them.
     """
 
     __slots__ = ("_places", "matches", "rows", "works")
@@ -97,14 +110,14 @@ class MatchTable:
         num_inputs: int,
         last: MatchTable | None,
     ) -> None:
-        """Most matches are those that were there before.
+        """Make the table; copy the rows of matches that the last table has.
 
         Args:
-          graph: that they are in.
-          matches: of the rule.
-          num_touched: K.
-          num_inputs: V.
-          last: of the same rule, from another state.
+          graph: the graph that the matches are in.
+          matches: the rule's matches.
+          num_touched: K, the number of columns for the nodes of a match's source.
+          num_inputs: V, the number of columns for the variables.
+          last: the same rule's table for an earlier state, if there is one.
         """
         self.matches = matches
         self._places = {match.location: place for place, match in enumerate(matches)}
@@ -124,11 +137,11 @@ class MatchTable:
             self.works[place] = features.match_work(graph, match)
 
     def _place_of(self, match: Match) -> int:
-        """The place of a match; -1 if it is not there, even if another one is at its location."""
+        """Return the index of a match; -1 if this very match is not in the table."""
         place = self._places.get(match.location, -1)
         return place if place >= 0 and self.matches[place] is match else -1
 
 
 def _part(value: float, start: float) -> float:
-    """A value over the first one, 1 at the start also where that is 0."""
+    """Return value / start; if `start` is 0, return 1 + value, which is 1 at the start."""
     return 1 + (value - start) / (start or 1.0)

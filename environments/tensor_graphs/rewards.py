@@ -1,7 +1,7 @@
-"""Rewards of steps that change a graph (thesis, 3.2.4 and Fig. 4.6).
+"""Reward functions for steps that change a graph (thesis, 3.2.4 and Fig. 4.6).
 
-RT is a graph's runtime and M the bytes it moves, both in percent of those of the model's first
-graph: so one setting serves a model of 0.1 ms and one of 100 ms. With the step from t - 1 to t:
+RT is a graph's runtime and M the bytes that it moves, both in percent of those of the model's first
+graph, so that the same settings suit fast and slow models. The reward of the step from t - 1 to t:
 
   runtime              RT(t-1) - RT(t)                                  the thesis's R5
   runtime_and_memory   alpha (RT(t-1) - RT(t)) + beta (M(t-1) - M(t))   R1: 0.8, 0.2; R3: 0.1, 0.9;
@@ -11,16 +11,20 @@ graph: so one setting serves a model of 0.1 ms and one of 100 ms. With the step 
   least_runtime        L(t) = min RT(0 … t-1) - min RT(0 … t)
   least_and_runtime    alpha L(t) + beta (RT(t-1) - RT(t)), the latter from -0.1 to 0.1
 
-The last two are ours. The sum of L over an episode is what the cheapest graph on its trail saves,
-and that is the graph that one takes; dearer graphs on the path to it cost nothing. With R5,
-chance makes graphs dearer at first, and what is learned from that may be to stop at once. With L
-alone, where chance never makes them cheaper nothing is learned. Their sum has neither fault. Its
-second part is bounded, because a step can cost a hundred times what the best one saves: a policy
-then learns to do only what changes nothing, since all that is new to it may be dear.
+The thesis does not have the last two.
 
-The thesis names "new runtime" and does not define it; ours is how much better than the first graph
-the new one is, so that stopping early is no gain in itself. Where its text speaks of "R4, the
-simplest reward function", it means the one that the figure calls R5.
+  - The sum of L over an episode is what the cheapest graph on its trail saves, and that graph is
+    the result of the episode. Steps to costlier graphs on the way there cost nothing.
+  - With R5 alone, random actions make graphs costlier at first, and a policy may learn from that to
+    stop at once. With L alone, a policy learns nothing if random actions never make a graph
+    cheaper. The sum has neither problem.
+  - The second part of the sum is bounded, because one step can cost far more than the best step
+    saves. Without the bound, a policy learns to take only steps that change nothing, since any step
+    that it does not know may be costly.
+
+The thesis names "new runtime" but does not define it. Here it is how much cheaper the new graph is
+than the first one, so that stopping early does not pay in itself. Where the text of the thesis
+speaks of "R4, the simplest reward function", it means the one that its figure calls R5.
 """
 
 from __future__ import annotations
@@ -50,12 +54,12 @@ INVALID = -100.0
 
 
 class Figures(NamedTuple):
-    """Of a graph, over those of the model's first graph.
+    """Figures of a graph that rewards are made from, relative to the model's first graph.
 
     Attributes:
       runtime: RT / 100.
       memory: M / 100.
-      least: the least runtime in the episode so far, this graph's included.
+      least: the lowest `runtime` in the episode so far, including this graph's.
     """
 
     runtime: float
@@ -71,15 +75,16 @@ MeasureFn = Callable[[Graph, Graph], float]
 
 
 def make_reward(name: str, alpha: float = 0.8, beta: float = 0.2) -> RewardFn:
-    """The reward of that name.
+    """Return the reward function of a name.
 
     Args:
       name: one of REWARDS or SYMBOLS; the latter have their own alpha and beta.
-      alpha: weight of the runtime, of "runtime_and_memory"; or of the least one.
-      beta: weight of the memory that is accessed, likewise; or of the runtime.
+      alpha: weight of the runtime in "runtime_and_memory"; of L in "least_and_runtime".
+      beta: weight of the memory accessed in "runtime_and_memory"; of the runtime in
+        "least_and_runtime".
 
     Raises:
-      UserError: there is none of that name.
+      UserError: no reward has this name.
     """
     name, alpha, beta = SYMBOLS.get(name, (name, alpha, beta))
     if name not in REWARDS:
@@ -107,11 +112,13 @@ def make_reward(name: str, alpha: float = 0.8, beta: float = 0.2) -> RewardFn:
 
 
 def end_to_end(backend: Backend, seconds: float = 1.0) -> MeasureFn:
-    """Measures whole models in turns, so that what else the machine does hardly matters.
+    """Return a function that measures one whole model against another.
+
+    It runs the two in turns, so that other load on the machine hardly affects the result.
 
     Args:
-      backend: runs them.
-      seconds: of wall time for each measurement.
+      backend: the backend that runs the models.
+      seconds: wall time of each measurement.
     """
 
     def measure(first: Graph, other: Graph) -> float:

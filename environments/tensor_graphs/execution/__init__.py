@@ -1,1 +1,1 @@
-"""Run models: backends, inputs, comparing the speed and the outputs of two models."""
+"""Run models: choose a backend, make inputs, and compare the speed and outputs of two models."""

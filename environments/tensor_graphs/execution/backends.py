@@ -70,14 +70,14 @@ class Backend(Protocol):
         ...
 
     def rewritten(self, model: Model) -> tuple[onnx.ModelProto, Backend] | None:
-        """Return the model that its optimisations result in.
+        """Return the model after the backend's optimisations.
 
         Args:
           model: the model to optimise.
 
         Returns:
           The optimised model, and a backend that runs it without changing it further. None if the
-          library does not show what it makes.
+          library does not show the optimised model.
 
         Raises:
           UserError: the library refuses the model.
@@ -128,7 +128,10 @@ class OnnxRuntime:
         return self.level != "disable"
 
     def rewritten(self, model: Model) -> tuple[onnx.ModelProto, Backend] | None:
-        """Return the optimised model; None with a GPU, where it contains copies to and fro."""
+        """Return the optimised model; None on a GPU, where it contains copies to and from the GPU.
+
+        It is None too if the level of optimisations is "disable".
+        """
         if not self.fuses or self.cuda:
             return None
         with tempfile.TemporaryDirectory() as directory:
@@ -161,7 +164,7 @@ class OnnxRuntime:
         try:
             session = onnxruntime.InferenceSession(source, options, providers)
         except Exception as error:
-            # onnxruntime's exceptions have no base class but this one.
+            # onnxruntime's exceptions have no base class other than Exception.
             raise UserError(f"onnxruntime cannot load {_named(model)}: {_line(error)}") from error
         return _Session(session, "cuda" if self.cuda else "cpu")
 
@@ -209,7 +212,7 @@ class OpenVino:
     fuses: bool = True
 
     def rewritten(self, model: Model) -> None:
-        """Return None: OpenVINO does not show what it makes of a model."""
+        """Return None, because OpenVINO does not show how it optimises a model."""
         return None
 
     @property
@@ -253,7 +256,7 @@ def backend(name: str = "onnxruntime") -> Backend:
     """Find a backend by its name.
 
     Raises:
-      UserError: there is none of that name, or it is not installed.
+      UserError: no backend has this name, or it is not installed.
     """
     if name == "openvino":
         if importlib.util.find_spec("openvino") is None:

@@ -32,7 +32,7 @@ def random_inputs(
 
     Args:
       model: the model; its weights are not read.
-      seed: of the random numbers.
+      seed: seed of the random numbers.
       sizes: sizes of the dimensions that the model leaves open, by name; others are 1.
 
     Returns:

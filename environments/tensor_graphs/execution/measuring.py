@@ -64,7 +64,7 @@ class Comparison:
 
     @property
     def margin(self) -> float:
-        """How far from 1 the ratio of equal models was found to lie."""
+        """How far from 1 the measured ratio of two equal models may lie."""
         return max(self.same.high - 1, 1 - self.same.low, 0.0)
 
     @property
@@ -107,7 +107,7 @@ class Bench:
           other_backend: the backend that runs it, if not the same.
           seconds: wall time that the pairs may take.
           block_s: each block of runs lasts this many seconds or longer.
-          pairs: number of pairs that are measured whatever time they take.
+          pairs: smallest number of pairs to measure, whatever time they take.
 
         Raises:
           UserError: the model cannot be run.
@@ -179,7 +179,7 @@ class _Block:
     """Runs a model several times in a row.
 
     Attributes:
-      num_runs: number of runs that take `block_s` or longer.
+      num_runs: number of runs that together take at least `block_s` seconds.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Rewriting a graph of tensor operations as a TF-Agents environment (thesis, 3.2)."""
+"""A TF-Agents environment in which an episode rewrites a model's graph (thesis, 3.2)."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _MAX_STARTS = 64
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Model:
-    """What an episode starts from.
+    """A model that episodes start from.
 
     Attributes:
-      name: as people call it.
-      graph: as it is before anything was done to it.
+      name: a name for people to read.
+      graph: the graph before any step.
     """
 
     name: str
@@ -46,14 +46,14 @@ class Model:
 
     @classmethod
     def load(cls, name: str, seed: int = 0) -> Model:
-        """A model of `models.NAMES`, or a file.
+        """Load a built-in model, or an ONNX file.
 
         Args:
-          name: of the model or the file.
-          seed: of the weights of a model of `models.NAMES`.
+          name: one of `models.NAMES`, or the path of a file.
+          seed: seed of the random weights of a built-in model.
 
         Raises:
-          UserError: there is none, or it cannot be read.
+          UserError: there is no such model or file, or it cannot be read.
         """
         if name in models.NAMES:
             return cls(name, onnx_io.read(models.make(name, seed)))
@@ -61,42 +61,42 @@ class Model:
 
 
 class TensorGraphEnvironment(py_environment.PyEnvironment):
-    """One episode rewrites one model, one step applies one rule at one place.
+    """An environment whose episodes each rewrite one model; a step applies one rule at one place.
 
-    Context: a `Model`. With `reset_to`, an episode begins at any state of another one instead.
+    Context: a `Model`. `reset_to` begins an episode at a state of any other episode instead.
 
     Observation: a dict of arrays: the padded graph with its features, `xfer_mask`,
-      `location_masks`, and all allowed actions with the nodes that they touch; see `observation`,
-      `features` and `graph_observation`. All is kept up to date from step to step: no graph is
-      built in order to observe it.
+      `location_masks`, and all allowed actions with the nodes that they touch. See `observation`,
+      `features` and `graph_observation`.
 
-    Action: int32 [2], (xfer_id, location): the match number `location` of rule number `xfer_id`
+    Action: int32 [2], (xfer_id, location): apply match number `location` of rule number `xfer_id`
       (thesis, 3.2.3). NO-OP is (number of rules, 0).
 
-    Reward: how much better the graph became, in percent of what the model's first graph costs; the
-      setting `reward` chooses how: see `rewards`. An action that the masks do not allow changes
-      nothing and has the reward `rewards.INVALID`, -100; the masks are exact, so a policy that
-      heeds them never gets it.
+    Reward: how much better the graph became, in percent of the cost of the model's first graph. The
+      setting `reward` chooses the formula; see `rewards`. An action that is not allowed changes
+      nothing and has the reward `rewards.INVALID`, -100. The masks allow exactly the valid actions,
+      so a policy that follows them never gets this reward.
 
-    End: with NO-OP, which the setting `may_stop` may forbid, when no rule matches any more, or
-      after `max_steps` steps, invalid ones included. The discount is 1 until then and 0 at the end.
-      Of a model on which no rule matches the first step, whatever it is, ends the episode.
+    End: an episode ends with NO-OP, when no rule matches any more, or after `max_steps` steps,
+      which include those with invalid actions. The setting `may_stop` can forbid NO-OP. The
+      discount is 1 before the end and 0 at the end. If no rule matches a model, the first step ends
+      the episode, whatever its action is.
 
-    Costs are those of the objective, sums over operators (`objectives`). With `measure_every` n,
-    the whole model is measured against the model's first graph after every n-th step, and at the
-    end: RT is then what was measured, and between measurements the last one, corrected by what the
-    objective says has changed since. The rewards of an episode with `reward` "runtime" so add up to
-    what was measured in the end.
+    The objective gives the costs, which are sums over operators (`objectives`). If `measure_every`
+    is n > 0, the whole model is also measured against its first graph, after every n-th step and at
+    the end. RT is then the measured value. Between measurements, RT is the last measured value plus
+    the change that the objective has estimated since. So with `reward` "runtime", the rewards of an
+    episode add up to what was measured at the end.
 
-    But for measurements, of operators where they are not known yet and of whole models, the seed
-    and the actions decide everything.
+    The seed and the actions decide everything, except for measurements: those of operators whose
+    cost is not known yet, and those of whole models.
 
     Args:
       sampler: draws the model of each episode.
       settings: see `Settings`.
       rules: the rules that can be applied; by default those that come with the package.
-      objective: gives costs; by default what is measured with onnxruntime on this machine.
-      seed: of the sampler's random generator.
+      objective: gives the costs; by default they are measured with onnxruntime on this machine.
+      seed: seed of the sampler's random generator.
       measure_fn: measures whole models; by default end to end with onnxruntime, for about a second.
 
     Raises:
@@ -125,7 +125,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         if settings.measure_every and measure_fn is None:
             measure_fn = rewards.end_to_end(backend())
         self._measure_fn = measure_fn
-        # Views of what episodes began at, the latest at the end.
+        # Cached views of starts of episodes, the most recently used one last.
         self._starts: collections.OrderedDict[Model | State, View] = collections.OrderedDict()
         self._view: View | None = None
         self._best: State | None = None
@@ -138,7 +138,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules, as actions number them."""
+        """The rules; actions number them in this order."""
         return self._engine.rules
 
     @property
@@ -148,56 +148,59 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
 
     @property
     def state(self) -> State | None:
-        """Where the episode is, or has ended; None before the first one."""
+        """The current state, or the last one if the episode has ended; None before any episode."""
         return self._view.state if self._view else None
 
     @property
     def best(self) -> State | None:
-        """The cheapest state of this episode."""
+        """The cheapest state of this episode so far; None before any episode."""
         return self._best
 
     @property
     def trail(self) -> tuple[Match, ...]:
-        """The matches that were applied in this episode."""
+        """The matches that were applied in this episode, in order."""
         return tuple(self._trail)
 
     def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
-        """See `observation` and `graph_observation`."""
+        """Return the spec of each array; see `observation` and `graph_observation`."""
         return self._observer.specs()
 
     def action_spec(self) -> array_spec.BoundedArraySpec:
-        """(xfer_id, location)."""
+        """Return the spec of an action: (xfer_id, location)."""
         most = len(self.rules), self._settings.max_locations - 1
         return array_spec.BoundedArraySpec((2,), np.int32, (0, 0), most, "xfer_id_and_location")
 
     def get_info(self) -> dict[str, Any]:
-        """What came of the episode that ended last.
+        """Return the results of the episode that ended last.
 
         Returns:
-          `context`, the model's name; `steps`, and `invalid_steps` among them; `cost_ms`,
-          `best_cost_ms` and `start_cost_ms`, of the last graph, of the cheapest one and of the
-          first one, as the objective has it; `flops`, `bytes_moved` and `num_kernels` of the last
-          graph and, with `start_` before the name, of the first one; with `measure_every` also
-          `measured_ratio`, the last graph's measured time over the first one's. Empty until an
-          episode has ended.
+          A dict, empty until an episode has ended:
+            context: name of the model.
+            steps, invalid_steps: number of steps, and of those with an invalid action.
+            cost_ms, best_cost_ms, start_cost_ms: the objective's cost of the last graph, of the
+              cheapest and of the first.
+            flops, bytes_moved, num_kernels: the work of the last graph; with `start_` before the
+              name, that of the first graph.
+            measured_ratio: measured time of the last graph divided by that of the first; only with
+              the setting `measure_every`.
         """
         return dict(self._info)
 
     def seed(self, seed: int | np.random.Generator) -> None:
-        """Starts the sampler's random generator anew; holds from the next episode on."""
+        """Restart the sampler's random generator; this affects the next episode first."""
         self._generator = np.random.default_rng(seed)
 
     def reset_to(self, state: State, name: str = "") -> ts.TimeStep:
-        """Starts an episode at a graph that was made from a model.
+        """Start an episode at a given state.
 
         Args:
-          state: of this environment or of another engine with the same rules and objective; if the
-            latter, all matches are searched anew.
-          name: what `get_info` gives as the context.
+          state: a state of this environment, or of another engine with the same rules and
+            objective. In the latter case its matches are searched for again.
+          name: the context that `get_info` returns.
 
         Returns:
-          The first time step. Rewards and observations compare with this graph, as if it were a
-          model's.
+          The first time step. Rewards and observations compare later graphs with this state's
+          graph, as if it were a model's first graph.
         """
         self._current_time_step = None
         self._current_time_step = self._begin(self._first_view(state, name))
@@ -223,7 +226,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         try:
             return self._act(self._view, xfer, location)
         except BaseException:
-            # The episode cannot go on; the next call of `step` starts another.
+            # The episode cannot go on; the next call of `step` starts another one.
             self._current_time_step = None
             raise
 
@@ -265,7 +268,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
             self._best = state
 
     def _figures_of(self, view: View, is_last: bool) -> Figures:
-        """RT and M as they are known now."""
+        """Return RT and M of the current graph; measure RT if a measurement is due."""
         runtime = self._figures.runtime + view.cost - self._estimated
         self._estimated = view.cost
         n = self._settings.measure_every
@@ -277,7 +280,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         return Figures(runtime, view.memory, min(self._figures.least, runtime))
 
     def _first_view(self, start: Model | State, name: str) -> View:
-        """The view that an episode begins with, known from earlier episodes or not."""
+        """Return the view that an episode begins with, from the cache if it is there."""
         known = self._starts.get(start)
         if known is None:
             if isinstance(start, State) and start.engine is self._engine:

@@ -15,30 +15,31 @@ class Settings:
     """Settings of `TensorGraphEnvironment`.
 
     Attributes:
-      reward: what a step is paid for: how much less the "runtime" became (the thesis's R5), the
-        "runtime_and_memory" (R1, R3 and R4 by their symbols), how much less than at the start the
-        "new_runtime" is (R2), that of the last step alone ("terminal"), how much less the
-        "least_runtime" of the episode became: that of the graph that one takes; or the sum of this
-        and the first, "least_and_runtime".
-      alpha: weight of the runtime in runtime_and_memory, and of the least one in the last.
-      beta: weight of the memory that is accessed, and of the runtime, likewise.
-      max_steps: steps that an episode has at most.
-      may_stop: whether an episode may be ended by NO-OP while a rule matches. Where the best graph
-        of an episode is what counts, stopping gains nothing, and it is the first thing that is
-        learned where most steps make graphs dearer.
-      masked: whether a policy sees what is allowed. Without, all of xfer_mask and location_masks is
-        True, and a policy has to learn from the reward -100 what it cannot do.
-      constants: whether weights and other constants are nodes that a policy sees. Without them
-        graphs have half as many nodes; which inputs are constant is said of each node in any case.
-      max_nodes: nodes of a graph that an observation has room for, a constant expression counted
-        once; 0 where training finds it out, twice as many as the largest of its models has.
-      max_edges: edges, likewise.
-      max_locations: matches of one rule (thesis 3.2.3: 200); 0 where training finds it out, three
-        times as many as there are at first.
-      max_actions: matches of all rules, and NO-OP, likewise.
-      truncate: whether what there is no room for is left out with a warning, instead of an error.
-        In training it always is where all sizes were 0.
-      measure_every: steps between measurements of the whole model; 0 for none.
+      reward: what a step is rewarded for. "runtime" (the thesis's R5): how much the step reduced
+        the runtime. "runtime_and_memory" (R1, R3 or R4, each with its own weights): how much it
+        reduced the runtime and the memory accessed. "new_runtime" (R2): how much lower the runtime
+        is than at the start. "terminal": the same, for the last step only. "least_runtime": how
+        much the step reduced the lowest runtime of the episode. "least_and_runtime": the sum of
+        least_runtime and a bounded runtime.
+      alpha: weight of the runtime in runtime_and_memory; of least_runtime in least_and_runtime.
+      beta: weight of the memory in runtime_and_memory; of the runtime in least_and_runtime.
+      max_steps: largest number of steps in an episode.
+      may_stop: whether NO-OP may end an episode while a rule still matches. If the best graph of an
+        episode is what counts, stopping gains nothing. Yet a policy learns to stop first of all if
+        most steps increase the cost.
+      masked: whether a policy sees which actions are allowed. If not, xfer_mask and location_masks
+        are True everywhere, and a policy must learn from the reward -100 what is not allowed.
+      constants: whether a policy sees weights and other constants as nodes. Graphs without them
+        have about half as many nodes. The features of a node say which inputs are constant anyway.
+      max_nodes: largest number of nodes that an observation has room for; a constant expression
+        counts as one. With 0, training chooses twice the number of its largest model.
+      max_edges: largest number of edges; 0 as for max_nodes.
+      max_locations: largest number of matches of one rule (200 in the thesis, 3.2.3). With 0,
+        training chooses three times the number in the models before any step.
+      max_actions: largest number of matches of all rules, plus NO-OP; 0 as for max_locations.
+      truncate: whether to leave out what does not fit, with a warning, instead of an error.
+        Training always does so if all four sizes are 0.
+      measure_every: number of steps between measurements of the whole model; 0 for none.
     """
 
     reward: str = "runtime"
@@ -56,10 +57,10 @@ class Settings:
     measure_every: int = 0
 
     def __post_init__(self) -> None:
-        """Checks the numbers.
+        """Check the numbers.
 
         Raises:
-          UserError: one is too small.
+          UserError: a number is too small.
         """
         for name, least in (("max_steps", 1), ("measure_every", 0), *((one, 0) for one in SIZES)):
             found = getattr(self, name)

@@ -1,6 +1,6 @@
-"""Collection: jobs, such as playing a chunk of episodes, done here or in other processes.
+"""Collection: jobs, such as playing a chunk of episodes, run in this process or in others.
 
-The caller says where as a value, `collect.Collect`, and gets a `jobs.Pool`. Every kind of pool
+The caller says where jobs run with a `collect.Collect`, and gets a `jobs.Pool`. Every kind of pool
 gives the same results, to the bit::
 
     caller                               a pool                      each worker
@@ -12,12 +12,12 @@ gives the same results, to the bit::
       [result or Failure, ...]      ◀──  in the chunks' order   ◀──    Experience
 
     collect.py         Collect; make_pool and its table: kind -> class
-    jobs.py            what callers, pools and runners agree on: Chunk, Runner, Pool, Timings
-    pool_parts.py      what pools are built from: JobQueue, RestartingRunner
+    jobs.py            the interfaces of callers, pools and runners: Chunk, Runner, Pool, Timings
+    pool_parts.py      parts that all pools share: JobQueue, RestartingRunner
     in_process.py      kind "inprocess": one runner in this process
     pipes/             kind "pipes": worker processes that are replaced when they die or hang
     episode_runner.py  the Runner that plays episodes: environments and an actor
 
-A further kind is one file, with a class that is made like `in_process.InProcessPool`, and one line
-in `collect.POOLS`.
+To add a kind, write one file with a class whose constructor takes the arguments of
+`in_process.InProcessPool`, and add one line to `collect.POOLS`.
 """

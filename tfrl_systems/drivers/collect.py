@@ -1,4 +1,4 @@
-"""Where jobs run, as a value, and the pool that it stands for."""
+"""Settings that say where jobs run, and the function that makes a pool from them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Collect:
     Attributes:
       kind: a name in `POOLS`: "inprocess" for this process, "pipes" for worker processes on this
         machine.
-      workers: jobs that run at the same time; 1 in this process.
-      address: of a cluster; "" for kinds that need none.
+      workers: number of jobs that run at the same time; 1 for "inprocess".
+      address: address of a cluster; "" for kinds that need none.
 
     Raises:
-      UserError: there are to be no workers.
+      UserError: `workers` is less than 1.
     """
 
     kind: str = "inprocess"
@@ -48,7 +48,7 @@ class Collect:
 
     @classmethod
     def with_workers(cls, workers: int) -> Collect:
-        """One worker in this process, several in processes of their own."""
+        """Return settings for this process if there is one worker, else for worker processes."""
         return cls("pipes" if workers > 1 else "inprocess", workers)
 
 
@@ -57,12 +57,13 @@ class Supervision:
     """What a pool does about workers that die or hang, and about jobs that fail.
 
     Attributes:
-      timeout_s: a worker that takes longer for one job, or to load data, is killed and replaced.
-        A job in this process has no limit.
-      start_timeout_s: the same while a worker starts.
-      max_attempts: how often a job is tried, and how often in a row a replacement is started.
-      num_spares: workers that wait to take another's place. Without one, a place is empty for as
-        long as a worker takes to start.
+      timeout_s: seconds that a worker may take for one job, or to load data. A slower worker is
+        killed and replaced. A job in this process has no limit.
+      start_timeout_s: seconds that a worker may take to start.
+      max_attempts: how often a job is tried, and how often in a row a replacement worker is
+        started.
+      num_spares: number of workers started in advance, which replace others at once. Without one,
+        a place stays empty for as long as a new worker takes to start.
     """
 
     timeout_s: float = 300.0
@@ -76,13 +77,16 @@ def make_pool(
     make_runner: MakeRunner[Job, Result],
     supervision: Supervision = Supervision(),
 ) -> Pool[Job, Result]:
-    """Makes the pool that runs jobs where `collect` says.
+    """Make the pool that runs jobs where `collect` says.
 
     Args:
-      collect: where.
+      collect: where jobs run.
       make_runner: makes a worker's runner, in the worker. It is sent there by cloudpickle, so it
-        may be a function of a notebook; it must not carry objects of TensorFlow.
-      supervision: what is done about workers and jobs that fail.
+        may be a function of a notebook. It must not carry TensorFlow objects.
+      supervision: what the pool does about workers and jobs that fail.
+
+    Returns:
+      The pool.
 
     Raises:
       UserError: there is no such kind of pool, or it cannot do what `collect` asks for.

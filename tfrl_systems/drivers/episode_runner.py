@@ -1,4 +1,4 @@
-"""Plays the episodes of a `Chunk`, in a worker or in this process."""
+"""The runner that plays the episodes of a `Chunk`, in a worker or in this process."""
 
 from __future__ import annotations
 
@@ -21,31 +21,34 @@ class Actor(Protocol):
     """A policy as workers hold it, such as `policies.numpy_actor.NumpyActor`."""
 
     def load(self, data: bytes) -> int:
-        """Takes all variables of the collect policy; returns their version."""
+        """Load all variables of the collect policy; return their version."""
 
     def act(self, time_step: ts.TimeStep, generator: np.random.Generator) -> policy_step.PolicyStep:
-        """Actions for a batch: arrays [B, ...], all chance from the generator."""
+        """Return actions for a batch, arrays [B, ...]; all randomness is the generator's."""
 
 
 class EpisodeRunner:
     """Plays the episodes of a chunk (`jobs.Runner`).
 
-    Chunk k is played in `environments[k % len(environments)]`: with environments that start their
-    episodes differently, each sampler has its share of every iteration. The chunk decides all
-    chance: the environment is seeded for it, and the actor draws from a generator of its own. So
-    what an environment's contexts depend on, beside its seed, is the policy at most: a sampler that
-    goes on where it was (`environments.contexts.sequential`) would tell workers apart.
+    Chunk k is played in `environments[k % len(environments)]`. If the environments draw their
+    contexts by different samplers, each sampler thus gets its share of every iteration.
 
-    A batched environment plays its episodes side by side, with one call of the actor for each time
-    step of all; those that have ended go on until the last one has, so that the batch stays what it
-    was, and what they do then is dropped. Any other plays one episode after another.
+    The chunk decides everything random: it seeds the environment and the generator that the actor
+    draws from. An environment's contexts may therefore depend on nothing but its seed and the
+    policy. With a sampler that continues where it stopped (`environments.contexts.sequential`), the
+    result would depend on the worker.
+
+    A batched environment plays its episodes side by side, and the actor is called once for each
+    time step of the batch. Episodes that have ended go on until the last one has ended, so that the
+    batch keeps its size; these further steps are dropped. An environment that is not batched plays
+    one episode after another.
 
     Args:
-      environments: at least one. They have `seed(int)`, after which all is as in a new environment
-        with that seed, and `get_info()`: `context` and costs of the episode that ended last, with
-        arrays [B] where the environment is batched.
+      environments: at least one. Each has `seed(int)`, after which it behaves like a new
+        environment with that seed, and `get_info()`, which returns `context` and costs of the
+        episode that ended last, as arrays [B] if the environment is batched.
       actor: chooses the actions.
-      num_episodes: of each chunk; the batch size of batched environments.
+      num_episodes: number of episodes of each chunk, and the batch size of batched environments.
 
     Raises:
       UserError: there is no environment, or one has another batch size.
@@ -70,21 +73,21 @@ class EpisodeRunner:
         self._num_episodes = num_episodes
 
     def load(self, data: bytes) -> None:
-        """Has the actor take new variables."""
+        """Load new variables into the actor."""
         self._actor.load(data)
 
     def run(self, job: Chunk) -> Experience:
-        """Plays the chunk's episodes with the variables that were loaded last."""
+        """Play the chunk's episodes with the variables that were loaded last."""
         environment = self._environments[job.index % len(self._environments)]
         generator = np.random.default_rng(job.seed_sequence())
-        # 32 bits: some generators of other people's environments take no more.
+        # The seed has 32 bits, because the generators of some environments take no more.
         _seed(environment, int(generator.integers(1 << 32)))
         if environment.batched:
             return _play_batch(environment, self._actor, generator)
         return _play_in_turn(environment, self._actor, generator, self._num_episodes)
 
     def close(self) -> None:
-        """Closes the environments."""
+        """Close the environments."""
         for environment in self._environments:
             environment.close()
 
@@ -100,7 +103,7 @@ def _seed(environment: py_environment.PyEnvironment, seed: int) -> None:
 
 
 class _Recorder:
-    """Steps as they are taken, joined once at the end."""
+    """Records steps one by one, and joins them once at the end."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[Any, ...]] = []
@@ -109,19 +112,19 @@ class _Recorder:
         return len(self._steps)
 
     def add(self, time_step: ts.TimeStep, acted: policy_step.PolicyStep, then: ts.TimeStep) -> None:
-        """Records one step of a batch: where it began, what was done, and what came of it."""
+        """Record one step of a batch: its time step, the action, and the next time step."""
         begun = (time_step.step_type, time_step.observation, acted.action, acted.info)
         self._steps.append((*begun, then.step_type, then.reward, then.discount))
 
     def trajectory(self, join_fn: Callable[..., np.ndarray]) -> trajectory.Trajectory:
-        """All steps: what `join_fn` makes of the [B, ...] of each, leaf by leaf."""
+        """Return all steps; `join_fn` joins the arrays [B, ...] of all steps, leaf by leaf."""
         return trajectory.Trajectory(*_map(join_fn, *self._steps))
 
 
 def _map(function: Callable[..., Any], *nests: Any) -> Any:
-    """As `tree.map_structure`, and several times as fast for few leaves."""
+    """Do the same as `tree.map_structure`, several times as fast for few leaves."""
     first = nests[0]
-    if isinstance(first, np.ndarray | np.generic):  # most are, and it is the quickest to ask
+    if isinstance(first, np.ndarray | np.generic):  # first: most are, and the check is fast
         return function(*nests)
     if isinstance(first, list | tuple):
         parts = [_map(function, *column) for column in zip(*nests, strict=True)]
@@ -132,7 +135,7 @@ def _map(function: Callable[..., Any], *nests: Any) -> Any:
 
 
 def _side_by_side(*columns: np.ndarray) -> np.ndarray:
-    """As np.stack(columns, axis=1), in a third of its time; in C order, as if it had been sent."""
+    """Do the same as np.stack(columns, axis=1), faster; in C order, as if it had been pickled."""
     return np.array(columns).swapaxes(0, 1).copy()
 
 
@@ -141,19 +144,19 @@ def _one_after_another(*rows: np.ndarray) -> np.ndarray:
 
 
 def _as_batch(value: Any) -> np.ndarray:
-    """A batch of one."""
+    """Return a batch of one."""
     return np.asarray(value)[np.newaxis]
 
 
 def _only_row(batch: np.ndarray) -> Any:
-    """What is in a batch of one."""
+    """Return the only row of a batch of one."""
     return batch[0]
 
 
 def _play_batch(
     environment: py_environment.PyEnvironment, actor: Actor, generator: np.random.Generator
 ) -> Experience:
-    """One episode in each row of a batched environment."""
+    """Play one episode in each row of a batched environment."""
     recorder = _Recorder()
     time_step = environment.reset()
     lengths = np.zeros(len(time_step.step_type), np.int64)
@@ -180,7 +183,7 @@ def _play_batch(
 
 
 def _note(info: dict[str, np.ndarray], now: Mapping[str, Any], have_ended: np.ndarray) -> None:
-    """Takes the rows of the episodes that have ended now."""
+    """Copy into `info` the rows of the episodes that have just ended."""
     for name, values in now.items():
         array = np.asarray(values)
         rows = have_ended.reshape(-1, *[1] * (array.ndim - 1))
@@ -193,13 +196,13 @@ def _play_in_turn(
     generator: np.random.Generator,
     num_episodes: int,
 ) -> Experience:
-    """Episodes of an environment that is not batched, with a batch of 1 for the actor."""
+    """Play episodes of an environment that is not batched; the actor gets batches of 1."""
     recorder = _Recorder()
     lengths: list[int] = []
     contexts, infos = [], []
     for _ in range(num_episodes):
         time_step = _map(_as_batch, environment.reset())
-        # Not `is_last()`, which asks at some length whether it is TensorFlow's.
+        # `is_last()` would be slower, because it first checks for tensors.
         while time_step.step_type != _LAST:
             acted = actor.act(time_step, generator)
             then = _map(_as_batch, environment.step(_map(_only_row, acted.action)))

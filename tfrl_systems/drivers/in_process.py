@@ -1,4 +1,4 @@
-"""A pool without processes: the same results as from workers, one job after another."""
+"""A pool without worker processes: it runs one job after another, with the same results."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ from tfrl_systems.drivers.pool_parts import (
 class InProcessPool(Generic[Job, Result]):
     """Runs jobs in this process (`jobs.Pool`).
 
-    A job that hangs hangs the caller: only another process can be given up.
+    If a job hangs, so does the caller: a pool can only give up a job in another process.
 
-    BLAS has one thread while a runner works, as in a worker: more of them change the last bits of
-    large products.
+    BLAS uses one thread while a runner works, as in a worker. More threads would change the last
+    bits of large products.
 
     Args:
-      make_runner: makes the runner; it is made anew after a job that failed.
-      collect: one worker, without an address.
-      supervision: says how often a job is tried; the rest is for pools with processes.
+      make_runner: makes the runner, and makes it anew after a job failed.
+      collect: where jobs run: one worker, no address.
+      supervision: says how often a job is tried; its other fields are for pools with processes.
 
     Raises:
       PoolError: the runner cannot be made.
-      UserError: the same, and the user can mend it; or `collect` asks for more than this process.
+      UserError: the runner cannot be made, and the user can mend the cause; or `collect` asks for
+        more than one worker or for an address.
     """
 
     num_workers = 1
@@ -74,11 +75,11 @@ class InProcessPool(Generic[Job, Result]):
 
     @property
     def timings(self) -> Timings:
-        """Where the time went so far."""
+        """Return the time that the pool has spent so far."""
         return Timings(self._broadcasting_s, self._waiting_s, (self._worker,))
 
     def broadcast(self, data: Any) -> None:
-        """Has the runner load `data` (`jobs.Pool`)."""
+        """Have the runner load `data`; see `jobs.Pool`."""
         check_open(self._is_open)
         began_s = time.perf_counter()
         self._version += 1
@@ -96,7 +97,7 @@ class InProcessPool(Generic[Job, Result]):
     def map(
         self, jobs: Iterable[Job], on_result: OnResult[Result] | None = None
     ) -> list[Result | Failure]:
-        """Runs every job (`jobs.Pool`)."""
+        """Run every job; see `jobs.Pool`."""
         check_open(self._is_open)
         check_loaded(self._load_error)
         began_s = time.perf_counter()
@@ -121,7 +122,7 @@ class InProcessPool(Generic[Job, Result]):
 
     @contextlib.contextmanager
     def _one_blas_thread(self) -> Iterator[None]:
-        """As `threadpoolctl.threadpool_limits`, without what that costs each time, 30 us."""
+        """Do the same as `threadpoolctl.threadpool_limits`, which takes longer to set up."""
         before = [library.get_num_threads() for library in self._blas]
         try:
             for library in self._blas:
@@ -132,7 +133,7 @@ class InProcessPool(Generic[Job, Result]):
                 library.set_num_threads(num_threads)
 
     def close(self) -> None:
-        """Ends the runner. May be called again."""
+        """Close the runner. May be called more than once."""
         self._is_open = False
         self._runner.close()
 
@@ -145,7 +146,7 @@ class InProcessPool(Generic[Job, Result]):
 
 @contextlib.contextmanager
 def _as_pool_error(where: str) -> Iterator[None]:
-    """Turns an exception into the one that other pools raise."""
+    """Turn an exception that is no UserError into a PoolError, as other pools do."""
     try:
         yield
     except UserError:

@@ -1,10 +1,11 @@
-"""What callers, pools and runners agree on.
+"""The interfaces of callers, pools and runners.
 
-A `Pool` runs jobs on `Runner`s. A result depends on its job and on the data that were broadcast
-last, never on which runner had it or what that one did before: so results are the same for one
-worker and for 64, in this process and in others, and after a worker was killed and its job redone.
+A `Pool` runs jobs on `Runner`s. A result depends only on its job and on the data that were
+broadcast last, never on which runner ran the job or what that runner did before. So results are
+the same for one worker and for 64, in this process and in others, and after a worker was killed
+and its job was run again.
 
-Neither TensorFlow nor an environment is imported here: workers need not have them.
+This module imports neither TensorFlow nor an environment, because workers need not have them.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ ResultOut = TypeVar("ResultOut", covariant=True)
 
 
 class PoolError(UserError):
-    """A pool that cannot go on: no runner starts, or data do not load."""
+    """Raised when a pool cannot go on: no runner starts, or data do not load."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """The unit of learning's collection: a fixed number of episodes.
+    """The unit of collection: a fixed number of episodes.
 
     Attributes:
-      iteration: of the training.
-      index: of the chunk in its iteration.
-      seed: of the run.
+      iteration: number of the training iteration.
+      index: number of the chunk in its iteration.
+      seed: seed of the run.
     """
 
     iteration: int
@@ -42,7 +43,7 @@ class Chunk:
     seed: int = 0
 
     def seed_sequence(self) -> np.random.SeedSequence:
-        """Decides all chance in the chunk: contexts, action noise, exploration."""
+        """Return the seed of all randomness in the chunk: contexts, action noise, exploration."""
         return np.random.SeedSequence([self.seed, self.iteration, self.index])
 
     def __str__(self) -> str:
@@ -50,16 +51,16 @@ class Chunk:
 
 
 class Runner(Protocol[JobIn, ResultOut]):
-    """Runs jobs; each worker has one of its own."""
+    """Runs jobs; each worker has its own runner."""
 
     def load(self, data: Any) -> object:
-        """Takes what was broadcast, such as a policy's variables; on an error, nothing of it."""
+        """Load broadcast data, such as a policy's variables; on an error, keep the old data."""
 
     def run(self, job: JobIn) -> ResultOut:
-        """Does one job: its result is a function of the job and of the data that was loaded."""
+        """Run one job; the result is a function of the job and of the data that were loaded."""
 
     def close(self) -> None:
-        """Lets go of what it holds. Nothing is called after it."""
+        """Release all resources. Nothing is called afterwards."""
 
 
 MakeRunner = Callable[[], Runner[Job, Result]]
@@ -71,11 +72,11 @@ OnResult = Callable[[int, Result | Failure], None]
 
 @dataclasses.dataclass(frozen=True)
 class WorkerTimings:
-    """What one worker, with all that replaced it, has done so far.
+    """The work so far of one worker and of those that replaced it.
 
     Attributes:
-      jobs: how many it finished.
-      collecting_s: how long it worked on them, in seconds of wall time.
+      jobs: number of finished jobs.
+      collecting_s: time spent on these jobs, in seconds of wall time.
     """
 
     jobs: int = 0
@@ -83,7 +84,7 @@ class WorkerTimings:
 
     @property
     def jobs_per_s(self) -> float:
-        """Throughput while it works."""
+        """Return the jobs finished per second of work; 0 before the first."""
         return self.jobs / self.collecting_s if self.collecting_s else 0.0
 
     def __add__(self, other: WorkerTimings) -> WorkerTimings:
@@ -95,12 +96,15 @@ class WorkerTimings:
 
 @dataclasses.dataclass(frozen=True)
 class Timings:
-    """Where a pool's time went since it was made; subtract an earlier one for that of a while.
+    """The time that a pool has spent since it was made.
+
+    Subtract earlier timings to get the time spent since then.
 
     Attributes:
-      broadcasting_s: until every worker had loaded what was broadcast, in seconds of wall time.
-      waiting_s: in `map`, until the last result was there, in seconds of wall time.
-      workers: of each worker.
+      broadcasting_s: time in `broadcast`, until every worker had loaded the data, in seconds of
+        wall time.
+      waiting_s: time in `map`, until the last result had arrived, in seconds of wall time.
+      workers: timings of each worker.
     """
 
     broadcasting_s: float
@@ -109,7 +113,7 @@ class Timings:
 
     @property
     def collecting_s(self) -> float:
-        """Seconds that the workers worked, measured there, all workers together."""
+        """Return the seconds of work of all workers together, as measured in the workers."""
         return sum(worker.collecting_s for worker in self.workers)
 
     def __sub__(self, other: Timings) -> Timings:
@@ -122,49 +126,49 @@ class Timings:
 
 
 class Pool(Protocol[Job, Result]):
-    """Runs jobs on runners. Not for several threads at once."""
+    """Runs jobs on runners. Only one thread may use it at a time."""
 
     @property
     def num_workers(self) -> int:
-        """Jobs that run at the same time."""
+        """Return the number of jobs that run at the same time."""
 
     @property
     def timings(self) -> Timings:
-        """Where the time went so far."""
+        """Return the time that the pool has spent so far."""
 
     def broadcast(self, data: Any) -> None:
-        """Has every runner load `data`; returns when they have.
+        """Have every runner load `data`; return when all have loaded it.
 
         Args:
           data: anything that can be pickled, such as a policy's variables in bytes. It must not be
-            changed afterwards: a runner that is made later loads it too.
+            changed afterwards, because runners that are made later load it too.
 
         Raises:
-          PoolError: they do not load; no job runs until other data do.
+          PoolError: the data do not load. No job runs until other data are loaded.
         """
 
     def map(
         self, jobs: Iterable[Job], on_result: OnResult[Result] | None = None
     ) -> list[Result | Failure]:
-        """Runs every job.
+        """Run every job.
 
         Args:
-          jobs: what to do; `str` of a job is its name in messages.
-          on_result: told of each result as soon as it is there, in any order.
+          jobs: the jobs to run; `str` of a job is its name in messages.
+          on_result: called with each result as soon as it arrives, in any order.
 
         Returns:
-          One result for each job, in the order of `jobs`; for a job that failed every time, a
-          `Failure`.
+          One result for each job, in the order of `jobs`; a `Failure` for a job that failed every
+          time it was tried.
 
         Raises:
-          PoolError: nothing can run: runners do not start, or the last broadcast failed.
+          PoolError: no job can run, because runners do not start or the last broadcast failed.
         """
 
     def close(self) -> None:
-        """Ends the runners, also those at work. May be called again."""
+        """End the runners, even those at work. May be called more than once."""
 
     def __enter__(self) -> Pool[Job, Result]:
-        """The pool."""
+        """Return the pool."""
 
     def __exit__(self, *_: object) -> None:
-        """Closes it."""
+        """Close the pool."""

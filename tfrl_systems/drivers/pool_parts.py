@@ -1,6 +1,6 @@
-"""What pools are built from: the queue of the jobs, and a runner that is made anew when it failed.
+"""Parts that pools share: a queue of jobs, and a runner that is replaced after a failure.
 
-`JobQueue` is on the caller's side, `RestartingRunner` where the jobs run.
+The caller's process has the `JobQueue`. The process that runs the jobs has the `RestartingRunner`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _log = logging.getLogger(__name__)
 
 
 class JobQueue(Generic[Job, Result]):
-    """The jobs of one call of `map`, known by their numbers, and what became of them.
+    """The jobs of one call of `map`, known by their numbers, and their results.
 
     Args:
-      jobs: in the order in which their results are wanted.
+      jobs: the jobs, in the order in which their results are wanted.
       max_attempts: how often a job is tried.
-      on_result: told of each result as soon as it is there.
+      on_result: called with each result as soon as it arrives.
 
     Attributes:
       jobs: the jobs.
       waiting: numbers of the jobs that no worker has, the next one first.
-      results: in the order of the jobs; None where there is none yet.
-      num_missing: how many there are not yet.
+      results: the results in the order of the jobs; None for those still missing.
+      num_missing: number of results still missing.
     """
 
     def __init__(
@@ -43,18 +43,18 @@ class JobQueue(Generic[Job, Result]):
         self._on_result = on_result
 
     def finish(self, number: int, result: Result | Failure) -> None:
-        """Takes the result of a job."""
+        """Store the result of a job, and report it to `on_result`."""
         self.results[number] = result
         self.num_missing -= 1
         if self._on_result is not None:
             self._on_result(number, result)
 
     def put_back(self, numbers: Iterable[int]) -> None:
-        """Takes back jobs that were given to a worker and not begun; they are the next ones."""
+        """Put back jobs that a worker was given and did not begin; they come next."""
         self.waiting.extendleft(reversed(list(numbers)))
 
     def fail(self, number: int, why: str, traceback: str = "") -> None:
-        """Has a job tried again, next; after its last attempt its result is a `Failure`."""
+        """Put a failed job back as the next one; after its last attempt, store a `Failure`."""
         self._num_failed[number] += 1
         name = str(self.jobs[number])
         message = f"{name}: {why} (attempt {self._num_failed[number]} of {self._max_attempts})"
@@ -70,11 +70,11 @@ def _as_it_is(data: Any) -> Any:
 
 
 class RestartingRunner(Generic[Job, Result]):
-    """A runner that is replaced when a job fails in it: what the job left cannot spoil another.
+    """A runner that is replaced when a job fails in it, so that no trace of the job is left.
 
     Args:
-      make_runner: makes the runner, now and after each failure.
-      unpack_fn: makes what the runner loads of what was broadcast, anew for each runner.
+      make_runner: makes the runner, at once and after each failure.
+      unpack_fn: turns the broadcast data into what the runner loads; called for each runner.
     """
 
     def __init__(
@@ -89,15 +89,15 @@ class RestartingRunner(Generic[Job, Result]):
         self._data: Any = None
 
     def load(self, data: Any, version: int) -> None:
-        """Loads data. On an error the runner's version stays what it was."""
+        """Load data. On an error the runner keeps its version."""
         self._ready_runner().load(self._unpack_fn(data))
         self._data, self._version = data, version
 
     def run(self, job: Job, version: int) -> Result:
-        """Runs a job with the version of the data that it needs, and with no other.
+        """Run a job that needs the data of `version`.
 
         Raises:
-          RuntimeError: the runner has another version.
+          RuntimeError: the runner has data of another version.
         """
         if version != self._version:
             raise RuntimeError(
@@ -111,7 +111,7 @@ class RestartingRunner(Generic[Job, Result]):
             raise
 
     def close(self) -> None:
-        """Closes the runner."""
+        """Close the runner."""
         runner, self._runner = self._runner, None
         if runner is not None:
             runner.close()
@@ -135,7 +135,7 @@ class RestartingRunner(Generic[Job, Result]):
 
 
 def one_line(error: BaseException) -> str:
-    """What an exception says, in one line, with its type where it is not meant for users."""
+    """Return an exception's message in one line, with its type unless it is a UserError."""
     words = " ".join(str(error).split())
     if isinstance(error, UserError) and words:
         return words
@@ -143,20 +143,23 @@ def one_line(error: BaseException) -> str:
 
 
 def check_open(is_open: bool) -> None:
-    """Refuses to use a pool that was closed.
+    """Refuse to use a pool that was closed.
 
     Raises:
-      PoolError: it was.
+      PoolError: the pool was closed.
     """
     if not is_open:
         raise PoolError("pool: expected an open one, found it closed; make another")
 
 
 def check_loaded(load_error: str) -> None:
-    """Refuses to run jobs where the last broadcast failed with `load_error`.
+    """Refuse to run jobs if the last broadcast failed.
+
+    Args:
+      load_error: why the last broadcast failed; "" if it did not.
 
     Raises:
-      PoolError: it did fail: runners hold data older than what the caller believes.
+      PoolError: it failed, so runners hold older data than the caller believes.
     """
     if load_error:
         raise PoolError(

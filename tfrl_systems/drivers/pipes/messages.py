@@ -1,23 +1,23 @@
 """The messages between a pool and its workers, over a socket that no one else can reach.
 
-A message is a header and a payload of as many bytes as the header says::
+A message is a header, followed by a payload. The header has these fields::
 
     kind     uint8     a `Kind`
-    number   int64     of the job, or the version of the data
-    version  int64     of a job: the data that it needs
-    seconds  float64   of a result: how long the worker took for it
-    size     uint64    of the payload, in bytes
+    number   int64     number of the job, or version of the data
+    version  int64     for a job: version of the data that it needs
+    seconds  float64   for a result: time that the worker spent on the job
+    size     uint64    size of the payload, in bytes
 
-    to the worker      START   what `pickled` makes of (sys.path, PYTHONPATH, pickled make_runner)
-                       LOAD    the pickled data that were broadcast; number is their version
+    to the worker      START   the tuple (sys.path, PYTHONPATH, pickled make_runner), `pickled`
+                       LOAD    the pickled data of a broadcast; number is their version
                        JOB     a pickled job
     to the pool        READY   the runner is made
                        LOADED  number is the version
                        RESULT  a pickled result; number is that of the job
                        START_FAILED, LOAD_FAILED, JOB_FAILED   a pickled `RemoteError`
 
-This is the only place of the project that pickles: nothing is read but what a parent and the child
-that it started itself write to each other, and nothing of it is ever kept.
+No other module of the project pickles. A process unpickles only what its own parent or child wrote,
+and pickled data are never stored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HEADER = struct.Struct("<BqqdQ")
 
 
 class Kind(enum.IntEnum):
-    """What a message says."""
+    """The kind of a message; see the module's docstring."""
 
     START = 1
     LOAD = 2
@@ -53,7 +53,7 @@ class Kind(enum.IntEnum):
 
 
 class Message(NamedTuple):
-    """A header and its payload; the fields are those of the header."""
+    """A payload and the fields of its header; see the module's docstring."""
 
     kind: Kind
     payload: bytes | bytearray = b""
@@ -63,12 +63,12 @@ class Message(NamedTuple):
 
 
 class RemoteError(NamedTuple):
-    """An exception on its way to another process, as text.
+    """An exception as text, to be sent to another process.
 
     Attributes:
-      message: one line.
-      traceback: of the worker.
-      is_user_error: the user can mend it (`UserError`).
+      message: the exception's message in one line.
+      traceback: traceback in the worker.
+      is_user_error: whether it is a `UserError`, which the user can mend.
     """
 
     message: str
@@ -77,34 +77,35 @@ class RemoteError(NamedTuple):
 
     @classmethod
     def of(cls, error: Exception) -> RemoteError:
-        """The text of an exception that is being handled."""
+        """Return the text of the exception that is being handled."""
         return cls(one_line(error), traceback.format_exc(), isinstance(error, UserError))
 
 
 def pickled(value: Any) -> bytes:
-    """`value` in bytes; what a notebook or a script defines itself travels with it."""
+    """Return `value` in bytes, with the functions and classes that a notebook or script defines."""
     try:
         data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
         return cloudpickle.dumps(value)
-    # A tenth of cloudpickle's time; but of what is in the script it has only the name.
+    # pickle takes a tenth of cloudpickle's time, but stores a script's definitions by name only.
     return cloudpickle.dumps(value) if b"__main__" in data else data
 
 
 def unpickled(data: bytes | bytearray) -> Any:
-    """The value of which `pickled` made `data`."""
+    """Return the value from which `pickled` made `data`."""
     return pickle.loads(data)
 
 
 class Channel:
     """One end of the socket between a pool and a worker.
 
-    On a blocking socket, `send` returns when all is sent and `receive` when there is a message. On
-    one that does not block, `send` keeps what does not go at once for `flush`, and `receive`
-    returns None where a message is not there as a whole: so neither waits for a worker that hangs.
+    On a blocking socket, `send` returns when the whole message is sent, and `receive` when a whole
+    message has arrived. On a non-blocking socket, `send` keeps what it cannot send at once for
+    `flush`, and `receive` returns None if no whole message has arrived. So neither waits for a
+    worker that hangs.
 
     Args:
-      end: is owned by the channel.
+      end: the socket; the channel owns it from now on.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -115,24 +116,24 @@ class Channel:
         self._num_read = 0
 
     def fileno(self) -> int:
-        """For selectors."""
+        """Return the socket's file descriptor, for selectors."""
         return self._socket.fileno()
 
     @property
     def has_unsent(self) -> bool:
-        """Whether `flush` has something to do."""
+        """Return whether `flush` has something to send."""
         return bool(self._unsent)
 
     @property
     def is_between_messages(self) -> bool:
-        """Whether no message is sent or received in part."""
+        """Return whether no message is partly sent or partly received."""
         return not self._unsent and self._payload is None and self._num_read == 0
 
     def send(self, message: Message) -> None:
-        """Sends, or begins to send, a message.
+        """Send a message, or at least begin to.
 
         Raises:
-          OSError: there is no one at the other end.
+          OSError: the other end is closed.
         """
         kind, payload, number, version, seconds = message
         header = _HEADER.pack(kind, number, version, seconds, len(payload))
@@ -142,10 +143,10 @@ class Channel:
         self.flush()
 
     def flush(self) -> None:
-        """Sends what is unsent, as much as goes.
+        """Send as much of what is unsent as the socket takes.
 
         Raises:
-          OSError: there is no one at the other end.
+          OSError: the other end is closed.
         """
         while self._unsent:
             try:
@@ -158,10 +159,10 @@ class Channel:
                 self._unsent[0] = self._unsent[0][num_sent:]
 
     def receive(self) -> Message | None:
-        """The next message.
+        """Return the next message; None if it has not arrived and the socket does not block.
 
         Raises:
-          EOFError: there is no one at the other end, and all that was sent is received.
+          EOFError: the other end is closed, and everything that it sent was received.
         """
         if self._payload is None:
             if not self._fill(self._header):
@@ -174,7 +175,7 @@ class Channel:
         return Message(Kind(kind), payload, number, version, seconds)
 
     def _fill(self, buffer: bytearray) -> bool:
-        """Reads until the buffer is full; False where that would mean to wait."""
+        """Read until the buffer is full; return False if this would block."""
         while self._num_read < len(buffer):
             try:
                 num_read = self._socket.recv_into(memoryview(buffer)[self._num_read :])
@@ -189,5 +190,5 @@ class Channel:
         return True
 
     def close(self) -> None:
-        """Closes this end."""
+        """Close this end."""
         self._socket.close()

@@ -1,8 +1,8 @@
-"""A pool of worker processes that outlives what goes wrong in them.
+"""A pool of worker processes that survives their failures.
 
-A worker that dies, or takes longer for a job than it may, is killed and replaced, and its job is
-done again by whoever is free. A spare, started in advance, takes its place at once. The parent is
-one loop over the workers' sockets, without threads, and never waits for a single worker.
+A worker that dies, or takes too long for a job, is killed and replaced, and the next free worker
+runs its job again. A spare worker, started in advance, takes its place at once. The parent runs one
+loop over the workers' sockets, without threads, and never waits for a single worker.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _log = logging.getLogger(__name__)
 
 # How long idle workers may take to close their runners when the pool is closed.
 _CLOSE_TIMEOUT_S = 3.0
-# Jobs so short that the time to hand out the next one, 1 to 3 ms on busy cores, matters.
+# For jobs shorter than this, the time to hand out the next one matters: 1 to 3 ms on busy cores.
 _SHORT_S = 0.2
 
 
 class PipePool(Generic[Job, Result]):
     """Runs jobs in worker processes (`jobs.Pool`).
 
-    The constructor starts the workers and does not wait for them; the first `broadcast` or `map`
-    does, and raises what went wrong in them. They import neither the caller's script nor
-    TensorFlow, unless the runner does. However this process ends, they end too.
+    The constructor starts the workers and does not wait for them. The first `broadcast` or `map`
+    waits, and raises the error of a worker that could not start. Workers import neither the
+    caller's script nor TensorFlow, unless the runner does. However this process ends, they end too.
 
     Args:
-      make_runner: makes a worker's runner, in the worker (`collect.make_pool`).
-      collect: says how many workers.
-      supervision: what is done about workers and jobs that fail.
+      make_runner: makes a worker's runner, in the worker; see `collect.make_pool`.
+      collect: says how many workers there are.
+      supervision: what the pool does about workers and jobs that fail.
 
     Raises:
       UserError: `collect` has an address.
@@ -79,29 +79,29 @@ class PipePool(Generic[Job, Result]):
         self._jobs_are_short = False
         self._queue: JobQueue[Job, Result] | None = None
         self._selector = selectors.DefaultSelector()
-        # By place, from 0 to num_workers - 1; an empty place is filled as soon as the pool is used.
+        # Workers by place, 0 to num_workers - 1. Empty places are filled when the pool is used.
         self._placed: dict[int, WorkerHandle] = {}
         self._spares: list[WorkerHandle] = []
-        # At the end of this process, or of the pool: it must not hold the pool itself.
+        # Called when this process or the pool ends; so it must not refer to the pool itself.
         self._kill_all = weakref.finalize(self, _kill_all, os.getpid(), self._placed, self._spares)
         self._fill_places()
 
     @property
     def num_workers(self) -> int:
-        """Jobs that run at the same time."""
+        """Return the number of jobs that run at the same time."""
         return len(self._timings)
 
     @property
     def timings(self) -> Timings:
-        """Where the time went so far, but for the workers' first start."""
+        """Return the time that the pool has spent so far, except for the workers' first start."""
         return Timings(self._broadcasting_s, self._waiting_s, tuple(self._timings))
 
     def wait_until_started(self) -> None:
-        """Returns when every worker has made its runner; later calls do nothing.
+        """Wait until every worker has made its runner; later calls do nothing.
 
         Raises:
-          PoolError: one cannot; the pool is closed.
-          UserError: the same, and the user can mend it.
+          PoolError: a worker cannot make its runner; this closes the pool. Or it was closed before.
+          UserError: a worker cannot make its runner, and the user can mend the cause.
         """
         check_open(self._kill_all.alive)
         if self._has_started:
@@ -116,7 +116,7 @@ class PipePool(Generic[Job, Result]):
         self._has_started = True
 
     def broadcast(self, data: Any) -> None:
-        """Has every worker load `data` (`jobs.Pool`). Those still to come load it when they do."""
+        """Have every worker load `data`; see `jobs.Pool`. Later workers load it when they start."""
         self.wait_until_started()
         began_s = time.perf_counter()
         self._data_pickled = pickled(data)
@@ -141,7 +141,7 @@ class PipePool(Generic[Job, Result]):
     def map(
         self, jobs: Iterable[Job], on_result: OnResult[Result] | None = None
     ) -> list[Result | Failure]:
-        """Runs every job (`jobs.Pool`)."""
+        """Run every job; see `jobs.Pool`."""
         self.wait_until_started()
         check_loaded(self._load_error)
         began_s = time.perf_counter()
@@ -155,7 +155,7 @@ class PipePool(Generic[Job, Result]):
         return queue.results
 
     def close(self) -> None:
-        """Ends the workers: idle ones close their runners, the others are killed."""
+        """End the workers: idle ones close their runners, the others are killed."""
         self._selector.close()
         try:
             asked = [worker for worker in self._all_workers() if worker.is_idle]
@@ -177,10 +177,10 @@ class PipePool(Generic[Job, Result]):
         return [*self._placed.values(), *self._spares]
 
     def _run_until(self, is_done_fn: Callable[[], bool]) -> None:
-        """Deals with what happens until something holds.
+        """Handle events until `is_done_fn()` is true.
 
-        An exception, Ctrl-C among them, may come between any two bytes of a message: workers that
-        are at anything are given up then, and the pool can be used again.
+        An exception, such as that of a Ctrl-C, may come between any two bytes of a message. All
+        workers that are not idle are then removed, and the pool can be used again.
         """
         try:
             while not is_done_fn():
@@ -193,7 +193,7 @@ class PipePool(Generic[Job, Result]):
             raise
 
     def _handle_next(self) -> None:
-        """Gives everyone something to do, waits until something happens, deals with it."""
+        """Give the workers something to do, wait until something happens, and handle it."""
         self._fill_places()
         self._assign()
         workers = self._all_workers()
@@ -230,12 +230,12 @@ class PipePool(Generic[Job, Result]):
             self._give_up(worker, worker.explain_end())
 
     def _handle_message(self, worker: WorkerHandle, message: Message) -> None:
-        """Deals with what a worker says."""
+        """Handle a worker's message."""
         job = worker.jobs[0] if worker.jobs else None
         worker.note_answer()
         if message.kind == Kind.READY:
             worker.is_ready = True
-            self._num_failed_starts *= self._version > 0  # else it has data to load first
+            self._num_failed_starts *= self._version > 0  # else LOADED resets it
         elif message.kind == Kind.LOADED:
             worker.version = message.number
             self._num_failed_starts = 0
@@ -250,17 +250,17 @@ class PipePool(Generic[Job, Result]):
             error = unpickled(message.payload)
             self._queue.fail(job, error.message, error.traceback)
         elif message.kind == Kind.LOAD_FAILED and self._is_broadcasting:
-            # All the others will say so too; the worker itself runs nothing of this version.
+            # The other workers will refuse the data too. No job will run with this version.
             worker.version = message.number
             self._refusals.append(unpickled(message.payload))
         else:
             self._give_up(worker, "", unpickled(message.payload))
 
     def _give_up(self, worker: WorkerHandle, why: str, error: RemoteError | None = None) -> None:
-        """Gives up a worker that died, is late, or cannot make its runner or load the data.
+        """Remove a worker that died, is late, or cannot make its runner or load the data.
 
         Raises:
-          PoolError, UserError: it is no use to start another.
+          PoolError, UserError: there is no use in starting another worker.
         """
         error = RemoteError(why, "", False) if error is None else error
         is_spare = worker in self._spares
@@ -280,7 +280,7 @@ class PipePool(Generic[Job, Result]):
             raise _error_of("workers", error)
 
     def _remove(self, worker: WorkerHandle) -> None:
-        """Ends a worker and empties its place."""
+        """Kill a worker and empty its place."""
         with contextlib.suppress(KeyError):
             self._selector.unregister(worker.channel)
         worker.kill()
@@ -291,10 +291,10 @@ class PipePool(Generic[Job, Result]):
             self._spares.remove(worker)
 
     def _fill_places(self) -> None:
-        """Starts the workers that are missing, first those at work, then the spares."""
+        """Start missing workers, first for the empty places, then as spares."""
         for place in range(self.num_workers):
             if place not in self._placed:
-                # One that is ready goes before one that is still to be.
+                # Spares that are ready are taken first.
                 self._spares.sort(key=lambda spare: not spare.is_ready)
                 self._placed[place] = self._spares.pop(0) if self._spares else self._start()
         if all(worker.is_ready for worker in self._placed.values()):
@@ -308,10 +308,10 @@ class PipePool(Generic[Job, Result]):
         return worker
 
     def _assign(self) -> None:
-        """Gives the workers what they lack: the data, a job, or their next job in advance.
+        """Give the workers what they lack: the data, a job, or their next job in advance.
 
-        A worker has its next job in advance where jobs are short, so that it need not wait for
-        this process; but not at the end, where another worker would be free before it.
+        If jobs are short, a worker gets its next job in advance, so that it need not wait for this
+        process. The last jobs are not given in advance, because another worker may be free sooner.
         """
         for worker in self._placed.values():
             if worker.is_idle and worker.version != self._version:
@@ -335,7 +335,7 @@ def _error_of(where: str, error: RemoteError) -> Exception:
 
 
 def _kill_all(owner_pid: int, placed: dict[int, WorkerHandle], spares: list[WorkerHandle]) -> None:
-    """Ends all workers, at once; a forked copy of their owner leaves them alone."""
+    """Kill all workers, unless this process is a forked copy of their owner."""
     if os.getpid() == owner_pid:
         for worker in (*placed.values(), *spares):
             worker.kill()

@@ -1,4 +1,4 @@
-"""The pool's handle on one worker process: starts it, times it, and surely ends it."""
+"""The pool's handle on one worker process: starts it, times it, and makes sure that it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections import deque
 
 from tfrl_systems.drivers.pipes.messages import Channel, Kind, Message, pickled
 
-# A worker is one of several: it uses one core, and never the GPU that the learner needs.
+# Several workers share a machine: each uses one core, and never the GPU that the learner needs.
 _ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",
     "TF_NUM_INTEROP_THREADS": "1",
@@ -26,7 +26,7 @@ _ENVIRONMENT = {
     "NUMEXPR_NUM_THREADS": "1",
 }
 _PROGRAM = "tfrl_systems.drivers.pipes.worker_main"
-# Between the end of a worker's socket and the end of its process.
+# How long a worker's process may take to end after its socket has closed.
 _DEATH_TIMEOUT_S = 1.0
 
 
@@ -34,17 +34,19 @@ class WorkerHandle:
     """A process that runs jobs, one at a time, in the order in which it gets them.
 
     Args:
-      make_runner_pickled: what it makes its runner with.
-      start_timeout_s: how long that may take.
-      timeout_s: how long it may take for one job, or to load data.
+      make_runner_pickled: the pickled function with which the worker makes its runner.
+      start_timeout_s: seconds that the worker may take to make its runner.
+      timeout_s: seconds that the worker may take for one job, or to load data.
 
     Attributes:
-      channel: to talk to it; does not block.
-      is_ready: it has made its runner.
-      version: of the data that it was given last and has answered to; 0 before.
-      jobs: numbers of the job that it is running and of those that it runs next.
-      is_loading: it has been sent data and has not said what came of it.
-      deadline_s: on `time.monotonic`'s clock, when it is late; None where nothing is asked of it.
+      channel: non-blocking channel to the worker.
+      is_ready: whether the worker has made its runner.
+      version: version of the data that the worker answered to last; 0 before the first. The pool
+        sets it.
+      jobs: numbers of the job that the worker is running and of those that it runs next.
+      is_loading: whether the worker was sent data and has not answered yet.
+      deadline_s: when the worker is late, on the clock of `time.monotonic`; None while it has
+        nothing to do.
     """
 
     def __init__(
@@ -54,14 +56,14 @@ class WorkerHandle:
         life_its, self._life_fd = os.pipe()
         try:
             self._process = subprocess.Popen(
-                # -P: a file of the user's in the working directory is not in Python's way.
+                # -P: no file of the user's in the working directory can shadow a module.
                 [sys.executable, "-P", "-m", _PROGRAM, str(its.fileno()), str(life_its)],
                 pass_fds=(its.fileno(), life_its),
                 stdin=subprocess.DEVNULL,
                 # The caller's stdout is for its results.
                 stdout=2,
                 env={**os.environ, **_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(_path())},
-                # A group of its own, which dies as a whole; and a Ctrl-C is for the parent alone.
+                # The worker's own group can be killed as a whole, and does not get a Ctrl-C.
                 start_new_session=True,
             )
         except BaseException:
@@ -69,7 +71,7 @@ class WorkerHandle:
             os.close(self._life_fd)
             raise
         finally:
-            # As long as they were open here too, the end of the worker would not show.
+            # While they were open here too, this process would not notice that the worker ended.
             its.close()
             os.close(life_its)
         mine.setblocking(False)
@@ -80,26 +82,26 @@ class WorkerHandle:
         self._timeout_s = timeout_s
         self.deadline_s: float | None = time.monotonic() + start_timeout_s
         settings = (_path(), os.environ.get("PYTHONPATH"), make_runner_pickled)
-        with contextlib.suppress(OSError):  # that it has ended is found when it is read from
+        with contextlib.suppress(OSError):  # if it has ended, the next read finds out
             self.channel.send(Message(Kind.START, pickled(settings)))
 
     @property
     def was_killed(self) -> bool:
-        """`kill` was called."""
+        """Return whether `kill` was called."""
         return self._process.returncode is not None
 
     @property
     def is_idle(self) -> bool:
-        """It is ready and nothing is asked of it."""
+        """Return whether the worker is ready and has nothing to do."""
         return self.is_ready and not self.is_loading and not self.jobs
 
     def load(self, data_pickled: bytes, version: int) -> None:
-        """Has it load data; it must be idle."""
+        """Have the worker load data; it must be idle."""
         self.is_loading = True
         self._send(Message(Kind.LOAD, data_pickled, number=version))
 
     def run(self, number: int, job_pickled: bytes) -> None:
-        """Has it run a job with the data that it has, after those that it was given before."""
+        """Have the worker run a job with its current data, after the jobs that it already has."""
         self.jobs.append(number)
         self._send(Message(Kind.JOB, job_pickled, number, self.version))
 
@@ -110,14 +112,14 @@ class WorkerHandle:
             self.channel.send(message)
 
     def note_answer(self) -> None:
-        """Notes that what it was asked first is answered: done, or failed."""
+        """Note that the worker has answered its oldest request, done or failed."""
         if self.jobs:
             self.jobs.popleft()
         self.is_loading = False
         self.deadline_s = time.monotonic() + self._timeout_s if self.jobs else None
 
     def explain_end(self) -> str:
-        """Waits for a process whose socket has ended, and says why it did."""
+        """Wait for a process whose socket has closed, and return why it ended."""
         ended = self.wait(_DEATH_TIMEOUT_S)
         if ended is None:
             return "its worker closed its socket"
@@ -127,11 +129,11 @@ class WorkerHandle:
         return f"its worker was ended by {names.get(ended.si_status, ended.si_status)}"
 
     def ask_to_end(self) -> None:
-        """Closes its socket: unless it is at work, it closes its runner and ends."""
+        """Close the socket. A worker that is not at work then closes its runner and ends."""
         self.channel.close()
 
     def wait(self, timeout_s: float) -> os.waitid_result | None:
-        """Waits until it has ended, so long, and leaves it for `kill`; None if it has not."""
+        """Wait for the process to end, without reaping it; return None after `timeout_s`."""
         until_s, pause_s = time.monotonic() + timeout_s, 1e-4
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         while (ended := os.waitid(os.P_PID, self._process.pid, options)) is None:
@@ -142,10 +144,10 @@ class WorkerHandle:
         return ended
 
     def kill(self) -> None:
-        """Ends it and its group; returns when nothing of it is left. May be called again."""
+        """Kill the process and its group, and reap the process. May be called more than once."""
         self.channel.close()
         if self._process.returncode is None:
-            # Before it is waited for, its number is that of its group and of nothing else.
+            # Until the process is reaped, no other process or group can get its number.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
@@ -153,5 +155,5 @@ class WorkerHandle:
 
 
 def _path() -> list[str]:
-    """Where this process finds modules, for one with the same working directory."""
+    """Return this process's sys.path, for a process with the same working directory."""
     return [place or str(pathlib.Path.cwd()) for place in sys.path]

@@ -1,10 +1,10 @@
-"""What a worker process runs: it makes a runner, then loads data and runs jobs as it is told.
+"""The program of a worker process: it makes a runner, then loads data and runs jobs as told.
 
-It is started as `python -m tfrl_systems.drivers.pipes.worker_main SOCKET LIFE`, both numbers of
-inherited file descriptors, and not by multiprocessing, which would run the user's script in it once
-more. It ends when its socket ends. LIFE is the read end of a pipe whose write end only the parent
-has; the kernel closes that however the parent ends, and the worker's group is killed then, whatever
-it is doing.
+The pool starts it as `python -m tfrl_systems.drivers.pipes.worker_main SOCKET LIFE`, where both
+arguments are numbers of inherited file descriptors. It does not use multiprocessing, which would
+run the user's script again in the worker. The worker ends when its socket closes. LIFE is the read
+end of a pipe whose write end only the parent has. The kernel closes the write end however the
+parent ends, and the worker's group is then killed, whatever it is doing.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from tfrl_systems.drivers.pool_parts import RestartingRunner
 
 
 def main() -> None:
-    """Serves the parent until it closes the socket."""
-    faulthandler.enable()  # a crash says where, on stderr
+    """Serve the parent until it closes the socket."""
+    faulthandler.enable()  # a crash prints where it happened to stderr
     socket_fd, life_fd = (int(number) for number in sys.argv[1:3])
     die_with_parent(life_fd)
     channel = Channel(socket.socket(fileno=socket_fd))
-    # The other end is closed with the pool, or with the parent.
+    # The other end closes when the pool is closed or the parent ends.
     with contextlib.suppress(EOFError, ConnectionError):
         serve(channel)
 
 
 def die_with_parent(life_fd: int) -> None:
-    """Has this process and its group killed when the write end of a pipe is closed.
+    """Have this process and its group killed when the write end of a pipe is closed.
 
-    Linux does it by itself, also while Python cannot run because C code does not let it. Elsewhere
-    a thread waits, and such code delays the end.
+    On Linux the kernel kills them, even while C code keeps Python from running. Elsewhere a thread
+    waits for the end of the pipe, and such C code delays it.
 
     Args:
-      life_fd: the read end. Nothing is ever written.
+      life_fd: the read end of the pipe, to which nothing is ever written.
     """
     os.set_inheritable(life_fd, False)
     if hasattr(fcntl, "F_SETSIG"):
@@ -59,7 +59,7 @@ def die_with_parent(life_fd: int) -> None:
         fcntl.fcntl(life_fd, fcntl.F_SETOWN, -os.getpgrp())
         flags = fcntl.fcntl(life_fd, fcntl.F_GETFL)
         fcntl.fcntl(life_fd, fcntl.F_SETFL, flags | os.O_ASYNC)
-        # The parent may have ended before there was anyone to tell.
+        # The parent may have ended before the signal was set up.
         if select.select([life_fd], [], [], 0)[0]:
             os.killpg(0, signal.SIGKILL)
     else:
@@ -72,7 +72,7 @@ def die_with_parent(life_fd: int) -> None:
 
 
 def serve(channel: Channel) -> None:
-    """Does what comes through the channel.
+    """Do what the messages of a channel ask for, and answer them.
 
     Raises:
       EOFError: the other end is closed.
@@ -80,18 +80,19 @@ def serve(channel: Channel) -> None:
     started = _receive(channel)
     try:
         sys.path[:], python_path, make_runner_pickled = unpickled(started.payload)
-        # It was there for this process only; processes that a runner starts have the user's.
+        # The parent set PYTHONPATH for this process only. Processes that a runner starts get the
+        # user's.
         os.environ.pop("PYTHONPATH", None)
         if python_path is not None:
             os.environ["PYTHONPATH"] = python_path
-        # Unpickled anew for each runner, that nothing of one that failed gets into the next.
+        # Unpickled anew for each runner, so that a failed runner leaves nothing to the next one.
         runner: RestartingRunner[Any, Any] = RestartingRunner(
             lambda: unpickled(make_runner_pickled)(), unpickled
         )
     except Exception as error:
         channel.send(Message(Kind.START_FAILED, pickled(RemoteError.of(error))))
         return
-    # What importing and making left will stay: the collector need not look at it again.
+    # All objects made so far will stay, so the garbage collector need not look at them again.
     gc.collect()
     gc.freeze()
     channel.send(Message(Kind.READY))

@@ -1,1 +1,1 @@
-"""Training loops: who collects what, what is learned from it, and what is kept of a run."""
+"""Training loops, which collect and learn, and the directory that keeps a run."""

@@ -3,13 +3,14 @@
 T. V. Marinov, A. Agarwal, M. Trofin: Scalable RL for Systems via Offline Imitation from Multiple
 Baselines (2024), Algorithms 1-4 and D.2-D.4. Each iteration
 
-1. explores around the policy of the iteration before (Algorithm 3), at first around the default;
-2. takes for each context the best episode that any policy or exploration met (the oracle);
-3. fits a policy to both kinds of label (`labels.py`), with a margin below which it keeps the
-   default's action, chosen by cross-validation over groups;
-4. makes that policy's greedy version a baseline of the next iteration.
+1. explores around the policy of the previous iteration (Algorithm 3), or, in the first iteration,
+   around the default;
+2. takes for each context the best episode that any policy or exploration has met (the oracle);
+3. fits a policy to both kinds of label (`labels.py`), and chooses by cross-validation over groups
+   the margin below which this policy keeps the default's action;
+4. makes the greedy version of this policy a baseline of the next iteration.
 
-The policy that comes out is that of the last iteration.
+The result is the policy of the last iteration.
 """
 
 from __future__ import annotations
@@ -43,21 +44,22 @@ class Config:
     """Settings of the loop.
 
     Attributes:
-      iterations: N of Algorithm 4.
-      baselines: policies to begin with; the first is the default that all is measured against.
-      explore: try other actions (Algorithm 3); without it, the paper's Algorithm 1.
+      iterations: number of iterations, N of Algorithm 4.
+      baselines: policies to begin with; the first is the default, against which all others are
+        measured.
+      explore: try other actions (Algorithm 3); without it, the loop is the paper's Algorithm 1.
       advantage: learn from each explored action's own Δcost.
-      imitation: learn from the best episode of each context; without it, from the default's, so
-        that the policy knows what to do where nothing was explored.
-      scoped: explore and depart from the default only where the problem says that this carries over
-        to other groups (its scope feature); elsewhere the default is cloned.
-      imitation_scale: weight of an imitated action beside the explored ones, whose weight is
-        min(clip_cost, 3 + |Δcost|).
-      imitation_rows: imitated actions at most, drawn at random.
-      clip_cost: see imitation_scale.
+      imitation: learn from the best episode of each context; without it, from the default's
+        episode, so that the policy knows what to do where nothing was explored.
+      scoped: explore and depart from the default only where the problem's scope feature says that
+        this carries over to other groups; elsewhere take the default's action.
+      imitation_scale: factor of the weights of imitated actions, to balance them against explored
+        actions, whose weights are min(clip_cost, 3 + |Δcost|).
+      imitation_rows: the most imitated actions; if there are more, they are drawn at random.
+      clip_cost: the greatest weight of an explored action; see imitation_scale.
       margins: candidates for the margin, in logits.
-      worse_share: share of the contexts that may get worse by the choice of the margin.
-      seed: of everything.
+      worse_share: the largest share of the contexts that a chosen margin may make worse.
+      seed: decides all randomness.
     """
 
     iterations: int = 2
@@ -76,26 +78,26 @@ class Config:
 
 @dataclasses.dataclass(frozen=True)
 class Iteration:
-    """What one iteration came to. Costs are sums over the contexts.
+    """The results of one iteration. Costs are sums over the contexts.
 
     Attributes:
-      number: from 1.
+      number: number of the iteration, from 1.
       policy: name of the policy that was explored around.
-      contexts: how many could be played.
-      default_cost: of the default.
-      policy_cost: of that policy.
-      oracle_cost: of the best episode that anything met in each context.
-      changed: share of that policy's decisions that are not the default's.
-      worse: contexts in which that policy costs more than the default.
-      flips: explored actions with a known Δcost, so far.
-      rows: labelled rows that the new policy was fitted to.
-      loss: of that fit.
+      contexts: number of contexts in which both that policy and the default could be played.
+      default_cost: cost of the default.
+      policy_cost: cost of that policy.
+      oracle_cost: cost of the best episode known in each context.
+      changed: share of that policy's decisions that differ from the default's.
+      worse: number of contexts in which that policy costs more than the default.
+      flips: number of explored actions with a known Δcost, in all iterations so far.
+      rows: number of labelled rows that the new policy was fitted to.
+      loss: loss of that fit.
       agreement: weighted share of the rows whose action the new policy takes.
-      cloned: share of the contexts in which a clone of the default decides all as it does (the
-        paper's bc_0); known in the first iteration, else not a number.
-      margin: the margin that was chosen for it.
-      predicted_saving: what the explored actions it takes would save in groups that it was not
-        fitted to, as a share of what the best action everywhere would.
+      cloned: share of the contexts in which a clone of the default makes all of the default's
+        decisions (the paper's bc_0); measured in the first iteration, else NaN.
+      margin: margin that was chosen for the new policy.
+      predicted_saving: what the explored actions that the new policy takes would save in groups
+        that it was not fitted to, as a share of what the best actions would save.
       collecting_s: seconds spent exploring.
       training_s: seconds spent fitting.
     """
@@ -120,28 +122,28 @@ class Iteration:
 
     @property
     def policy_saving_percent(self) -> float:
-        """Saving of the explored policy against the default."""
+        """Return the saving of the explored policy over the default, in percent."""
         return saving_percent(self.default_cost, self.policy_cost)
 
     @property
     def oracle_saving_percent(self) -> float:
-        """Saving of the oracle against the default."""
+        """Return the saving of the oracle over the default, in percent."""
         return saving_percent(self.default_cost, self.oracle_cost)
 
 
 class BcMaxLoop:
-    """The loop, one iteration at a time.
+    """The BC-Max loop; each call of `step` runs one iteration.
 
     Args:
       problem: contexts to learn on.
       config: settings of the loop.
-      agent_config: settings of the agent that each iteration fits; margin, seed and baseline
-        feature are set here.
+      agent_config: settings of the agent that each iteration fits; the loop itself sets its margin,
+        seed, baseline feature and scope feature.
 
     Attributes:
-      learned: the policy of the last iteration, or None.
-      agent: the agent it came from; None if the policy was handed to `step`.
-      explored: the policy that the last iteration explored around, beside the default.
+      learned: the policy of the last iteration, or None before the first.
+      agent: the agent that made this policy; None if the policy was handed to `step`.
+      explored: comparison of the policy that the last iteration explored around with the default.
     """
 
     def __init__(
@@ -165,11 +167,14 @@ class BcMaxLoop:
         self.explored: Comparison | None = None
 
     def step(self, learned_before: NumpyPolicy | None = None) -> Iteration:
-        """One iteration.
+        """Run one iteration.
 
         Args:
-          learned_before: the policy that this iteration came to in a run that is resumed: it is
-            taken instead of fitting one.
+          learned_before: the policy that this iteration fitted before the run was interrupted, to
+            be used instead of fitting one; None to fit one.
+
+        Returns:
+          The results of the iteration.
 
         Raises:
           UserError: no context can be played, or nothing was found to learn from.
@@ -203,11 +208,11 @@ class BcMaxLoop:
 
     @property
     def environment_steps(self) -> int:
-        """Decisions in the episodes that are kept for learning; those of trials are not counted."""
+        """Return the number of decisions in the episodes kept for learning, without trials."""
         return sum(len(one.actions) for outcomes in self._pool for one in outcomes)
 
     def labels(self) -> Labels:
-        """All rows that the next fit learns from."""
+        """Return all rows that the next fit learns from."""
         parts = []
         if self._config.advantage and self._explorations:
             parts.append(
@@ -239,7 +244,7 @@ class BcMaxLoop:
         return self._in_scope(Labels.concatenate(parts))
 
     def _in_scope(self, labels: Labels) -> Labels:
-        """The rows that a policy is asked about; all of them where that is none."""
+        """Return the rows in which a policy may depart from the default; all rows if none are."""
         if not self._scope:
             return labels
         inside = labels.features[:, self._problem.feature_names.index(self._scope)] == 1
@@ -253,7 +258,7 @@ class BcMaxLoop:
             return outcomes
         certainty_fn = None
         if self.learned is not None:
-            # Of the policy alone, because it may travel to other processes.
+            # It refers to the policy alone, because it may be sent to other processes.
             certainty_fn = functools.partial(self.learned.certainty, self._problem.feature_names)
         explorations = self._problem.explore(policy, certainty_fn, label, self._config.scoped)
         self._explorations += explorations
@@ -262,7 +267,7 @@ class BcMaxLoop:
         return [one.base for one in explorations]
 
     def _adopt(self, learned_before: NumpyPolicy) -> dict[str, Any]:
-        """Use a policy that was fitted before in place of fitting one."""
+        """Use a policy that was fitted earlier; return the same fields as `_fit`."""
         self.learned, self.agent = learned_before, None
         unknown = float("nan")
         return {
@@ -273,7 +278,7 @@ class BcMaxLoop:
         }
 
     def _fit(self, labels: Labels) -> dict[str, Any]:
-        """Fits a policy; what an `Iteration` tells of the fit."""
+        """Fit a policy; return the fields of `Iteration` that describe the fit."""
         margin, predicted = 0.0, float("nan")
         if self._explorations and len(self._config.margins) > 1:
             margin, predicted = choose_margin(
@@ -304,7 +309,7 @@ class BcMaxLoop:
         return agent, agent.train(experience, weights)
 
     def _costs(self, base: Sequence[Outcome]) -> dict[str, Any]:
-        """What an `Iteration` tells of the explored policy's episodes."""
+        """Return the fields of `Iteration` that describe the explored policy's episodes."""
         best = best_per_context(self._pool)
         self.explored = found = Comparison.of(self._problem, base, self._pool[0])
         default_contexts = {one.context for one in self._pool[0]}

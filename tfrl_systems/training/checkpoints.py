@@ -1,12 +1,12 @@
-"""A training run on disk: what it was asked for, what each iteration came to, what came out.
+"""A training run on disk: its settings, its finished iterations, and its result.
 
-DIR/run.json               the settings that decide the result; a run is resumed only with the same
-DIR/checkpoints/000001/    one directory for each finished iteration, there in full or not at all:
-    policy/                the policy that it came to (policies/export.py)
-    iteration.json         its record
+DIR/run.json               the settings that decide the result; resuming needs the same ones
+DIR/checkpoints/000001/    one directory for each saved iteration, complete or not there at all:
+    policy/                the policy of the iteration (policies/export.py), if the loop saved it
+    iteration.json         the record of the iteration
 DIR/tensorboard/           curves
 DIR/policy/                the policy of the last iteration
-DIR/result.json            the outcome; there once the run is finished
+DIR/result.json            the outcome; written when the run is finished
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Settings = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A finished iteration.
+    """A finished iteration that was saved.
 
     Attributes:
-      directory: what the training has put there, `policy/` among it.
-      record: what `Workdir.save` was given.
+      directory: directory with the files that the training saved, such as `policy/`.
+      record: the record that `Workdir.save` was given.
     """
 
     directory: pathlib.Path
@@ -45,13 +45,13 @@ class Checkpoint:
 
 
 class Workdir:
-    """The directory of one run. Use `open_workdir`.
+    """The directory of one run. Make it with `open_workdir`.
 
     Attributes:
       path: the directory.
       tensorboard: directory of the curves, which TensorBoard shows under the run's own name.
-      policy: where the last iteration's policy is put.
-      settings: what decides the run's result.
+      policy: directory of the last iteration's policy.
+      settings: settings that decide the run's result.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -63,14 +63,14 @@ class Workdir:
         self._scratch = path / _SCRATCH_NAME
 
     def checkpoint(self, number: int) -> pathlib.Path:
-        """Where iteration `number` is kept."""
+        """Return the directory in which iteration `number` is kept."""
         return self._checkpoints / f"{number:06d}"
 
     def load(self, number: int) -> Checkpoint | None:
-        """The checkpoint of iteration `number`, or None if it was not finished.
+        """Return the checkpoint of iteration `number`, or None if it was not saved.
 
         Raises:
-          UserError: it is damaged.
+          UserError: the checkpoint is damaged.
         """
         directory = self.checkpoint(number)
         if not directory.is_dir():
@@ -78,7 +78,7 @@ class Workdir:
         return Checkpoint(directory, _read_json(directory / _ITERATION_NAME))
 
     def last(self) -> int:
-        """Number of the last iteration that is kept; 0 if there is none."""
+        """Return the number of the last iteration that is kept; 0 if there is none."""
         return max((int(one.name) for one in self._checkpoints.glob("[0-9]*")), default=0)
 
     def save(
@@ -87,15 +87,15 @@ class Workdir:
         write_fn: Callable[[pathlib.Path], None],
         record: Mapping[str, Any],
     ) -> None:
-        """Keeps a finished iteration, in full or not at all.
+        """Save a finished iteration, completely or not at all.
 
         Args:
-          number: of the iteration, from 1.
-          write_fn: puts `policy/` and what else is to be kept into the directory it is handed.
-          record: JSON values.
+          number: number of the iteration, from 1.
+          write_fn: writes `policy/` and all other files to keep into the directory that it gets.
+          record: record of the iteration, JSON values.
 
         Raises:
-          UserError: it cannot be written.
+          UserError: the checkpoint cannot be written.
         """
         with self._writing():
             write_fn(self._scratch)
@@ -104,7 +104,7 @@ class Workdir:
             self._scratch.rename(self.checkpoint(number))
 
     def finish(self, number: int, result: Mapping[str, Any]) -> None:
-        """Puts out the policy of iteration `number`, and the result.
+        """Write the policy of iteration `number` and the result into the run's directory.
 
         Raises:
           UserError: they cannot be written.
@@ -118,21 +118,21 @@ class Workdir:
             (self._scratch / _RESULT_NAME).replace(self.path / _RESULT_NAME)
 
     def result(self) -> dict[str, Any] | None:
-        """The outcome, if the run is finished."""
+        """Return the contents of result.json, or None if the run is not finished."""
         path = self.path / _RESULT_NAME
         return _read_json(path) if path.exists() else None
 
     def begin(self, settings: Settings, *, resume: bool) -> None:
-        """Claims the directory for a run with these settings.
+        """Claim the directory for a run with these settings.
 
-        A run that has not finished an iteration has nothing to lose, and gives way to any other.
+        A run that has saved no iteration has nothing to lose, so any other run may replace it.
 
         Args:
-          settings: all that decides the result, as JSON values.
-          resume: go on with the run that is there, if there is one.
+          settings: all settings that decide the result, as JSON values.
+          resume: whether to continue the run in the directory, if there is one.
 
         Raises:
-          UserError: the directory holds another run, or something else.
+          UserError: the directory holds another run, or other files.
         """
         settings = json.loads(json.dumps(settings))
         recorded = self.path / _RUN_NAME
@@ -157,7 +157,11 @@ class Workdir:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """A fresh scratch directory, which also a killed run's remains give way to."""
+        """Provide an empty scratch directory, without what a killed run left in it.
+
+        Raises:
+          UserError: the directory, or a file in it, cannot be written.
+        """
         try:
             shutil.rmtree(self._scratch, ignore_errors=True)
             self._scratch.mkdir()
@@ -173,10 +177,19 @@ class Workdir:
 
 @contextlib.contextmanager
 def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Iterator[Workdir]:
-    """The directory of a run, for this process alone; arguments as those of `Workdir.begin`.
+    """Open the directory of a run, for this process alone.
+
+    Args:
+      path: the directory, which is made if it is missing.
+      settings: see `Workdir.begin`.
+      resume: see `Workdir.begin`.
+
+    Yields:
+      The directory, claimed for the run.
 
     Raises:
-      UserError: it cannot be made, another process trains there, or it holds another run.
+      UserError: the directory cannot be made, another process trains there, or it holds another
+        run.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)

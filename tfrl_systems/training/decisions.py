@@ -1,7 +1,7 @@
-"""What offline imitation needs of a system: play policies on contexts, and explore around them.
+"""The interface that offline imitation needs of a system: playing policies, and exploring.
 
-The environments stay unknown here. The command line hands training a `DecisionProblem` made from
-one of them; everything that travels between the two is one of the small records below.
+Training does not know the environments. The command line makes a `DecisionProblem` from one of them
+and hands it to training. All that the two exchange are the small records below.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Outcome:
     """One deterministic episode.
 
     Attributes:
-      context: name of what was decided in, for instance a module.
-      features: int64 [T, F], what the policy saw at each step.
-      actions: int8 [T].
-      cost: what the episode cost, smaller is better, in the units of `DecisionProblem.cost_name`.
+      context: name of the context, for instance of a module.
+      features: int64 [T, F], the features that the policy saw at each step.
+      actions: int8 [T], the action at each step.
+      cost: cost of the episode in the units of `DecisionProblem.cost_name`; smaller is better.
     """
 
     context: str
@@ -35,12 +35,12 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Exploration:
-    """What exploring around a policy's episode found (BC-Max, Algorithm 3).
+    """The results of exploring around a policy's episode (BC-Max, Algorithm 3).
 
     Attributes:
-      base: the episode under the policy.
-      steps: int64 [N], steps of `base` where the other action was tried.
-      deltas: float64 [N], what that added to the cost; negative is better.
+      base: the policy's own episode.
+      steps: int64 [N], the steps of `base` at which the other action was tried.
+      deltas: float64 [N], what each of these trials added to the cost; negative is better.
       best: the cheapest episode that was met.
     """
 
@@ -54,8 +54,8 @@ class Policy(Protocol):
     """A policy as training hands it to a problem.
 
     Attributes:
-      name: for tables.
-      fingerprint: changes with its decisions.
+      name: name for tables and messages.
+      fingerprint: hash that differs between policies that decide differently.
     """
 
     name: str
@@ -64,23 +64,28 @@ class Policy(Protocol):
     def begin(
         self, module_name: str, names: tuple[str, ...]
     ) -> Callable[[np.ndarray, int], np.ndarray]:
-        """A function from (features [N, F], first step) to actions [N], for one episode."""
+        """Return a function from (features [N, F], first row's step) to actions [N] of an episode.
+
+        Args:
+          module_name: name of the episode's context.
+          names: names of the F features.
+        """
 
 
 CertaintyFn = Callable[[np.ndarray], np.ndarray]
 
 
 class DecisionProblem(Protocol):
-    """Contexts to decide in.
+    """Contexts in which a policy takes binary decisions, and ways to play episodes in them.
 
     Attributes:
       feature_names: names of the F features.
-      baseline_feature: the feature that holds the default's action.
-      scope_feature: the feature that is 1 where departures from the default carry over to other
-        groups; "" where they do everywhere.
+      baseline_feature: name of the feature that holds the default's action.
+      scope_feature: name of the feature that is 1 where departures from the default carry over to
+        other groups; "" if they carry over everywhere.
       cost_name: name of the cost, with its unit.
       contexts: names of all contexts to train on.
-      groups: for each context, what it belongs to (its project): generalisation is across groups.
+      groups: group of each context, such as its project; policies must generalise to other groups.
     """
 
     feature_names: tuple[str, ...]
@@ -91,28 +96,28 @@ class DecisionProblem(Protocol):
     groups: tuple[str, ...]
 
     def baseline(self, name: str) -> Policy:
-        """The baseline policy called `name`."""
+        """Return the baseline policy called `name`."""
 
     def play(self, policy: Policy, label: str) -> list[Outcome]:
-        """One episode for each context that can be played; `label` is for progress."""
+        """Play one episode in each context that can be played; progress reports show `label`."""
 
     def play_default(self, label: str) -> list[Outcome]:
-        """The default in each context, with the costs that policies are measured against.
+        """Play the default in each context, for the costs that policies are measured against.
 
-        They can differ from those of `play`, where the default's actions are played one by one.
+        These costs can differ from those of `play`, which plays the default's actions one by one.
         """
 
     def explore(
         self, policy: Policy, certainty_fn: CertaintyFn | None, label: str, scoped: bool
     ) -> list[Exploration]:
-        """Algorithm 3 for each context that can be played; with `scoped` only in the scope."""
+        """Run Algorithm 3 in each context that can be played; if `scoped`, only in the scope."""
 
 
 def best_per_context(pool: Sequence[Sequence[Outcome]]) -> dict[str, Outcome]:
-    """The cheapest episode of each context, over the episodes of several policies.
+    """Return the cheapest episode of each context, over the episodes of several policies.
 
     This is the oracle, and line 5 of BC-Max's Algorithm 1 (which prints argmin of the reward beside
-    the words "highest reward"; Algorithm 2 and the text say argmax). The first of equals is kept.
+    the words "highest reward"; Algorithm 2 and the text say argmax). Ties go to the first episode.
     """
     best: dict[str, Outcome] = {}
     for outcomes in pool:
@@ -125,7 +130,7 @@ def best_per_context(pool: Sequence[Sequence[Outcome]]) -> dict[str, Outcome]:
 def decision_specs(
     feature_names: Sequence[str],
 ) -> tuple[ts.TimeStep, tensor_spec.BoundedTensorSpec]:
-    """Time step and action spec of a problem: a dict of int64 scalars, and an action 0 or 1."""
+    """Return a problem's specs: time steps with a dict of int64 scalars, and an action 0 or 1."""
     observation = {name: tf.TensorSpec((), tf.int64, name) for name in feature_names}
     action = tensor_spec.BoundedTensorSpec((), tf.int64, 0, 1, "action")
     return ts.time_step_spec(observation), action

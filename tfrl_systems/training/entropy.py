@@ -1,4 +1,4 @@
-"""How undecided a policy was while it collected, from what it recorded of its distributions."""
+"""The entropy of a policy while it collected, from the distributions that it recorded."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from tfrl_systems.episodes import Experience
 
 
 def mean_entropy(experience: Experience) -> float | None:
-    """Mean entropy of the collect policy's action distributions, in nats.
+    """Return the mean entropy of the collect policy's action distributions, in nats.
 
     Args:
-      experience: its policy info holds "dist_params", as PPO records them: "logits" of a choice, or
-        "loc" and "scale" (or "scale_diag") of a Gaussian. Boundary steps, padding among them, do
-        not count.
+      experience: the experience, whose policy info holds "dist_params" as PPO records them:
+        "logits" of a categorical distribution, or "loc" and "scale" (or "scale_diag") of a
+        Gaussian. Boundary steps, which include padding, do not count.
 
     Returns:
-      The mean over steps; None where the distributions were not recorded.
+      The mean over steps; None if the distributions were not recorded.
     """
     steps = experience.trajectory
     info = steps.policy_info
@@ -29,13 +29,13 @@ def mean_entropy(experience: Experience) -> float | None:
     else:
         return None
     is_taken = ~np.asarray(steps.is_boundary())
-    # Several actions of one step add up.
+    # If an action has several components, their entropies add up.
     per_step = entropies.reshape(*is_taken.shape, -1).sum(-1)
     return float(per_step[is_taken].mean())
 
 
 def _categorical_entropy(logits: np.ndarray) -> np.ndarray:
-    """[..., N] -> [...]; choices that are masked out have a probability of 0 and add nothing."""
+    """Return entropies [...] of logits [..., N]; a masked choice adds nothing."""
     exponentials = np.exp(logits - logits.max(-1, keepdims=True))
     probabilities = exponentials / exponentials.sum(-1, keepdims=True)
     logs = np.log(np.where(probabilities > 0, probabilities, 1))

@@ -1,4 +1,4 @@
-"""How a policy compares with the default on some contexts."""
+"""Comparison of a policy with the default on some contexts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Comparison:
     """A policy's episodes beside the default's, in the N contexts that both could be played in.
 
     Attributes:
-      groups: N names, what each context belongs to.
-      costs: float64 [N], of the policy.
-      default_costs: float64 [N].
-      num_changed: int64 [N], decisions of the policy that are not the default's.
-      num_decisions: int64 [N], all of the policy's.
+      groups: N names, the group of each context.
+      costs: float64 [N], costs of the policy.
+      default_costs: float64 [N], costs of the default.
+      num_changed: int64 [N], number of the policy's decisions that differ from the default's.
+      num_decisions: int64 [N], number of all of the policy's decisions.
     """
 
     groups: tuple[str, ...]
@@ -37,7 +37,7 @@ class Comparison:
         outcomes: Iterable[Outcome],
         default_outcomes: Iterable[Outcome],
     ) -> Comparison:
-        """Compares the outcomes of contexts of `problem` that are in both."""
+        """Compare two policies' outcomes in the contexts of `problem` that both have."""
         group_of = dict(zip(problem.contexts, problem.groups, strict=True))
         column = problem.feature_names.index(problem.baseline_feature)
         default_cost = {one.context: one.cost for one in default_outcomes}
@@ -53,21 +53,21 @@ class Comparison:
 
     @property
     def worse(self) -> int:
-        """Contexts in which the policy costs more."""
+        """Return the number of contexts in which the policy costs more than the default."""
         return int(np.sum(self.costs > self.default_costs))
 
     @property
     def changed(self) -> float:
-        """Share of the policy's decisions that are not the default's."""
+        """Return the share of the policy's decisions that differ from the default's."""
         return int(self.num_changed.sum()) / max(int(self.num_decisions.sum()), 1)
 
     @property
     def saving_percent(self) -> float:
-        """How much less than the default the policy costs in all contexts together."""
+        """Return how much less than the default the policy costs in all contexts, in percent."""
         return saving_percent(float(self.default_costs.sum()), float(self.costs.sum()))
 
     def saving_percent_by_group(self) -> dict[str, float]:
-        """The same for the contexts of each group, sorted by name."""
+        """Return the saving in the contexts of each group, in percent; groups sorted by name."""
         costs: dict[str, float] = collections.defaultdict(float)
         default_costs: dict[str, float] = collections.defaultdict(float)
         for group, cost, default_cost in zip(
@@ -80,7 +80,7 @@ class Comparison:
         }
 
     def curves(self) -> dict[str, float | np.ndarray]:
-        """What TensorBoard shows of it: totals, each group, and histograms over the contexts."""
+        """Return TensorBoard's values: totals, each group's saving, histograms over contexts."""
         by_group = self.saving_percent_by_group()
         decided = self.num_decisions > 0
         pairs = zip(self.default_costs.tolist(), self.costs.tolist(), strict=True)
@@ -98,13 +98,13 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """A policy by name, compared with the default."""
+    """A policy's name and its comparison with the default."""
 
     policy: str
     comparison: Comparison
 
     def to_json(self) -> dict[str, Any]:
-        """The totals; costs are sums over the contexts."""
+        """Return the totals as JSON values; costs are sums over the contexts."""
         found = self.comparison
         return {
             "policy": self.policy,
@@ -119,12 +119,15 @@ class Evaluation:
 
 
 def evaluate(problem: DecisionProblem, policy: Policy, label: str) -> Evaluation:
-    """Plays `policy` and the default in all contexts of `problem`.
+    """Play `policy` and the default in all contexts of `problem`, and compare them.
 
     Args:
       problem: contexts to decide in.
-      policy: what to evaluate.
-      label: for progress.
+      policy: the policy to evaluate.
+      label: name that progress reports show.
+
+    Returns:
+      The policy's name and the comparison.
     """
     of_default = problem.play_default(f"{label}, default")
     played = problem.play(policy, f"{label}, {policy.name}")
@@ -132,5 +135,5 @@ def evaluate(problem: DecisionProblem, policy: Policy, label: str) -> Evaluation
 
 
 def saving_percent(default_cost: float, cost: float) -> float:
-    """How much less `cost` is than `default_cost`, in percent; 0 where there is nothing to save."""
+    """Return how much less `cost` is than `default_cost`, in percent; 0 if the latter is 0."""
     return 100 * (1 - cost / default_cost) if default_cost else 0.0

@@ -9,22 +9,23 @@ from typing import Any
 import numpy as np
 
 _DPI = 100
-# Width and height of a cell, and of what is around all of them and their labels.
+# Width and height of a cell, and of the margin around all cells and their labels.
 _CELL_INCHES = 0.56, 0.2
 _MARGIN_INCHES = 0.4, 0.6
-# Of a label; those of columns are turned by 45 degrees.
+# Width of a letter in a label. Column labels are turned by 45 degrees: the second number is about
+# the ratio of their width, and of their height, to their length.
 _LETTER_INCHES = 0.06
 _TURN = 0.75
 
 
 @dataclasses.dataclass(frozen=True)
 class Heatmap:
-    """A number for each pair of names.
+    """A table of numbers with a name for each row and column.
 
     Attributes:
-      title: what is counted.
-      rows: names, from above.
-      columns: names, from the left.
+      title: title of the picture, which says what is counted.
+      rows: names of the rows, from the top.
+      columns: names of the columns, from the left.
       values: one tuple for each row, with a number for each column.
     """
 
@@ -35,14 +36,14 @@ class Heatmap:
 
     @classmethod
     def of(cls, title: str, counts: Mapping[str, Mapping[str, float]]) -> Heatmap:
-        """Of counts by row, by column; rows without any are left out, the others are sorted."""
+        """Make a heatmap from counts[column][row]; sort the rows, and leave out empty ones."""
         used = {row for column in counts.values() for row, count in column.items() if count}
         rows = tuple(sorted(used))
         values = tuple(tuple(float(one.get(row, 0)) for one in counts.values()) for row in rows)
         return cls(title, rows, tuple(counts), values)
 
     def draw_on(self, axes: Any) -> None:
-        """Draws it on matplotlib's `axes`, each number in its cell; zeros are left empty."""
+        """Draw the table on matplotlib's `axes`, with each number in its cell except zeros."""
         values = np.array(self.values)
         axes.imshow(values, cmap="Blues", aspect="auto", vmin=0, vmax=1.4 * values.max())
         for row, column in zip(*np.nonzero(values), strict=True):
@@ -55,11 +56,11 @@ class Heatmap:
 
     @property
     def inches(self) -> tuple[float, float]:
-        """Width and height that it needs."""
+        """Return the width and height that the picture needs, in inches."""
         of_rows, of_columns = (
             _LETTER_INCHES * max(map(len, names), default=0) for names in (self.rows, self.columns)
         )
-        # The first column's label, and the title, reach beyond the cells.
+        # The first column's label and the title can reach beyond the cells.
         cells = _CELL_INCHES[0] * len(self.columns)
         labels = max(of_rows, _TURN * of_columns - _CELL_INCHES[0] / 2)
         width = labels + max(cells, _LETTER_INCHES * len(self.title))
@@ -67,7 +68,7 @@ class Heatmap:
         return width + _MARGIN_INCHES[0], height + _MARGIN_INCHES[1]
 
     def to_image(self) -> np.ndarray | None:
-        """The picture: uint8 [H, W, 3]. None without counts, or without matplotlib."""
+        """Return the picture, uint8 [H, W, 3]; None without counts or without matplotlib."""
         try:
             from matplotlib import figure
             from matplotlib.backends import backend_agg

@@ -1,11 +1,11 @@
-"""Labelled decisions: what BC-Max and its exploration teach a policy.
+"""Labelled decisions: the rows that BC-Max fits a policy to.
 
-Two kinds of label come out of the same exploration:
+The same exploration gives two kinds of label:
 
 * *Imitation* (Marinov et al., Algorithm 1, line 7; without its stray factor a before the
   logarithm): the actions of the cheapest episode of each context, weighted by context.
-* *Advantage*: each explored step with its known Δcost says which action was better, and how much
-  that mattered.
+* *Advantage*: the better action of each explored step, weighted by its known Δcost, which says how
+  much the choice mattered.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Labels:
     """Rows to learn from.
 
     Attributes:
-      features: int64 [N, F].
+      features: int64 [N, F], the features of each row.
       actions: int64 [N], the action to learn.
-      weights: float64 [N].
+      weights: float64 [N], the weight of each row in the loss.
       groups: str [N], the group of each row's context.
     """
 
@@ -37,7 +37,7 @@ class Labels:
 
     @staticmethod
     def concatenate(parts: Sequence[Labels]) -> Labels:
-        """All rows of `parts`, in order."""
+        """Return all rows of `parts`, in order."""
         return Labels(
             np.concatenate([part.features for part in parts]),
             np.concatenate([part.actions for part in parts]),
@@ -46,7 +46,7 @@ class Labels:
         )
 
     def sha256(self) -> str:
-        """Hexadecimal digest of all rows in their order: equal for equal experience."""
+        """Return a hexadecimal digest of all rows in their order, equal for equal rows."""
         digest = hashlib.sha256(str(self.features.shape).encode())
         for array in (self.features, self.actions, self.weights):
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -54,7 +54,7 @@ class Labels:
         return digest.hexdigest()
 
     def where(self, mask: np.ndarray) -> Labels:
-        """The rows that `mask` chooses: bool [N], or row numbers."""
+        """Return the rows that `mask` chooses: bool [N], or row numbers."""
         return Labels(
             self.features[mask], self.actions[mask], self.weights[mask], self.groups[mask]
         )
@@ -66,9 +66,15 @@ def advantage_labels(
     offset: float = 3.0,
     clip: float = 100.0,
 ) -> Labels:
-    """One row for each explored step: the better action, weighted by min(clip, offset + |Δcost|).
+    """Make a row for each explored step: the better action, of weight min(clip, offset + |Δcost|).
 
-    A step where nothing changed keeps the action that was played.
+    If the other action did not lower the cost, the better action is the one that was played.
+
+    Args:
+      explorations: the explored episodes.
+      group_of: the group of each context.
+      offset: weight of a step at which both actions cost the same.
+      clip: the greatest weight.
     """
     parts = [_advantage(one, group_of[one.base.context], offset, clip) for one in explorations]
     return Labels.concatenate(parts)
@@ -93,16 +99,16 @@ def imitation_labels(
     max_rows: int,
     seed: int,
 ) -> Labels:
-    """One row for each step of each context's episode, or a sample of them.
+    """Make a row for each step of each context's episode, or for a random sample of these steps.
 
     Args:
       episodes: the episodes to imitate, by context.
-      context_weights: w of line 7, by context.
+      context_weights: the weight w of line 7, by context.
       group_of: the group of each context.
-      scale: multiplies all weights, to balance them against `advantage_labels`.
-      max_rows: beyond so many, rows are drawn at random, and their weights raised to what is on
-        average the same sum.
-      seed: of that draw.
+      scale: factor of all weights, to balance them against `advantage_labels`.
+      max_rows: the most rows. If there are more steps, this many are drawn at random, and their
+        weights are raised so that the sum stays the same on average.
+      seed: decides the draw.
     """
     parts = []
     for context in sorted(episodes):

@@ -1,4 +1,4 @@
-"""How sure a policy must be before it departs from the default: chosen across groups."""
+"""Choice of the margin: how sure a policy must be before it departs from the default."""
 
 from __future__ import annotations
 
@@ -24,24 +24,26 @@ def choose_margin(
     margins: Sequence[float],
     worse_share: float,
 ) -> tuple[float, float]:
-    """The margin with which a policy saves most in groups that it was not fitted to.
+    """Return the margin with which a policy saves most in groups that it was not fitted to.
 
-    Each fold's groups are left out of the fit; then their explored actions tell, with their known
-    Δcost, what the policy's decisions would have saved there. Margins with which too many contexts
-    would get worse by departing from the default do not count, unless all are of that kind: then
-    it is the largest.
+    The choice is a cross-validation over groups. For each fold, a policy is fitted without the
+    fold's groups. The explored actions in these groups, whose Δcost is known, then tell what the
+    policy's decisions would have saved there. A margin is rejected if, with it, departures from the
+    default would make too many contexts worse. If all margins are rejected, or if there is only one
+    group, the largest margin is returned.
 
     Args:
       labels: all rows to fit to.
-      explorations: actions with a known Δcost.
+      explorations: explorations, whose explored actions have a known Δcost.
       group_of: the group of each context.
       fit: makes an agent with margin 0 from rows.
-      problem: for its feature names.
-      margins: candidates, in logits; of equal ones the largest is taken.
-      worse_share: share of the contexts that may get worse.
+      problem: the problem, for the names of its features.
+      margins: candidates, in logits; ties go to the largest.
+      worse_share: the largest share of the contexts that may get worse.
 
     Returns:
-      The margin, and its saving as a share of what the best action everywhere would save.
+      The margin, and its saving as a share of what the best actions would save; this share is NaN
+      if no margin could be compared.
     """
     features = np.concatenate([one.base.features[one.steps] for one in explorations])
     played = np.concatenate([one.base.actions[one.steps] for one in explorations])

@@ -1,10 +1,10 @@
-"""Online training: collect with the policy of now, learn from it, again.
+"""Online training: collect with the current policy, learn from that experience, and repeat.
 
 The loop is the thesis's (Distributed data collection for reinforcement learning, ch. 3.2.4 and
-Algorithm 5.1), with the collection in chunks (`drivers/`): iteration i collects the chunks (i, 0),
-(i, 1), … with the variables that iteration i - 1 left, and trains on all of them together. What is
-collected depends on seed, iteration and variables alone, so a run is the same with any number of
-workers, and after it was killed and resumed.
+Algorithm 5.1), with collection in chunks (`drivers/`). Iteration i collects the chunks (i, 0),
+(i, 1), … with the variables that iteration i - 1 left, and trains on all of them together. The
+experience depends only on the seed, the iteration and the variables. So a run gives the same result
+with any number of workers, and after it was killed and resumed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tfrl_systems.training.heatmap import Heatmap
 from tfrl_systems.training.summaries import Row, Value, write_curves, write_settings
 
 _STATE_NAME = "state"
-# What an online run's time is spent on.
+# The parts that the time of an online run is divided into.
 _PARTS = ("collecting", "broadcasting", "waiting", "training", "evaluating")
 _TRAINING_FIGURES = ("iteration", "environment_steps", "mean_return", "steps_per_episode", "loss")
 
@@ -52,15 +52,15 @@ class Config:
     """Settings of the loop. The defaults suit no system in particular.
 
     Attributes:
-      iterations: training steps; each collects and then learns.
-      num_chunks: units of collection in an iteration, and so the most workers that can be busy.
-      episodes_per_chunk: episodes of a chunk, which are played side by side where the environment
-        can; the figures do not depend on the number of workers but do on this one.
-      max_failed_chunks: chunks of one iteration that may fail every time they are tried; it then
-        learns from the others.
+      iterations: number of iterations; each collects and then learns.
+      num_chunks: chunks that each iteration collects, and so the most workers that can be busy.
+      episodes_per_chunk: episodes of a chunk, played side by side if the environment can do so.
+        Results depend on this number, but not on the number of workers.
+      max_failed_chunks: the most chunks of one iteration that may fail every time they are tried;
+        the iteration then learns from the others.
       evaluate_every: iterations from one evaluation to the next; the last is always evaluated.
-      checkpoint_every: iterations from one checkpoint to the next.
-      seed: of everything.
+      checkpoint_every: iterations from one checkpoint to the next; the last is always saved.
+      seed: decides all randomness.
     """
 
     iterations: int = 100
@@ -73,18 +73,18 @@ class Config:
 
 
 class OnlineLoop:
-    """The loop, one iteration at a time.
+    """The online loop; each call of `step` runs one iteration.
 
     Args:
-      agent: what learns; its collect policy's variables travel to the runners.
-      train_fn: (iteration from 0, experience [B, T]) -> what the agent's training on it tells.
-      pool: collects.
-      config: settings.
+      agent: the agent that learns; the runners get the variables of its collect policy.
+      train_fn: trains the agent: (iteration from 0, experience [B, T]) -> the agent's loss info.
+      pool: collects the chunks.
+      config: settings of the loop.
 
     Attributes:
-      iteration: how many iterations are done.
-      environment_steps: steps that were collected, those of padding not counted.
-      experience_sha256: of the experience of all iterations so far.
+      iteration: number of finished iterations.
+      environment_steps: number of collected steps; padding does not count.
+      experience_sha256: digest of the experience of all iterations so far.
     """
 
     def __init__(
@@ -104,15 +104,15 @@ class OnlineLoop:
         self.experience_sha256 = hashlib.sha256().hexdigest()
 
     def variables(self) -> bytes:
-        """All variables of the collect policy, as they are now."""
+        """Return all variables of the collect policy as they are now, in one buffer."""
         return self._packer.to_bytes(self.iteration)
 
     def step(self) -> dict[str, Any]:
-        """One iteration; its record.
+        """Run one iteration, and return its record.
 
         Raises:
-          UserError: what was collected or learned is not a finite number.
-          PoolError: nothing can be collected.
+          UserError: the loss is not a finite number.
+          PoolError: the pool cannot go on, or too many chunks failed.
         """
         before = self._pool.timings
         self._pool.broadcast(self.variables())
@@ -150,7 +150,7 @@ class OnlineLoop:
         }
 
     def _collect(self) -> tuple[Experience, list[str]]:
-        """What the chunks gave, and why some did not."""
+        """Return the experience of an iteration's chunks, and the messages of failed chunks."""
         config = self._config
         chunks = [Chunk(self.iteration, index, config.seed) for index in range(config.num_chunks)]
         found = self._pool.map(chunks)
@@ -161,11 +161,11 @@ class OnlineLoop:
         return Experience.concatenate(collected), failures
 
     def save(self, directory: pathlib.Path) -> None:
-        """Keeps all that a resumed run needs beside `record`."""
+        """Save all that a resumed run needs beside `record`."""
         tf.train.Checkpoint(agent=self._agent).write(str(directory / _STATE_NAME))
 
     def record(self) -> dict[str, Any]:
-        """What belongs beside what `save` writes."""
+        """Return the values that a resumed run needs beside the files that `save` writes."""
         return {
             "iteration": self.iteration,
             "environment_steps": self.environment_steps,
@@ -173,10 +173,10 @@ class OnlineLoop:
         }
 
     def restore(self, kept: Checkpoint) -> None:
-        """Goes back to where `kept` was saved.
+        """Return to the state in which `kept` was saved.
 
         Raises:
-          UserError: it is of another agent, or damaged.
+          UserError: the checkpoint is of another agent, or damaged.
         """
         path = kept.directory / _STATE_NAME
         try:
@@ -194,12 +194,12 @@ class OnlineLoop:
 
 @dataclasses.dataclass
 class _Curves:
-    """What a run has to show, one item for each iteration that was evaluated.
+    """The figures of a run, with one item for each evaluated iteration.
 
     Attributes:
       evaluations: figures of the policy, JSON values.
-      training: figures of what was collected and learned, likewise.
-      rows: for TensorBoard, since the last checkpoint.
+      training: figures of collection and learning, JSON values.
+      rows: points for TensorBoard since the last checkpoint.
     """
 
     evaluations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
@@ -207,18 +207,18 @@ class _Curves:
     rows: list[Row] = dataclasses.field(default_factory=list)
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Adds an iteration."""
+        """Add the figures of an iteration."""
         number = record["iteration"]
         self.evaluations.append({"iteration": number, **record["evaluation"]})
         self.training.append({name: record[name] for name in _TRAINING_FIGURES})
         self.rows.append((number, {**_shown(record), **self._best()}))
 
     def record(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """Return the figures that a checkpoint keeps."""
         return {"evaluations": self.evaluations, "training": self.training}
 
     def _best(self) -> dict[str, float]:
-        """The least costs so far."""
+        """Return the least value of each cost so far."""
         costs = [name for name in self.evaluations[-1] if name.partition("/")[0] == "cost"]
         return {f"best/{name}": min(one[name] for one in self.evaluations) for name in costs}
 
@@ -232,19 +232,19 @@ def run_online(
     about: Mapping[str, Any],
     on_iteration: OnIteration,
 ) -> dict[str, Any]:
-    """Trains, or goes on from the last checkpoint that `workdir` holds.
+    """Train from the start, or continue from the last checkpoint that `workdir` holds.
 
     Args:
-      loop: the loop, at its beginning.
-      config: its settings.
-      workdir: where all is kept.
+      loop: the loop, before its first iteration.
+      config: settings of the loop.
+      workdir: the run's directory.
       evaluate_fn: measures the policy, for the record and the curves only.
       save_policy_fn: writes the policy.
-      about: "environment" and "agent".
-      on_iteration: told of each iteration.
+      about: fields for result.json: "environment" and "agent".
+      on_iteration: called with the record of each iteration.
 
     Returns:
-      What result.json holds.
+      The contents of result.json.
     """
     curves = _Curves()
     seconds = dict.fromkeys(_PARTS, 0.0)
@@ -289,7 +289,7 @@ def run_online(
 
 
 def _evaluate(evaluate_fn: EvaluateFn, data: bytes, record: dict[str, Any]) -> None:
-    """Adds to an iteration's record how good the policy is, and how long it took to see it."""
+    """Evaluate the policy, and add the figures and the time spent to an iteration's record."""
     began_s = time.perf_counter()
     found = dict(evaluate_fn(data))
     record["heatmaps"] = {name: one for name, one in found.items() if isinstance(one, Heatmap)}
@@ -305,10 +305,10 @@ def _provenance(workdir: Workdir, number: int) -> dict[str, Any]:
 
 
 def summarise(curves: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """The last evaluation, and the mean over those in the last tenth of the iterations.
+    """Return the last evaluation, and the mean over those in the last tenth of the iterations.
 
-    The mean is what to quote: the last is one draw of a noisy curve, and the best of them is chosen
-    by what it is measured on.
+    Quote the mean. The last evaluation is one draw of a noisy curve. The best one would be biased,
+    because it is chosen by the figure that it reports.
     """
     names = [name for name in curves[-1] if name != "iteration"]
     late = [one for one in curves if one["iteration"] > 0.9 * curves[-1]["iteration"]]
@@ -319,9 +319,9 @@ def summarise(curves: Sequence[Mapping[str, float]]) -> dict[str, dict[str, floa
 
 
 def _shown(record: Mapping[str, Any]) -> dict[str, Value]:
-    """What TensorBoard shows of an iteration."""
+    """Return the values that TensorBoard shows of an iteration."""
     evaluated = {**record["evaluation"], **record["heatmaps"]}
-    # Parts that a setting turned off are 0.
+    # Leave out the parts that are 0, because a setting turned them off.
     losses = {name: value for name, value in record["losses"].items() if value}
     return {
         **{f"evaluation/{name}": value for name, value in evaluated.items()},

@@ -1,4 +1,4 @@
-"""A whole training run of BC-Max: iterations, checkpoints, curves, and the result."""
+"""A complete training run of BC-Max: iterations, checkpoints, curves, and the result."""
 
 from __future__ import annotations
 
@@ -32,23 +32,24 @@ def run_bc_max(
     metadata: Mapping[str, Any],
     on_iteration: OnIteration,
 ) -> dict[str, Any]:
-    """Trains, or goes on with the run that `workdir` holds.
+    """Train from the start, or continue the run that `workdir` holds.
 
-    Finished iterations are not fitted again: their explorations are recalled from the problem's own
-    cache, or made again where that is gone, and their policies read from the checkpoints. The
-    outcome is that of a run which was never interrupted.
+    Finished iterations are not fitted again. Their policies are read from the checkpoints. Their
+    explorations come from the problem's own cache, or are made again if that is gone. The outcome
+    is that of a run that was never interrupted.
 
     Args:
       problem: contexts to learn on.
-      holdout: contexts that each policy is measured on, for the record only.
+      holdout: contexts on which each policy is measured, for the record only; None for no
+        measurement.
       config: settings of the loop.
       agent_config: settings of the agent.
-      workdir: where all is kept.
-      metadata: for policy.json; "environment" must be there.
-      on_iteration: told of each iteration.
+      workdir: the run's directory.
+      metadata: fields to add to policy.json; "environment" must be there.
+      on_iteration: called with the record of each iteration; see `OnIteration`.
 
     Returns:
-      What result.json holds.
+      The contents of result.json.
 
     Raises:
       UserError: a setting is out of its range, nothing can be learned, or nothing can be written.
@@ -77,7 +78,7 @@ def run_bc_max(
 
 
 def load_policies(workdir: Workdir, iterations: int) -> list[NumpyPolicy]:
-    """The policies of the iterations that `workdir` keeps, from the first on."""
+    """Return the policies of the first `iterations` iterations, as far as `workdir` keeps them."""
     kept = [workdir.load(number) for number in range(1, iterations + 1)]
     return [_load_policy(one) for one in kept if one is not None]
 
@@ -94,7 +95,7 @@ def _load_policy(kept: Checkpoint) -> NumpyPolicy:
 
 
 def _check(problem: DecisionProblem, config: Config, agent_config: bc_max.Config) -> None:
-    """Finds settings that cannot work before hours are spent."""
+    """Raise an error for settings that cannot work, before hours are spent on the run."""
     for name in config.baselines:
         problem.baseline(name)
     agent_config = dataclasses.replace(agent_config, baseline_feature=problem.baseline_feature)
@@ -132,11 +133,11 @@ def _write_curves(
     explored: Comparison | None,
     evaluation: Evaluation | None,
 ) -> None:
-    """Writes what TensorBoard shows of an iteration.
+    """Write the curves that TensorBoard shows of an iteration.
 
-    The curves of a policy are under its number, 0 for the default: an iteration fits policy number
-    i and explores around policy i - 1. `learned from` and `held out` are runs of their own, so that
-    TensorBoard draws both into one chart.
+    Each policy's values are at its number, 0 for the default. Iteration i fits policy i and
+    explores around policy i - 1. `learned from` and `held out` are runs of their own, so that
+    TensorBoard draws both in one chart.
     """
     number = record["number"]
     write_curves(directory, number, [(number, _fit_curves(record))])
@@ -180,7 +181,7 @@ def _result(
         "environment_steps": loop.environment_steps,
         "seconds": {
             "collecting": sum(one["collecting_s"] for one in records),
-            # In one process nothing is sent, and nobody waits for slower workers.
+            # In one process nothing is sent, and nothing waits for slower workers.
             "broadcasting": 0.0,
             "waiting": 0.0,
             "training": sum(one["training_s"] for one in records),

@@ -1,7 +1,7 @@
 """Curves for TensorBoard, one event file for each checkpoint.
 
-What a killed run had not checkpointed is written again when it is resumed: its file replaces the
-earlier one, so that no curve has a point twice.
+A resumed run writes again the points that the killed run had written after its last checkpoint. The
+new file replaces the old one, so no curve has a point twice.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Row = tuple[int, Mapping[str, Value]]
 
 
 def write_curves(directory: pathlib.Path, number: int, rows: Sequence[Row]) -> None:
-    """Writes the points since the last checkpoint.
+    """Write the points since the last checkpoint.
 
     Args:
-      directory: of the run, as TensorBoard names it.
-      number: of the checkpoint.
+      directory: directory of the event files; TensorBoard names the run after it.
+      number: number of the checkpoint.
       rows: the points.
     """
     with _replace_events(directory, f".checkpoint-{number:06d}").as_default():
@@ -39,7 +39,7 @@ def write_curves(directory: pathlib.Path, number: int, rows: Sequence[Row]) -> N
 
 
 def write_settings(directory: pathlib.Path, settings: Mapping[str, Any]) -> None:
-    """Writes a run's settings as a table, in place of those of an earlier start."""
+    """Write a run's settings as a table, which replaces that of an earlier start."""
     rows = [f"| {name} | {_cell(value)} |" for name, value in sorted(settings.items())]
     with _replace_events(directory, ".settings").as_default():
         tf.summary.text("settings", "\n".join(["| setting | value |", "|---|---|", *rows]), 0)
@@ -63,5 +63,5 @@ def _write(tag: str, value: Value, step: int) -> None:
 
 
 def _cell(value: Any) -> str:
-    """A setting in a Markdown table."""
+    """Return a setting's value as text for a Markdown table."""
     return str(value).replace("|", "\\|").replace("\n", " ")

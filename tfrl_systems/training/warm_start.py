@@ -1,9 +1,9 @@
-"""The warm start: a policy that decides as the default does.
+"""The warm start: a policy that at first decides as the default does.
 
-What is learned from there on comes from better decisions, and not from finding lost ones again.
-BC-Max begins with a clone of the default, bc_0 of the paper's Figure 2; that the agent can repeat
-the default's decisions, context for context, is the first thing to see. The actor of a policy
-gradient is given weights that pass the default's decision on.
+From there on training only has to find better decisions, and not to find the default's again.
+BC-Max begins with a clone of the default, bc_0 of the paper's Figure 2. It shows first of all
+whether the agent can repeat the default's decisions in each context. The actor of a policy gradient
+agent gets weights that pass the default's decision on.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _MAX_ATTEMPTS = 4
 def clone_default(
     outcomes: Sequence[Outcome], feature_names: tuple[str, ...], config: bc_max.Config
 ) -> tuple[NumpyPolicy, float]:
-    """Clones the default, with more effort each time, until 99% of the contexts come out the same.
+    """Clone the default, with more effort each time, until 99% of the episodes are the same.
 
-    A context is deterministic: equal decisions on all steps of an episode are the same episode, so
-    nothing needs to be played.
+    A context is deterministic: if two policies decide alike at all steps of an episode, their
+    episodes are the same. So no episode needs to be played.
 
     Args:
       outcomes: the default's episodes.
-      feature_names: of their features.
-      config: of the agent.
+      feature_names: names of the features of these episodes.
+      config: settings of the agent.
 
     Returns:
-      The clone, and the share of the contexts in which all its decisions are the default's.
+      The clone, and the share of the contexts in which it makes all of the default's decisions.
     """
     features = np.concatenate([one.features for one in outcomes])
     actions = np.concatenate([one.actions for one in outcomes]).astype(np.int64)
@@ -64,21 +64,21 @@ def clone_default(
 
 
 def follow_feature(network: actors.ActorNetwork, feature: str, probability: float) -> None:
-    """Has an actor begin with the action that a feature names, whatever else it sees.
+    """Make an actor begin with the action that a feature names, whatever else it sees.
 
-    The first unit of each hidden layer is made to pass the feature on, and the outputs to hear it;
-    all other weights stay as they were drawn, so that there is something to learn with. They move
-    the probability by a few hundredths at most, because first outputs are small.
+    The first unit of each hidden layer passes the feature on, and the outputs read it. All other
+    weights stay as they were drawn, so that training has something to start from. They move the
+    probability by a few hundredths at most, because the output layer's initial weights are small.
 
     Args:
-      network: its observation is a dict of numbers, its actions are 0 and 1.
-      feature: the key of an integer that is 0 or 1.
-      probability: of that action in the beginning, between 0 and 1, both excluded.
+      network: an actor whose observation is a dict of numbers and whose actions are 0 and 1.
+      feature: key of an observed integer that is 0 or 1.
+      probability: initial probability of the action that the feature names, above 0 and below 1.
     """
     named = network.named_variables()
     activate = actors.ACTIVATIONS[network.describe()["activation"]]
     place = [one.path for one in network.inputs].index((feature,))
-    # Integers enter by their signed logarithm.
+    # The network takes the signed logarithm of integers, so 0 and 1 enter as 0 and log 2.
     ends = np.log1p(np.array([0.0, 1.0], np.float32))
     num_layers = len(named) // 2
     for number in range(num_layers - 1):

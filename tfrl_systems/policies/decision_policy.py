@@ -1,4 +1,4 @@
-"""A TF-Agents policy over a decision model; it departs from a baseline only if it is sure."""
+"""A TF-Agents policy with a decision model; it departs from a baseline only if it is sure."""
 
 from __future__ import annotations
 

@@ -23,11 +23,11 @@ def draw(parameters: Parameters, generator: np.random.Generator) -> np.ndarray:
     """Draw one action for each row.
 
     Args:
-      parameters: of the distributions.
+      parameters: parameters of the distributions.
       generator: decides the draws.
 
     Returns:
-      float32 [B, n] if normal, int64 [B] if categorical, or rows [B, n] of the list.
+      float32 [B, n] if normal, int64 [B] if categorical, or rows [B, n] of the list of actions.
     """
     if "logits" not in parameters:
         loc = parameters["loc"]
@@ -43,7 +43,7 @@ def draw(parameters: Parameters, generator: np.random.Generator) -> np.ndarray:
 
 
 def mode(parameters: Parameters) -> np.ndarray:
-    """Return the likeliest action of each row, the first of equals, shaped as by `draw`."""
+    """Return the likeliest action of each row, shaped as by `draw`; ties go to the first."""
     if "logits" not in parameters:
         return parameters["loc"]
     return _at(parameters["logits"].argmax(axis=1), parameters)
@@ -62,7 +62,7 @@ def entropy(parameters: Parameters) -> np.ndarray:
 
 
 def _at(places: np.ndarray, parameters: Parameters) -> np.ndarray:
-    """Return numbers of actions, or if there is a list, its rows of these numbers."""
+    """Return the actions with these numbers: the numbers, or rows of the list if there is one."""
     if "actions" not in parameters:
         return places
     return parameters["actions"][np.arange(len(places)), places]

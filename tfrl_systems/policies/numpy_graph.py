@@ -1,10 +1,10 @@
-"""A graph actor in NumPy: what collection workers act with where observations are graphs.
+"""A graph actor in NumPy, with which collection workers act if observations are graphs.
 
 The arithmetic is that of `networks/graph_encoder.py` and `networks/graph_heads.py`, in float32; the
-two agree up to rounding. Graphs are taken one at a time, so what is decided of one does not depend
-on the others in its batch. Sums over edges are products with sparse matrices of ones.
+results agree up to rounding. Graphs are processed one at a time, so the decision for one does not
+depend on the others in its batch. Sums over edges are products with sparse matrices of ones.
 
-Nothing here imports TensorFlow.
+This module does not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _HEAD = "head/"
 
 
 class NumpyGraphNetwork:
-    """Encoder and head of a graph actor.
+    """The encoder and the head of a graph actor.
 
     Args:
-      description: as `networks.graph_actors.GraphActorNetwork.describe` gives it.
-      arrays: its variables, as `named_variables` names them.
+      description: as `networks.graph_actors.GraphActorNetwork.describe` returns it.
+      arrays: the network's variables, named as by its `named_variables`.
 
     Raises:
-      KeyError: an array or something of the description is missing.
-      ValueError: an array has another shape than the description says.
+      KeyError: an array or a field of the description is missing.
+      ValueError: the shape of an array does not fit the description.
     """
 
     def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
@@ -46,7 +46,7 @@ class NumpyGraphNetwork:
         self.update(arrays)
 
     def update(self, arrays: Arrays) -> None:
-        """Takes new values; `arrays` as before."""
+        """Replace all variables; `arrays` as in the constructor."""
         self._arrays = _within(_ENCODER, arrays)
         shape = (self._num_kinds, self._width)
         if self._arrays["kinds"].shape != shape:
@@ -55,15 +55,18 @@ class NumpyGraphNetwork:
             _Round(_within(f"round{number}/", self._arrays), self._epsilon)
             for number in range(self._num_rounds)
         ]
-        # What edges say in each round, forth and back: one product for all.
+        # The edge matrices of all rounds, forth and back, [2 K, F, H]: one product for all of them.
         self._edges = np.stack([edges for one in self._rounds for edges in one.edges])
         self._head.update(_within(_HEAD, arrays))
 
     def parameters(self, observation: Arrays) -> dict[str, np.ndarray]:
-        """Logits of what is listed, [B, A], and the list, [B, A, 2]; see `distributions`.
+        """Return the logits [B, A] of the listed actions, and the list [B, A, 2].
 
         Args:
           observation: arrays [B, ...] as the observation spec names them.
+
+        Returns:
+          The parameters, as in `distributions`.
         """
         is_there = observation["action_mask"]
         logits = np.full(is_there.shape, self._masked, np.float32)
@@ -74,11 +77,11 @@ class NumpyGraphNetwork:
         return {"logits": logits, "actions": observation["actions"]}
 
     def mode(self, observation: Arrays) -> np.ndarray:
-        """The likeliest action of each row, int32 [B, 2]."""
+        """Return the likeliest action of each row, int32 [B, 2]."""
         return distributions.mode(self.parameters(observation))
 
     def _encode(self, one: Arrays) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors of the nodes [N, H] and of the graph [1, H]."""
+        """Return the vectors of the nodes [N, H] and of the graph [1, H] of one observation."""
         arrays = self._arrays
         num_nodes, num_edges = int(one["n_node"][0]), int(one["n_edge"][0])
         nodes = one["nodes"][:num_nodes]
@@ -102,17 +105,18 @@ class NumpyGraphNetwork:
 
 
 class _Round:
-    """As `networks.graph_encoder.Round`.
+    """One round of message passing, like `networks.graph_encoder.Round`.
 
     Attributes:
-      edges: what edges say, forth and back, [F, H] each.
+      edges: the matrices E and F that edge features are multiplied with, forth and back, [F, H]
+        each.
     """
 
     def __init__(self, arrays: Arrays, epsilon: np.float32) -> None:
         self.edges = arrays["edges_in/w"], arrays["edges_out/w"]
         self._arrays = arrays
         self._epsilon = epsilon
-        # Three products with contiguous results are quicker than one that is cut.
+        # Three products with contiguous results are faster than one whose result is split.
         kernels = np.split(arrays["send/w"], 3, axis=1)
         self._send = list(
             zip(map(np.ascontiguousarray, kernels), np.split(arrays["send/b"], 3), strict=True)
@@ -126,13 +130,14 @@ class _Round:
         ways: Sequence[tuple[np.ndarray, scipy.sparse.csr_matrix]],
         said: np.ndarray,
     ) -> None:
-        """Changes the vectors of the nodes [N, H] and of the graph [1, H].
+        """Update the vectors of the nodes and of the graph in place.
 
         Args:
-          h: of the nodes.
-          g: of the graph.
-          ways: forth and back: where each edge begins, and what sums up where it ends.
-          said: by each edge, forth and back, [2, E, H]; it is overwritten.
+          h: vectors of the nodes, [N, H].
+          g: vector of the graph, [1, H].
+          ways: forth and back: the node at which each edge begins, and the matrix that sums the
+            messages of edges at the nodes where they end.
+          said: each edge's own share of its message, forth and back, [2, E, H]; it is overwritten.
         """
         arrays = self._arrays
         (kernel, bias), *sending = reversed(self._send)
@@ -158,7 +163,7 @@ class _Round:
 
 
 class _PointerHead:
-    """As `networks.graph_heads.PointerHead` and LocalHead; the rules' vectors are kept."""
+    """A head like `networks.graph_heads.PointerHead` or `LocalHead`; it caches rules' vectors."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self._hash_size = int(description["hash_size"])
@@ -167,7 +172,8 @@ class _PointerHead:
 
     def update(self, arrays: Arrays) -> None:
         self._arrays, self._known = arrays, None
-        # Here means are taken first: [root, touched, inputs] [M, 3H] times one matrix.
+        # Unlike `PointerHead`, this head takes the means first. They stand side by side, [M, 3 H]:
+        # those of the root, of the touched nodes and of the inputs. One matrix multiplies them.
         self._nodes = np.concatenate(np.split(arrays["nodes/w"], 3, axis=1))
 
     def __call__(self, h: np.ndarray, g: np.ndarray, one: Arrays, places: np.ndarray) -> np.ndarray:
@@ -184,7 +190,7 @@ class _PointerHead:
         return most * np.tanh(scores / most) if most else scores
 
     def _rules(self, ids: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """The vectors of all rules and of NO-OP, [R + 1, H]."""
+        """Return the vectors of all rules and of NO-OP, [R + 1, H]."""
         known = self._known
         if known and np.array_equal(known[0], ids) and np.array_equal(known[1], targets):
             return known[2]
@@ -197,10 +203,10 @@ class _PointerHead:
 
 
 class _HierarchicalHead:
-    """As `networks.graph_heads.HierarchicalHead`."""
+    """A head like `networks.graph_heads.HierarchicalHead`."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
-        """It has no settings."""
+        """Do nothing: this head has no settings."""
 
     def update(self, arrays: Arrays) -> None:
         self._arrays = arrays
@@ -223,7 +229,7 @@ _HEADS = {"pointer": _PointerHead, "local": _PointerHead, "hierarchical": _Hiera
 
 
 def _within(place: str, arrays: Arrays) -> dict[str, np.ndarray]:
-    """Copies of those whose names begin with `place`, by the rest of their names."""
+    """Copy the arrays whose names begin with `place`, and remove that from their names."""
     return {
         name.removeprefix(place): np.array(array)
         for name, array in arrays.items()
@@ -232,7 +238,7 @@ def _within(place: str, arrays: Arrays) -> dict[str, np.ndarray]:
 
 
 def _norm(values: np.ndarray, scale: np.ndarray, offset: np.ndarray, epsilon: np.float32) -> None:
-    """Layer norm of the rows of `values`, in place."""
+    """Apply layer normalisation to the rows of `values`, in place."""
     size = np.float32(values.shape[1])
     values -= (values @ np.full(values.shape[1], 1 / size, np.float32))[:, np.newaxis]
     variances = np.einsum("nh,nh->n", values, values) / size
@@ -242,7 +248,7 @@ def _norm(values: np.ndarray, scale: np.ndarray, offset: np.ndarray, epsilon: np
 
 
 def _sums_at(rows: np.ndarray, num_rows: int) -> scipy.sparse.csr_matrix:
-    """A matrix [num_rows, E] that sums what [E, H] has at each row."""
+    """Return a matrix [num_rows, E] that sums the rows of an [E, H] that belong to each row."""
     order = np.argsort(rows, kind="stable").astype(np.int32)
     ends = np.zeros(num_rows + 1, np.int32)
     np.cumsum(np.bincount(rows, minlength=num_rows), out=ends[1:])
@@ -251,7 +257,10 @@ def _sums_at(rows: np.ndarray, num_rows: int) -> scipy.sparse.csr_matrix:
 
 
 def _means_of(rows: np.ndarray, num_nodes: int) -> scipy.sparse.csr_matrix:
-    """A matrix [M, N] that takes the mean of the nodes in each of `rows` [M, K], 0 of none."""
+    """Return a matrix [M, N] that takes the mean of the nodes in each of `rows` [M, K].
+
+    Numbers that are no node's do not count; the mean of no nodes is 0.
+    """
     is_node = rows < num_nodes
     counts = is_node.sum(axis=1)
     ends = np.zeros(len(rows) + 1, np.int32)
@@ -261,7 +270,7 @@ def _means_of(rows: np.ndarray, num_nodes: int) -> scipy.sparse.csr_matrix:
 
 
 def _log_shares(scores: np.ndarray, segments: np.ndarray, num_segments: int) -> np.ndarray:
-    """Logarithms of the softmax within each segment, float32 [M]."""
+    """Return the logarithms of the softmax within each segment, float32 [M]."""
     most = np.full(num_segments, -np.inf, np.float32)
     np.maximum.at(most, segments, scores)
     scores = scores - most[segments]

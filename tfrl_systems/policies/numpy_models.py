@@ -41,7 +41,7 @@ class NumpyTrees:
       num_features: F.
 
     Attributes:
-      used: int64 [U], sorted, the features that some tree tests; all others may have any value.
+      used: int64 [U], sorted: the features that some tree tests. No other feature has an effect.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray], num_features: int) -> None:

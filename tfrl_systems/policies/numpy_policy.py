@@ -1,6 +1,6 @@
-"""A learned policy with NumPy alone: what collection workers and compilers' hosts use.
+"""A learned policy that needs only NumPy, for collection workers and processes that compile.
 
-Its decisions are those of the TensorFlow policy, bit for bit, whatever the batch.
+Its decisions are those of the TensorFlow policy, bit for bit, for any batch.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ class NumpyPolicy:
     """Decides 0 or 1 from a vector of integer features.
 
     Args:
-      description: as `DecisionPolicy.describe` gives it and policy.json holds it.
+      description: as `DecisionPolicy.describe` returns it and policy.json holds it.
       arrays: the model's arrays.
       name: for tables and messages.
 
     Attributes:
       name: the same.
-      feature_names: the features that it needs, in the order of its columns: those that the model
-        uses, the baseline's and the scope's. Others that it was trained with may be missing.
-      margin: logits that are added in favour of the baseline's action.
-      fingerprint: hash of all that decides, equal for equal policies.
+      feature_names: names of the features that the policy needs, in the order of its columns: those
+        that the model uses, then the baseline feature and the scope feature. Other features that it
+        was trained with may be missing.
+      margin: logit added in favour of the baseline's action.
+      fingerprint: hash of everything that decides, equal for equal policies.
     """
 
     def __init__(
@@ -58,11 +59,14 @@ class NumpyPolicy:
 
     @classmethod
     def load(cls, directory: pathlib.Path | str, name: str = "") -> NumpyPolicy:
-        """Reads a directory that `export.save_policy` wrote; imports no TensorFlow.
+        """Read a directory that `export.save_policy` wrote, without importing TensorFlow.
 
         Args:
-          directory: the policy's.
+          directory: the policy's directory.
           name: for tables and messages; the directory's path if empty.
+
+        Returns:
+          The policy.
 
         Raises:
           UserError: there is no policy, or its files are damaged.
@@ -85,7 +89,7 @@ class NumpyPolicy:
 
     @classmethod
     def from_policy(cls, policy: tf_policy.TFPolicy, name: str = "learned") -> NumpyPolicy:
-        """A twin of a TF-Agents policy as it is now; later training does not reach it."""
+        """Make a twin of a TF-Agents policy as it is now; later training does not change it."""
         from tfrl_systems.policies import decision_policy
 
         inner = decision_policy.unwrap(policy)
@@ -93,31 +97,31 @@ class NumpyPolicy:
 
     @classmethod
     def from_agent(cls, agent: tf_agent.TFAgent, name: str = "learned") -> NumpyPolicy:
-        """A twin of an agent's policy as it is now."""
+        """Make a twin of an agent's policy as it is now."""
         return cls.from_policy(agent.policy, name)
 
     def logits(self, features: np.ndarray) -> np.ndarray:
-        """Logit of action 1 against 0 with the margin, float64 [N].
+        """Return the logit of action 1 against action 0, with the margin, float64 [N].
 
         Args:
-          features: int64 [N, F], columns as `feature_names`.
+          features: int64 [N, F], with columns as in `feature_names`.
         """
         return self._half_steps(features) / votes.half_steps_per_logit(self._num_models)
 
     def probabilities(self, features: np.ndarray) -> np.ndarray:
-        """Probability of action 1, float64 [N]; features as in `logits`."""
-        # Through tanh, which does not overflow.
+        """Return the probability of action 1, float64 [N]; features as in `logits`."""
+        # This is the logistic function; tanh does not overflow.
         return 0.5 + 0.5 * np.tanh(0.5 * self.logits(features))
 
     def decide(self, features: np.ndarray) -> np.ndarray:
-        """The likelier action, int8 [N]; features as in `logits`."""
+        """Return the likelier action, int8 [N]; features as in `logits`."""
         return (self._half_steps(features) > 0).view(np.int8)
 
     def certainty(self, names: Sequence[str], features: np.ndarray) -> np.ndarray:
-        """|p(1) - p(0)|, the gap of BC-Max's Algorithm 3, float64 [N].
+        """Return |p(1) - p(0)|, the gap of BC-Max's Algorithm 3, float64 [N].
 
         Args:
-          names: of the features.
+          names: names of the features.
           features: int64 [N, len(names)].
         """
         return np.abs(2 * self.probabilities(features[:, self.columns(names)]) - 1)
@@ -125,10 +129,15 @@ class NumpyPolicy:
     def begin(
         self, module_name: str, names: tuple[str, ...]
     ) -> Callable[[np.ndarray, int], np.ndarray]:
-        """A decider for one episode whose feature vectors have these names.
+        """Make a decider for one episode.
+
+        Args:
+          module_name: the episode's module; this policy ignores it.
+          names: names of the features in the episode's vectors.
 
         Returns:
-          (features int64 [N, len(names)], number of the first row's step) -> decisions int8 [N].
+          A function (features int64 [N, len(names)], step number of the first row) -> decisions
+          int8 [N].
 
         Raises:
           UserError: a feature that the policy needs is not among them.
@@ -136,21 +145,22 @@ class NumpyPolicy:
         return _Decider(self, names)
 
     def settle(self, row: Sequence[int], columns: Sequence[int]) -> int | None:
-        """The decision for a row where the model need not be asked, else None.
+        """Return the decision for a row outside the scope, which needs no model, else None.
 
         Args:
-          row: features of any order.
-          columns: where those that the policy needs stand in it, as `columns` tells.
+          row: features in any order.
+          columns: positions in `row` of the features that the policy needs, as the method `columns`
+            returns them.
         """
         if self._scope is None or self._baseline is None or row[columns[self._scope]] == 1:
             return None
         return int(row[columns[self._baseline]] > 0)
 
     def columns(self, names: Sequence[str]) -> np.ndarray:
-        """Where the needed features stand among `names`, int64 [F].
+        """Return the positions among `names` of the features that the policy needs, int64 [F].
 
         Raises:
-          UserError: one of them is missing.
+          UserError: one of these features is missing.
         """
         missing = [name for name in self.feature_names if name not in names]
         if missing:
@@ -179,7 +189,7 @@ class NumpyPolicy:
 
 
 class _Decider:
-    """A policy's decider; see `NumpyPolicy.begin`."""
+    """The decider of a policy; see `NumpyPolicy.begin`."""
 
     def __init__(self, policy: NumpyPolicy, names: Sequence[str]) -> None:
         self._policy = policy
@@ -190,7 +200,7 @@ class _Decider:
         return self._policy.decide(features.take(self._columns, axis=1))
 
     def one(self, row: Sequence[int], _: int) -> int:
-        """The decision for a single row."""
+        """Return the decision for a single row."""
         settled = self._policy.settle(row, self._places)
         if settled is not None:
             return settled

@@ -1,10 +1,10 @@
-"""Actor and value networks for observations that are graphs with a list of allowed actions.
+"""Actor and value networks for observations of graphs with a list of allowed actions.
 
     observation [B, …] ─▶ graphs without padding ─▶ encoder ─┬─▶ head ─▶ ListedActions
                                                              └─▶ value [B]
 
-The encoder is the actor's; the value network asks it and has variables of its last layers alone.
-So each variable is trained once, and the encoder learns what both need.
+The encoder belongs to the actor. The value network calls it, and owns only the variables of its own
+last layers. So each variable is trained once, and the encoder learns what both networks need.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ NEEDED = (
 )
 """What the networks need of an observation; they do without whatever else is in it."""
 
-# Graphs whose values are computed together, where nothing is learned of them.
+# The number of graphs whose values are computed together outside training.
 _BLOCK = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class GraphSettings:
-    """What graph networks are, beside the specs.
+    """Settings of graph networks, beside the specs.
 
     Attributes:
       width: numbers in the vector of a node, and of a graph.
-      rounds: of message passing.
+      rounds: number of rounds of message passing.
       head: one of `HEADS`.
-      max_logit: bounds the logits of matches; 0 for no bound. The hierarchical head has none.
+      max_logit: bound of the logits of matches; 0 for no bound. The hierarchical head ignores it.
     """
 
     width: int
@@ -66,16 +66,16 @@ class GraphSettings:
 
 
 def are_graphs(observation_spec: Any) -> bool:
-    """Whether observations are graphs with a list of actions."""
+    """Return whether observations are graphs with a list of actions."""
     return isinstance(observation_spec, Mapping) and observation_spec.keys() >= set(NEEDED)
 
 
 class Trunk(snt.Module):
-    """The encoder between observations and heads.
+    """The part that actor and value network share: it encodes observations.
 
     Args:
-      observation_spec: of graphs.
-      settings: of the networks.
+      observation_spec: spec of graph observations.
+      settings: settings of the networks.
       generator: draws the initial weights.
     """
 
@@ -99,7 +99,7 @@ class Trunk(snt.Module):
         self._known: list[tuple[list[tf.Tensor], graphs.GraphsTuple]] | None = None
 
     def __call__(self, observation: Mapping[str, tf.Tensor]) -> graphs.GraphsTuple:
-        """Graphs [B] with vectors; observations [B, …], or [B, T, …] as if they were [B T, …]."""
+        """Return B graphs with vectors, for observations [B, …]; [B, T, …] count as [B T, …]."""
         tensors = [observation[name] for name in graphs.ALL_FIELDS]
         for known, encoded in self._known or ():
             if all(one is other for one, other in zip(known, tensors, strict=True)):
@@ -111,9 +111,9 @@ class Trunk(snt.Module):
 
     @contextlib.contextmanager
     def once(self) -> Iterator[None]:
-        """Within it, an observation is encoded once, whoever asks: actor or value network.
+        """Encode each observation once within this context, for actor and value network together.
 
-        The variables must not change within it, and it must not be left for another graph function.
+        Within it the variables must not change, and all calls must be in the same graph function.
         """
         self._known = []
         try:
@@ -123,7 +123,7 @@ class Trunk(snt.Module):
 
 
 def flat(observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """What the networks need of observations [B, …] or [B, T, …], with one leading axis."""
+    """Return the `NEEDED` fields of observations [B, …] or [B, T, …], with one leading axis."""
     outer_rank = observation["n_node"].shape.rank - 1
     if outer_rank == 1:
         return {name: observation[name] for name in NEEDED}
@@ -136,16 +136,16 @@ def flat(observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 
 class GraphActorNetwork(network.Network):
-    """From observed graphs to a distribution over the allowed actions.
+    """Maps graph observations to a distribution over the allowed actions.
 
     Args:
-      observation_spec: of graphs with a list of actions.
-      action_spec: (xfer_id, location).
-      settings: of the network.
+      observation_spec: spec of graph observations with a list of actions.
+      action_spec: spec of (xfer_id, location).
+      settings: settings of the network.
       generator: draws the initial weights.
 
     Raises:
-      UserError: the action is another one.
+      UserError: the action spec is another one.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class GraphActorNetwork(network.Network):
         network_state: Any = (),
         training: bool = False,
     ) -> tuple[ListedActions, Any]:
-        """The distribution of the action, and no state; observations [B, ...] or [B, T, ...]."""
+        """Return the action's distribution and no state; observations [B, ...] or [B, T, ...]."""
         logits = self.head(self.trunk(observation), flat(observation))
         actions = observation["actions"]
         logits = tf.ensure_shape(tf.reshape(logits, tf.shape(actions)[:-1]), actions.shape[:-1])
@@ -201,15 +201,15 @@ class GraphActorNetwork(network.Network):
         return self.trunk.once()
 
     def set_std(self, share: float) -> None:
-        """For networks whose actions are floats: these have no standard deviation."""
+        """Do nothing: only networks with float actions have a standard deviation."""
 
     @property
     def can_be_normalized(self) -> bool:
-        """No: features of graphs are made to be of one size."""
+        """Return False: the features of graphs already have similar sizes."""
         return False
 
     def describe(self) -> dict[str, Any]:
-        """All that a NumPy twin must know beside the variables, as JSON values."""
+        """Return all that a NumPy twin must know beside the variables, as JSON values."""
         return {
             "kind": "graph_actor",
             "actions": {"kind": "listed", "dtype": "int32"},
@@ -221,20 +221,20 @@ class GraphActorNetwork(network.Network):
         }
 
     def named_variables(self) -> dict[str, tf.Variable]:
-        """By where they are: "encoder/round0/send/w", "head/score/w"."""
+        """Return the variables by their place, such as "encoder/round0/send/w", "head/score/w"."""
         named = {_place(one.name): one for one in self.trunk.encoder.variables}
         return named | {f"head/{_place(one.name)}": one for one in self.head.variables}
 
 
 class GraphValueNetwork(network.Network):
-    """From observed graphs to the value of their states, and to how far returns are from it.
+    """Maps graph observations to values, and to the usual distance of returns from them.
 
     Args:
-      observation_spec: of graphs.
+      observation_spec: spec of graph observations.
       encode_fn: an actor's trunk.
-      width: of the vectors that it makes.
+      width: length of the vectors that the trunk makes.
       generator: draws the initial weights.
-      has_spread: whether it has an output for that distance.
+      has_spread: whether the network has an output for this distance.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class GraphValueNetwork(network.Network):
         has_spread: bool = False,
     ) -> None:
         super().__init__(input_tensor_spec=observation_spec, state_spec=(), name="value")
-        # A function, not the trunk: the trunk's variables are the actor's.
+        # With a function in place of the trunk, the trunk's variables are not this network's too.
         self._encode = lambda observation: encode_fn(observation)
         self.hidden = graph_encoder.linear(generator, (width, width), "hidden")
         self.out = graph_encoder.linear(generator, (width, 2 if has_spread else 1), "out", 0.01)
@@ -259,7 +259,7 @@ class GraphValueNetwork(network.Network):
         network_state: Any = (),
         training: bool = False,
     ) -> tuple[tf.Tensor, Any]:
-        """Values [B] or [B, T], and no state; where nothing is learned, 0 of boundary steps."""
+        """Return values [B] or [B, T], and no state; outside training, 0 at boundary steps."""
         if training:
             return self._outputs(observation)[..., 0], network_state
         return self._some_at_a_time(observation, step_type)[..., 0], network_state
@@ -270,7 +270,7 @@ class GraphValueNetwork(network.Network):
         step_type: Any = (),
         training: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Values, and the logarithms of the usual |return - value|: each as `call` gives values."""
+        """Return values and logarithms of the usual |return - value|, both shaped as by `call`."""
         if training:
             outputs = self._outputs(observation)
         else:
@@ -278,14 +278,14 @@ class GraphValueNetwork(network.Network):
         return outputs[..., 0], outputs[..., 1]
 
     def _outputs(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """The last layer's sums, float32 [..., outputs]."""
+        """Return the last layer's sums, float32 [..., outputs]."""
         outputs = self.out(tf.nn.relu(self.hidden(self._encode(observation).globals)))
         return tf.reshape(outputs, self._shape(observation))
 
     def _some_at_a_time(
         self, observation: Mapping[str, tf.Tensor], step_type: tf.Tensor | tuple[()] = ()
     ) -> tf.Tensor:
-        """The same in little memory, and 0 of boundary steps, where nothing is decided."""
+        """Return what `_outputs` returns, in little memory, with 0 at boundary steps."""
         observations = flat(observation)
         num_steps = tf.shape(observations["n_node"])[0]
         is_decided = tf.fill([num_steps], True)
@@ -311,14 +311,14 @@ class GraphValueNetwork(network.Network):
 
 
 def _is_built(net: network.Network, output_spec: Any) -> None:
-    """Tells TF-Agents what it would find by calling the network with random numbers.
+    """Tell TF-Agents the output spec, because it cannot find it by itself.
 
-    Those are no graph. All variables are there already.
+    It would call the network with random numbers, which are no graph. All variables exist already.
     """
     net.built = True
     net._network_output_spec = output_spec
 
 
 def _place(name: str) -> str:
-    """A variable's name within its outermost module."""
+    """Return a variable's name within its outermost module."""
     return name.partition("/")[2].removesuffix(":0")

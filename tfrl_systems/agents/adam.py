@@ -1,7 +1,8 @@
 """Adam with one operation for each variable.
 
-D. P. Kingma, J. Ba: Adam, a Method for Stochastic Optimization (2015). Networks are small here: a
-step's time goes into the number of its operations, of which Keras's Adam has twenty a variable.
+D. P. Kingma, J. Ba: Adam, a Method for Stochastic Optimization (2015). Networks are small here, so
+the time of a step depends on the number of its operations. Keras's Adam has twenty of them for each
+variable.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ _EPSILON = 1e-5
 
 
 class Adam(tf.keras.optimizers.Adam):
-    """Keras's, but for how it is computed.
+    """Keras's Adam, computed with fewer operations.
 
-    Its learning rate is a variable, not a Keras schedule, which TF-Agents' PPO cannot report.
+    Its learning rate is a variable, because TF-Agents' PPO cannot report a Keras schedule.
 
     Args:
-      learning_rate: at the start.
-      variables: all that it will change. Its own variables for them exist from the start on, so
-        that a checkpoint made before the first step holds them.
+      learning_rate: learning rate at the start.
+      variables: all variables that the optimizer will change. Its own variables for them exist from
+        the start, so that a checkpoint made before the first step holds them.
       max_norm: greatest norm of all gradients together; longer ones are shortened. 0 for no limit.
     """
 
@@ -38,7 +39,7 @@ class Adam(tf.keras.optimizers.Adam):
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[tf.Tensor, tf.Variable]], *_: Any, **__: Any
     ) -> tf.Tensor:
-        """One step; returns how many were done."""
+        """Do one step; return how many steps were done so far."""
         gradients, variables = zip(*grads_and_vars, strict=True)
         if self._max_norm:
             gradients, _ = tf.clip_by_global_norm(gradients, self._max_norm)

@@ -1,4 +1,4 @@
-"""BC-Max: cloning the best known decisions.
+"""BC-Max: an agent that clones the best known decisions.
 
 T. V. Marinov, A. Agarwal, M. Trofin: Scalable RL for Systems via Offline Imitation from Multiple
 Baselines: A Case Study in Compiler Optimization (2024).
@@ -8,12 +8,13 @@ cross-entropy over state-action pairs,
 
     min over π of  - Σ_j w_j Σ_h log π(a_{j,h} | s_{j,h}),
 
-printed there with a factor a_{j,h} before the logarithm, which would drop every action 0: equation
-(2) has no such factor, and neither has this. The pairs come from the best trajectory of each module
-(`training.decisions.best_per_context`), or from any labels that are better; either way as
-`episodes.labelled_experience` has them.
-`train` fits the model to all the pairs that it is given, from scratch: the result depends on them,
-the configuration and the seed, not on what was trained before.
+The paper prints this with a factor a_{j,h} before the logarithm, which would drop every action 0.
+Equation (2) has no such factor, and neither has this agent. The pairs come from the best trajectory
+of each module (`training.decisions.best_per_context`), or from better labels if there are any.
+`episodes.labelled_experience` makes experience from them.
+
+`train` fits the model from scratch to all pairs that it is given. The result depends on the pairs,
+the configuration and the seed, but not on earlier training.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tfrl_systems import episodes
 from tfrl_systems.networks import decision_network, trees, votes
 from tfrl_systems.policies import decision_policy, numpy_policy
 
-# Loss and agreement are taken over at most so many rows, evenly spread.
+# Loss and agreement are computed on at most this many rows, evenly spread.
 _MAX_SCORED_ROWS = 10_000
 
 
@@ -44,27 +45,27 @@ class Config:
     """Settings of a BC-Max agent.
 
     Attributes:
-      model: what is learned: "trees" (boosted decision trees) or "networks" (perceptrons).
+      model: kind of model: "trees" (boosted decision trees) or "networks" (perceptrons).
       num_models: members of the ensemble; their logits are averaged.
-      features: observations that the model sees; () for all.
+      features: names of the observations that the model sees; () for all.
       baseline_feature: observation that holds the baseline's action; "" for no baseline.
-      scope_feature: observation that is 1 where the policy may depart from the baseline; "" for
-        everywhere.
-      margin: logits added in favour of the baseline's action: the policy departs from it only when
-        it is surer than that. Below 0 it departs before it is sure.
+      scope_feature: observation that is 1 where the policy may depart from the baseline; "" if it
+        may do so everywhere.
+      margin: logit added in favour of the baseline's action; the policy departs from the baseline
+        only if it is surer than this. Below 0 it departs before it is sure.
       seed: decides all randomness of the training.
       num_trees: trees: boosting rounds of each member.
-      max_leaf_nodes: trees: leaves of a tree, at most 64.
-      tree_learning_rate: trees: shrinkage.
-      min_samples_leaf: trees: rows that a leaf must hold.
+      max_leaf_nodes: trees: the most leaves of a tree, at most 64.
+      tree_learning_rate: trees: shrinkage, the factor of each tree's logits.
+      min_samples_leaf: trees: the fewest rows that a leaf may hold.
       l2: trees: L2 regularisation of the leaves.
       feature_fraction: trees: share of the features that each split may choose from.
       hidden_sizes: networks: units of the hidden layers, at most 256 each.
       num_knots: networks: quantiles of the normalisation.
       epochs: networks: passes over the data.
       batch_size: networks: rows of a minibatch.
-      network_learning_rate: networks: Adam's at the start; it falls to 0 linearly.
-      weight_decay: networks: decoupled, times the learning rate.
+      network_learning_rate: networks: Adam's learning rate at the start; it falls linearly to 0.
+      weight_decay: networks: decoupled weight decay, multiplied by the learning rate.
     """
 
     model: str = "networks"
@@ -95,12 +96,15 @@ BCMaxInfo = collections.namedtuple("BCMaxInfo", ["agreement", "num_rows"])
 def make_agent(
     config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
 ) -> tf_agent.TFAgent:
-    """A BC-Max agent.
+    """Make a BC-Max agent.
 
     Args:
-      config: its settings.
-      time_step_spec: the observation is a dict of integer scalars by feature name.
-      action_spec: an integer scalar, 0 or 1.
+      config: settings of the agent.
+      time_step_spec: spec whose observation is a dict of integer scalars by feature name.
+      action_spec: spec of an integer scalar, 0 or 1.
+
+    Returns:
+      The agent.
 
     Raises:
       UserError: a setting is out of its range, or does not fit the specs.
@@ -118,14 +122,14 @@ def make_agent(
 
 
 class BCMaxAgent(tf_agent.TFAgent):
-    """See `make_agent`, which checks the arguments.
+    """A BC-Max agent; make it with `make_agent`, which checks the arguments.
 
-    `policy` takes the likelier action; `collect_policy` draws it. `train` takes a Trajectory [B, T]
-    and weights [B, T] (1 if None); boundary steps never count. It is no graph function: do not
-    wrap it in `common.function`.
+    `policy` takes the likelier action; `collect_policy` draws an action. `train` takes a Trajectory
+    [B, T] and weights [B, T] (1 if None); boundary steps never count. `train` needs eager
+    execution: do not wrap it in `common.function`.
     """
 
-    # scikit-learn cannot be traced; the networks have graph functions of their own.
+    # TensorFlow cannot trace scikit-learn; the networks have graph functions of their own.
     _enable_functions = False
 
     def __init__(
@@ -205,14 +209,14 @@ class BCMaxAgent(tf_agent.TFAgent):
 
 
 def bucket_weights(sizes: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Module weights that give each order of magnitude of size the same total (D.3).
+    """Return module weights that give each order of magnitude of size the same total (D.3).
 
     Bucket 0 holds the sizes in [0, 1), bucket m those in [2^(m-1), 2^m), and
 
         w_x = max_m |b_m| / |b_{m(x)}|.
 
     Args:
-      sizes: size_bytes of each module under the best baseline policy, [n].
+      sizes: size in bytes of each module under the best baseline policy, [n].
 
     Returns:
       float64 [n], at least 1.
@@ -227,20 +231,21 @@ def hedge_weights(
     learned_sizes: Sequence[Sequence[int]] | np.ndarray,
     eta: float,
 ) -> np.ndarray:
-    """Module weights that grow where the learned policies left much size (D.4).
+    """Return module weights that grow where the learned policies left modules large (D.4).
 
-    p_m^1 = |b_m| / Σ_m |b_m| over the buckets of D.3; then for each learned policy π_t, by Hedge,
+    The first shares are p_m^1 = |b_m| / Σ_m |b_m| over the buckets b_m of D.3. Hedge then updates
+    them for each learned policy π_t,
 
         L~_m = Σ_{x in b_m} size(x, π_t),  L = L~ / max_m L~_m,  p_m^{t+1} ∝ p_m^t exp(-η L_m),
 
-    and w_x = max_m p_m / p_{m(x)}. Losses are sums of sizes as printed there, though section 3
-    speaks of the performance relative to the best baseline. The norm printed as that of L^t is that
-    of L~^t.
+    and w_x = max_m p_m / p_{m(x)}. Losses are sums of sizes as the paper's D.4 prints them, though
+    its section 3 speaks of the performance relative to the best baseline. The norm that D.4 prints
+    as that of L^t is taken as that of L~^t.
 
     Args:
-      sizes: size_bytes of each module under the first policy, [n]; they make the buckets.
-      learned_sizes: the same under each learned policy so far, [t, n]; t may be 0.
-      eta: step of Hedge, η >= 0.
+      sizes: size in bytes of each module under the first policy, [n]; they decide the buckets.
+      learned_sizes: sizes under each learned policy so far, [t, n]; t may be 0.
+      eta: step size of Hedge, η >= 0.
 
     Returns:
       float64 [n], at least 1.
@@ -256,7 +261,7 @@ def hedge_weights(
 
 
 def _buckets(sizes: Sequence[float] | np.ndarray) -> np.ndarray:
-    """m(x): the number of bits of each size."""
+    """Return the bucket m(x) of each size: its number of bits."""
     return np.frexp(np.asarray(sizes, np.float64))[1]
 
 
@@ -289,7 +294,7 @@ def _make_model(config: Config, num_features: int) -> votes.DecisionModel:
 
 
 def _check(config: Config, offered: tuple[str, ...]) -> None:
-    """Raises a UserError that names the first setting that is out of its range."""
+    """Raise a UserError that names the first setting that is out of its range."""
     needed = [*config.features, *filter(None, [config.baseline_feature, config.scope_feature])]
     missing = sorted(set(needed) - set(offered))
     allowed = {

@@ -1,4 +1,4 @@
-"""What PPO and REINFORCE have in common."""
+"""The settings, networks and functions that PPO and REINFORCE share."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from environments.errors import UserError
 from tfrl_systems.agents import adam
 from tfrl_systems.networks import actors, graph_actors
 
-# Shares of a training: when the standard deviation has come down to that of the search, when it
-# leaves it, and when it is at its last value.
+# Shares of the training after which the standard deviation has fallen to `search_action_std`, falls
+# further, and has reached `final_action_std`.
 _SEARCH_BEGINS, _SEARCH_ENDS, _LAST_STD_BEGINS = 0.1, 0.7, 0.9
 
 
@@ -25,36 +25,38 @@ _SEARCH_BEGINS, _SEARCH_ENDS, _LAST_STD_BEGINS = 0.1, 0.7, 0.9
 class Config:
     """Settings that policy gradient agents share.
 
-    The defaults suit no system in particular; what suits one stands in its record
+    The defaults suit no system in particular. The settings that suit a system are in its record
     (`experiments/systems/`).
 
     Attributes:
-      hidden_sizes: units of the hidden layers, of the actor as of the value network.
-      activation: of the hidden layers: "tanh" or "relu".
-      graph_width: where observations are graphs: numbers in the vector of a node.
-      graph_rounds: where observations are graphs: rounds of message passing, how far a node sees.
-      head: where observations are graphs: "local" scores each match of a rule by the rule and by
-        what is near the nodes that it touches, so that what was learned holds for other models;
-        "pointer" does so by the whole graph too; "hierarchical" chooses the rule first, then the
-        location, by their numbers.
-      max_logit: where observations are graphs and the head is not "hierarchical": logits of matches
-        are between it and its negative, so that what was learned on some models is not taken for
-        certain on others; 0 for no bound.
-      learning_rate: Adam's at the start.
-      final_learning_rate: Adam's at the end; it falls by equal factors.
-      gamma: discount of later rewards. At 0 an action answers for its own reward alone, at 1 for
-        all that follows, as where the reward comes at the end.
+      hidden_sizes: units of the hidden layers, in the actor and in the value network.
+      activation: activation of the hidden layers: "tanh" or "relu".
+      graph_width: for graph observations: numbers in the vector of a node.
+      graph_rounds: for graph observations: rounds of message passing; a node sees as many edges
+        far.
+      head: for graph observations: "local" scores each match of a rule from the rule and from what
+        is near the nodes that the match touches, so that what it learns holds for other models;
+        "pointer" uses the whole graph too; "hierarchical" chooses first the rule, then the
+        location, both by their numbers.
+      max_logit: for graph observations and heads other than "hierarchical": logits of matches stay
+        between this number and its negative, so that a policy that learned on some models is not
+        too certain on others; 0 for no bound.
+      learning_rate: Adam's learning rate at the start.
+      final_learning_rate: Adam's learning rate at the end. In between it falls by equal factors.
+      gamma: discount of later rewards. At 0 an action answers only for its own reward. At 1 it
+        answers for all later rewards too, which suits rewards that come at the end.
       entropy_regularization: weight of the policy's entropy in the objective.
       value_weight: weight of the value network's loss.
       gradient_clipping: greatest norm of a gradient; 0 for no limit.
       action_std: standard deviation of float actions at the start, as a share of half their range.
-      search_action_std: the same from a tenth to seven tenths of the training. Valleys narrower
-        than it are averaged out, so it decides which minimum is found; learned freely, it would
-        shrink in the first one.
-      final_action_std: the same for the last tenth. In between it falls by equal factors.
-      state_dependent_std: whether the policy learns where to keep a greater one, of up to e times
-        as much. Without it the entropy is the same everywhere, and samplers that ask where the
-        policy is unsure have nothing to go by.
+      search_action_std: standard deviation from a tenth to seven tenths of the training, in the
+        same unit. It averages out narrower valleys, so it decides which minimum is found. A learned
+        one would shrink in the first valley.
+      final_action_std: standard deviation in the last tenth of the training, in the same unit.
+        Between these phases it falls by equal factors.
+      state_dependent_std: whether the policy learns where to keep a greater standard deviation, up
+        to e times as great. Without it the entropy is the same everywhere, and samplers that ask
+        where the policy is unsure learn nothing from it.
       seed: decides the initial weights.
     """
 
@@ -78,13 +80,13 @@ class Config:
 
 
 class Parts(NamedTuple):
-    """What an agent is made of.
+    """The networks and the optimizer of an agent.
 
     Attributes:
-      actor: of `graph_actors` where observations are graphs with a list of actions, else of
-        `actors`.
-      value: likewise.
-      optimizer: of both.
+      actor: actor network, from `graph_actors` if observations are graphs with a list of actions,
+        else from `actors`.
+      value: value network, from the same module.
+      optimizer: optimizer of both networks.
     """
 
     actor: Any
@@ -93,12 +95,15 @@ class Parts(NamedTuple):
 
 
 def make_parts(config: Config, time_step_spec: ts.TimeStep, action_spec: Any) -> Parts:
-    """Networks and optimizer; the configuration's seed alone decides the initial weights.
+    """Make networks and optimizer; only the configuration's seed decides the initial weights.
 
     Args:
-      config: of the agent.
-      time_step_spec: of tensors or arrays.
-      action_spec: of a tensor or an array.
+      config: settings of the agent.
+      time_step_spec: spec of time steps, of tensors or arrays.
+      action_spec: spec of actions, of a tensor or an array.
+
+    Returns:
+      The networks and their optimizer.
     """
     generators = [
         np.random.default_rng(part) for part in np.random.SeedSequence(config.seed).spawn(2)
@@ -143,7 +148,7 @@ def _graph_networks(
 
 
 def set_progress(config: Config, optimizer: adam.Adam, actor: Any, progress: float) -> None:
-    """Sets learning rate and standard deviation; `progress` goes from 0 to 1 during training.
+    """Set learning rate and standard deviation; `progress` goes from 0 to 1 during training.
 
     The standard deviation falls to `search_action_std` in the first tenth, keeps it until 0.7,
     falls again, and has its last value in the last tenth.
@@ -158,15 +163,15 @@ def set_progress(config: Config, optimizer: adam.Adam, actor: Any, progress: flo
 
 
 def falling(start: float, end: float, progress: float) -> float:
-    """From `start` to `end` by equal factors, while `progress` goes from 0 to 1."""
+    """Go from `start` to `end` by equal factors, while `progress` goes from 0 to 1."""
     return start * (end / start) ** min(max(progress, 0.0), 1.0)
 
 
 def with_boundary(experience: trajectory.Trajectory) -> trajectory.Trajectory:
-    """Experience [B, T] with a boundary step after it, [B, T + 1].
+    """Return experience [B, T] with a boundary step added at the end, [B, T + 1].
 
-    TF-Agents' PPO takes the last time step for the state after the last action, and learns nothing
-    from what was done there.
+    TF-Agents' PPO takes the last time step as the state after the last action, and learns nothing
+    from the action in it.
     """
     last = tree.map_structure(lambda array: array[:, -1:], experience)
     boundary = last._replace(
@@ -179,17 +184,17 @@ def with_boundary(experience: trajectory.Trajectory) -> trajectory.Trajectory:
 
 
 def taken_steps(experience: trajectory.Trajectory, *columns: Any) -> Any:
-    """The steps in which an action was taken, without the boundary steps: [1, N] of [B, T].
+    """Return the N steps of [B, T] in which an action was taken, without boundary steps, as [1, N].
 
-    Padding is made of boundary steps, so nothing that is computed from the result depends on how
-    much of it there is: neither means and variances nor the normalisers.
+    Padding consists of boundary steps. So nothing that is computed from the result depends on the
+    amount of padding: neither means and variances nor the normalisers.
 
     Args:
-      experience: [B, T].
-      columns: tensors [B, T], of which the same steps are taken.
+      experience: Trajectory [B, T].
+      columns: tensors [B, T], from which the same steps are taken.
 
     Returns:
-      The experience, or a tuple of it and the columns.
+      The experience [1, N]; if there are columns, a tuple of the experience and the columns.
     """
     is_taken = tf.reshape(tf.not_equal(experience.step_type, ts.StepType.LAST), [-1])
     places = tf.where(is_taken)[:, 0]
@@ -203,12 +208,12 @@ def taken_steps(experience: trajectory.Trajectory, *columns: Any) -> Any:
 
 
 def check(name: str, config: Config, ranges: dict[str, bool]) -> None:
-    """Raises a UserError that names the first setting that is out of its range.
+    """Raise a UserError that names the first setting that is out of its range.
 
     Args:
-      name: of the agent, as its module is called.
-      config: its configuration.
-      ranges: for each setting whether it is within its range, beside those that all have.
+      name: name of the agent's module.
+      config: settings of the agent.
+      ranges: for each of the agent's own settings, whether it is within its range.
     """
     shared = {
         "hidden_sizes": all(size >= 1 for size in config.hidden_sizes),

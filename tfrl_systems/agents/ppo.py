@@ -6,10 +6,11 @@ J. Schulman, F. Wolski, P. Dhariwal, A. Radford, O. Klimov: Proximal Policy Opti
     δ_t = r_t + γ d_t V(s_{t+1}) - V(s_t),    Â_t = δ_t + γ λ d_t Â_{t+1},
 
 where the discount d_t is 0 at the end of an episode, and the value network trained on Â_t + V(s_t).
-Losses, advantages, normalisers and policies are those of TF-Agents' `PPOClipAgent`. What differs is
-what a step of training sees: every action that was taken, an episode's last one among them, and
-nothing else, where TF-Agents' means and variances count padding, and it skips steps whose return
-and advantage are 0. And the epochs are a loop in the graph, traced once, not `num_epochs` times.
+Losses, advantages, normalisers and policies are those of TF-Agents' `PPOClipAgent`, with two
+differences. A step of training sees every step in which an action was taken, even an episode's last
+one, and nothing else. TF-Agents' means and variances count padding, and it skips steps whose return
+and advantage are 0. And the epochs are a loop in the graph, which is traced once, not `num_epochs`
+times.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from tf_agents.utils import common
 
 from tfrl_systems.agents import policy_gradients
 
-# Of rewards that are normalised; the logarithm needs one.
+# Added to errors of values before their logarithm is taken, which does not exist at 0. Small beside
+# normalised rewards.
 _LEAST_ERROR = 1e-4
 
 
@@ -37,16 +39,17 @@ class Config(policy_gradients.Config):
     """Settings of a PPO agent, beside those that policy gradient agents share.
 
     Attributes:
-      num_epochs: how often the experience of an iteration is learned from.
+      num_epochs: how many times the agent learns from the experience of an iteration.
       minibatch_size: steps of experience that one step of Adam sees, drawn without replacement; 0
         for all. With graphs it bounds the memory: one of a thousand nodes takes about 10 MB.
       clip: how far the ratio of new to old probability may leave 1 before its gradient is cut off.
-      gae_lambda: between 0 (advantages trust the value network) and 1 (they trust the returns).
+      gae_lambda: from 0 (advantages rely on the value network) to 1 (they rely on the returns).
       relative_advantages: whether advantages are divided by their usual size at the observation,
-        which the value network learns beside the value. What an action changes can be orders of
-        magnitude less for some c than for others, and noise more; then all c are learned alike.
+        which the value network learns beside the value. For some c an action can change orders of
+        magnitude less than for others, and noise can be stronger; the division lets the policy
+        learn all c alike.
       normalize_observations: whether float observations are brought to mean 0 and variance 1 by
-        running statistics, which are part of the policy. Integers never are, nor are graphs.
+        running statistics, which are part of the policy. Integers and graphs are never normalised.
       normalize_rewards: whether rewards are divided by their running standard deviation.
     """
 
@@ -60,13 +63,17 @@ class Config(policy_gradients.Config):
 
 
 def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec) -> PPOAgent:
-    """A PPO agent.
+    """Make a PPO agent.
 
     Args:
-      config: its settings.
-      time_step_spec: the observation is a nest of numbers, or a graph with a list of actions.
-      action_spec: a bounded float32 vector, or an integer scalar from 0 on; with a graph,
-        (xfer_id, location).
+      config: settings of the agent.
+      time_step_spec: spec whose observation is a nest of numbers, or a graph with a list of
+        actions.
+      action_spec: spec of a bounded float32 vector, or of an integer scalar whose least value is 0;
+        for graphs, of (xfer_id, location).
+
+    Returns:
+      The agent.
 
     Raises:
       UserError: a setting is out of its range, or the specs are of another kind.
@@ -87,14 +94,14 @@ def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.Type
 
 
 class _Learned(NamedTuple):
-    """What an update learns from.
+    """The steps that an update learns from, all with leading axes [1, N].
 
     Attributes:
-      time_steps: in which actions were taken, [1, N].
-      actions: those.
-      log_probabilities: of the actions, when they were taken.
-      returns: what the value network learns.
-      advantages: with mean 0 and variance 1.
+      time_steps: time steps in which actions were taken.
+      actions: the actions that were taken.
+      log_probabilities: log-probabilities of the actions under the policy that took them.
+      returns: the returns that the value network learns.
+      advantages: advantages, with mean 0 and variance 1 over all steps of the experience.
     """
 
     time_steps: ts.TimeStep
@@ -105,13 +112,13 @@ class _Learned(NamedTuple):
 
 
 class PPOAgent(ppo_clip_agent.PPOClipAgent):
-    """See `make_agent`, which checks the arguments.
+    """A PPO agent; make it with `make_agent`, which checks the arguments.
 
     `train` takes a Trajectory [B, T] of whole episodes, padded with boundary steps.
 
     Attributes:
-      optimizer: Adam.
-      actor_network: what the policy is made of.
+      optimizer: the Adam optimizer.
+      actor_network: the network of the policy.
     """
 
     def __init__(
@@ -142,7 +149,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         self._train_fn = common.function(self._train)
 
     def set_progress(self, progress: float) -> None:
-        """Sets what changes during the training; `progress` goes from 0 at its start to 1."""
+        """Set learning rate and standard deviation; `progress` goes from 0 to 1 in training."""
         policy_gradients.set_progress(self._config, self.optimizer, self.actor_network, progress)
 
     def _train(self, experience: trajectory.Trajectory, weights: None = None) -> tf_agent.LossInfo:
@@ -167,9 +174,10 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         return loss
 
     def _learned(self, steps: trajectory.Trajectory) -> _Learned:
-        """What is learned from steps [1, N] with returns and advantages."""
+        """Return what the updates learn from steps [1, N] that have returns and advantages."""
         info = steps.policy_info
-        # Here, where there is no padding: what it does to the last bit depends on the places.
+        # Advantages are normalised here, where there is no padding. With padding in the sums, their
+        # last bits would depend on where it is.
         advantages = info["advantage"] * tf.exp(-info["log_spread"])
         advantages -= tf.reduce_mean(advantages)
         advantages *= tf.math.rsqrt(tf.reduce_mean(advantages**2) + 1e-8)
@@ -187,15 +195,15 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         )
 
     def _num_parts(self, advantages: tf.Tensor) -> tf.Tensor | int:
-        """Minibatches of an epoch."""
+        """Return the number of minibatches of an epoch."""
         size = self._config.minibatch_size
         return -(-tf.shape(advantages)[1] // size) if size else 1
 
     def _part(self, learned: _Learned, number: tf.Tensor, num_parts: tf.Tensor | int) -> _Learned:
-        """What update `number` learns from: all, or one of the parts that an epoch cuts it into.
+        """Return what update `number` learns from: all steps, or one of an epoch's minibatches.
 
-        Parts are of one size, or differ by one. The order is another one in each epoch, and it
-        depends on nothing but the configuration's seed and how much was learned before.
+        The sizes of minibatches differ by at most one. The order of the steps differs between
+        epochs. It depends only on the configuration's seed and on the number of epochs before.
         """
         if not self._config.minibatch_size:
             return learned
@@ -209,7 +217,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         return tree.map_structure(lambda array: tf.gather(array, places, axis=1), learned)
 
     def _update(self, learned: _Learned) -> tf_agent.LossInfo:
-        """One step of Adam; the loss before it."""
+        """Do one step of Adam; return the loss before it."""
         variables = [*self._actor_net.trainable_variables, *self._value_net.trainable_variables]
         with tf.GradientTape() as tape, self.actor_network.once():
             loss = self.get_loss(
@@ -218,7 +226,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
                 learned.log_probabilities,
                 learned.returns,
                 learned.advantages,
-                None,  # parameters of old distributions: for a penalty that there is none of
+                None,  # parameters of old distributions, which only a KL penalty needs
                 tf.ones_like(learned.advantages),
                 self.train_step_counter,
                 debug_summaries=False,
@@ -231,7 +239,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
     def value_estimation_loss(
         self, time_steps: ts.TimeStep, returns: tf.Tensor, *args: Any, **kwargs: Any
     ) -> tf.Tensor:
-        """TF-Agents' squared error; with it, where wanted, that of what it usually is."""
+        """Return the squared error of values; for relative advantages, add that of log spreads."""
         if not self._config.relative_advantages:
             return super().value_estimation_loss(time_steps, returns, *args, **kwargs)
         values, log_spread = self._values(time_steps.observation, (), training=True)
@@ -243,15 +251,16 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
     def _values(
         self, observation: Any, step_type: Any, training: bool
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Values of states, and the logarithms of how far returns usually are from them."""
+        """Return values of states, and logarithms of the usual distance of returns from them."""
         if self._observation_normalizer is not None:
             observation = self._observation_normalizer.normalize(observation)
         return self._value_net.value_and_log_spread(observation, step_type, training)
 
     def _preprocess(self, experience: trajectory.Trajectory) -> trajectory.Trajectory:
-        """Steps [B, T + 1] with returns and advantages, which are 0 of the last one.
+        """Return steps [B, T + 1] with returns and advantages, which are 0 at the last step.
 
-        As TF-Agents does it, but the value network is asked once for both of what it knows.
+        This is what TF-Agents does, except that one call of the value network gives values and log
+        spreads.
         """
         seen = experience.observation, experience.step_type
         if self._config.relative_advantages:
@@ -269,6 +278,6 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         return experience.replace(policy_info=info)
 
     def _taken_steps(self, experience: trajectory.Trajectory) -> trajectory.Trajectory:
-        """[1, N] of [B, T], with returns and advantages."""
+        """Return the steps in which an action was taken, [1, N], with returns and advantages."""
         whole = self._as_trajectory(policy_gradients.with_boundary(experience))
         return policy_gradients.taken_steps(self._preprocess(whole))

@@ -6,9 +6,10 @@ Introduction (2018), section 13.4:
 
     ∇J = E Σ_t ∇ log π(a_t | s_t) (G_t - V(s_t)),    G_t = r_t + γ d_t G_{t+1},
 
-where the discount d_t is 0 at an episode's end. It is TF-Agents' `ReinforceAgent`. What differs
-is what a step of training sees: the actions that were taken and nothing else, where TF-Agents'
-means and variances count padding; and an iteration's episodes can be learned from some at a time.
+where the discount d_t is 0 at an episode's end. It is TF-Agents' `ReinforceAgent` with two
+differences. A step of training sees only the steps in which an action was taken, whereas TF-Agents'
+means and variances count padding. And the episodes of an iteration can be divided among several
+updates.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ class Config(policy_gradients.Config):
     Attributes:
       episodes_per_update: episodes that one step of Adam sees; 0 for all of an iteration. With
         graphs it bounds the memory: a step at a graph of a thousand nodes takes about 10 MB. From
-        the second update of an iteration on, the policy is no longer quite the one that collected.
-      normalize_advantages: whether those of an iteration are brought to mean 0 and variance 1.
+        the second update of an iteration on, the policy differs a little from the one that
+        collected.
+      normalize_advantages: whether the advantages of an update are brought to mean 0 and variance
+        1.
     """
 
     episodes_per_update: int = 0
@@ -46,13 +49,17 @@ class Config(policy_gradients.Config):
 def make_agent(
     config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
 ) -> ReinforceAgent:
-    """A REINFORCE agent.
+    """Make a REINFORCE agent.
 
     Args:
-      config: its settings.
-      time_step_spec: the observation is a nest of numbers, or a graph with a list of actions.
-      action_spec: a bounded float32 vector, or an integer scalar from 0 on; with a graph,
-        (xfer_id, location).
+      config: settings of the agent.
+      time_step_spec: spec whose observation is a nest of numbers, or a graph with a list of
+        actions.
+      action_spec: spec of a bounded float32 vector, or of an integer scalar whose least value is 0;
+        for graphs, of (xfer_id, location).
+
+    Returns:
+      The agent.
 
     Raises:
       UserError: a setting is out of its range, or the specs are of another kind.
@@ -70,15 +77,15 @@ def make_agent(
 
 
 class ReinforceAgent(reinforce_agent.ReinforceAgent):
-    """See `make_agent`, which checks the arguments.
+    """A REINFORCE agent; make it with `make_agent`, which checks the arguments.
 
-    `train` takes a Trajectory [B, T] of whole episodes, padded with boundary steps; of an episode
-    that is cut off nothing is learned. The policy's variables are the actor's alone: the value
-    network is needed for training only.
+    `train` takes a Trajectory [B, T] of whole episodes, padded with boundary steps. It learns
+    nothing from an episode that is cut off. The policy's variables are only the actor's, because
+    only training needs the value network.
 
     Attributes:
-      optimizer: Adam.
-      actor_network: what the policy is made of.
+      optimizer: the Adam optimizer.
+      actor_network: the network of the policy.
     """
 
     def __init__(
@@ -123,7 +130,7 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
         return loss
 
     def set_progress(self, progress: float) -> None:
-        """Sets what changes during the training; `progress` goes from 0 at its start to 1."""
+        """Set learning rate and standard deviation; `progress` goes from 0 to 1 in training."""
         policy_gradients.set_progress(self._config, self.optimizer, self.actor_network, progress)
 
     def total_loss(
@@ -133,7 +140,7 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
         weights: Any,
         training: bool = False,
     ) -> tf_agent.LossInfo:
-        """The loss over the steps that were taken, [1, N] of [B, T]."""
+        """Return the loss over the N steps of [B, T] in which an action was taken."""
         taken, taken_returns = policy_gradients.taken_steps(experience, returns)
         with self.actor_network.once():
             return super().total_loss(taken, taken_returns, weights=weights, training=training)

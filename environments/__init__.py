@@ -1,4 +1,4 @@
-"""Systems to decide in, each a TF-Agents `PyEnvironment`."""
+"""The environments of all systems, each a TF-Agents `PyEnvironment`."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ ENVIRONMENTS: dict[str, tuple[str, str]] = {
 
 
 def make(name: str, **settings: Any) -> py_environment.PyEnvironment:
-    """Makes an environment.
+    """Make an environment by its name.
 
     Args:
       name: one of `ENVIRONMENTS`.
-      **settings: what its class is constructed with.
+      **settings: arguments of the constructor of its class.
 
     Returns:
       The environment.
 
     Raises:
-      UserError: there is none of that name.
+      UserError: no environment has that name.
     """
     if name not in ENVIRONMENTS:
         raise UserError(

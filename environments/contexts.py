@@ -1,4 +1,4 @@
-"""Samplers of contexts, which are what episodes start from: x ~ D.
+"""Samplers of contexts, from which episodes start: x ~ D.
 
 A `ContextSampler` draws the context of the next episode: a module, a graph or a start point. It
 gets the environment's own random generator, so an environment's seed decides all of its contexts.

@@ -1,4 +1,4 @@
-"""Errors that a user can mend, and what stands for a result that could not be had."""
+"""Errors that a user can mend, and the record that stands for the result of a failed job."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class UserError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """Stands in the place of a result, where one of many jobs failed and the others go on.
+    """Takes the place of a result if one of many jobs failed and the others go on.
 
     Attributes:
-      name: of the job: a module, a chunk of episodes.
-      message: one line: the name, and why it failed the last time.
+      name: name of the job, such as a module or a chunk of episodes.
+      message: one line with the name and the reason why the job failed the last time.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Failure:
 
 
 class UsageError(UserError):
-    """A call that asks for something that there is not; the message may have several lines.
+    """A call that asks for something that does not exist; the message may have several lines.
 
     The command line exits with status 2, as for any wrong usage.
     """

@@ -1,1 +1,1 @@
-"""Learning to optimise: the minimum of a function as a function of its free parameters."""
+"""Learning to optimise: a policy learns where a function is least, given its free parameters."""

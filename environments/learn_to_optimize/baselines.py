@@ -145,7 +145,7 @@ def _solve_by_cma(objective: Objective, given: np.ndarray, seed: int) -> np.ndar
 
     options = {
         "bounds": [-1, 1],
-        # The seed 0 means the clock to cma.
+        # cma takes the seed 0 to mean the clock.
         "seed": seed + 1,
         "verbose": -9,
         "verb_log": 0,

@@ -1,4 +1,4 @@
-"""Settings of learn_to_optimize's environment."""
+"""Settings of the environment of learn_to_optimize."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What happens in an episode.
+    """Settings of episodes: their length, rewards and samplers.
 
     Attributes:
       episode_length: steps of an episode. If the agent's gamma is 0, it only decides how
@@ -18,8 +18,8 @@ class Settings:
       reference: what a new point is compared with: the function's "mean", or the "old" point, as in
         the thesis. If the agent's gamma is 0, both teach the same, "old" with more noise.
       discount: the environment's discount, 0 to 1; agents multiply it by their own gamma.
-      num_strata: intervals of latin_hypercube.
-      num_candidates: candidates for each point of uncertainty sampling.
+      num_strata: intervals of each coordinate in the sampler latin_hypercube.
+      num_candidates: candidates for each point in the sampler uncertainty.
     """
 
     episode_length: int = 2

@@ -163,7 +163,7 @@ def set_progress(config: Config, optimizer: adam.Adam, actor: Any, progress: flo
 
 
 def falling(start: float, end: float, progress: float) -> float:
-    """Go from `start` to `end` by equal factors, while `progress` goes from 0 to 1."""
+    """Return where a fall from `start` to `end` by equal factors is at `progress`, 0 to 1."""
     return start * (end / start) ** min(max(progress, 0.0), 1.0)
 
 

@@ -1,4 +1,4 @@
-"""The Python API: what the verbs of `tfrl` do, as functions that return what `--json` prints.
+"""The Python API: each verb of `tfrl` as a function that returns what `--json` prints.
 
     from tfrl_systems import experiments
 
@@ -7,7 +7,7 @@
     experiments.evaluate("tensor_graphs", policies=[run.policy, "taso"], models=["bert-mini"])
     experiments.optimize("model.onnx", "fast.onnx", policy=run.policy)
 
-The systems, with what can be asked of them, are `systems/`; each has its record there.
+`systems/` holds the record of each system, which says what can be asked of it.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Run:
     """A finished training run.
 
     Attributes:
-      workdir: where it is kept.
-      result: what DIR/result.json holds.
+      workdir: directory of the run.
+      result: contents of `workdir`/result.json.
     """
 
     workdir: pathlib.Path
@@ -61,7 +61,7 @@ class Run:
 
     @property
     def policy(self) -> pathlib.Path:
-        """The directory of the policy that was learned."""
+        """The directory of the learned policy."""
         return self.workdir / "policy"
 
 
@@ -73,19 +73,19 @@ def plan(
     settings: Mapping[str, Any] | None = None,
     **problem: Any,
 ) -> TrainingRun:
-    """What `train` would train, without training it.
+    """Return what `train` would train, without training it.
 
     Args:
       system: name of the system.
       agent: name of the agent.
-      seed: of everything.
-      settings: values in place of those that are right for the system, by name of the field; see
+      seed: seed of everything random.
+      settings: values that replace the system's usual settings, by name of the field; see
         `tfrl train SYSTEM --help`.
       **problem: fields of the system's `problem_type`.
 
     Raises:
       UsageError: there is no such system, agent, setting or field.
-      UserError: what is given cannot be used.
+      UserError: an argument cannot be used.
     """
     record = find_system(system)
     if not (find_agent(agent).is_online or record.has_trajectories):
@@ -111,28 +111,28 @@ def train(
     reporter: Reporter | None = None,
     **problem: Any,
 ) -> Run:
-    """Learns a policy.
+    """Learn a policy.
 
     Args:
       system: name of the system.
       agent: name of the agent.
       workdir: directory of the run: policy, curves, checkpoints, result.json.
-      seed: of everything.
-      iterations: rounds of collecting and learning; what is right for the system if not given.
-      settings: values in place of those that are right for the system, by name of the field; see
+      seed: seed of everything random.
+      iterations: rounds of collecting and learning; None for the system's usual number.
+      settings: values that replace the system's usual settings, by name of the field; see
         `tfrl train SYSTEM --help`.
       collect: where experience is collected; the outcome does not depend on it.
-      resume: go on with the run in `workdir`, if there is one.
-      reporter: told of the progress; by default a line on stderr now and then. `Reporter()` is
-        silent, `Terminal` shows bars.
+      resume: whether to go on with the run in `workdir`, if there is one.
+      reporter: receives the progress; by default it prints a line on stderr now and then.
+        `Reporter()` is silent, `Terminal` shows bars.
       **problem: fields of the system's `problem_type`.
 
     Returns:
-      The run. A finished one that is resumed is returned as it is.
+      The run. If `resume` finds a finished run, that run is returned unchanged.
 
     Raises:
       UsageError: there is no such system, agent, setting or field.
-      UserError: what is given cannot be used, or nothing can be learned.
+      UserError: an argument cannot be used, or nothing can be learned.
     """
     from tfrl_systems.training.checkpoints import open_workdir
 
@@ -165,7 +165,7 @@ def _train(
 
 
 def default_collect(record: System) -> Collect:
-    """Where experience of a system is collected if nobody says."""
+    """Return where experience of a system is collected by default."""
     from tfrl_systems.drivers.collect import Collect, num_processors
 
     return Collect.with_workers(num_processors() if record.collects_by_workers else 1)
@@ -179,22 +179,22 @@ def evaluate(
     reporter: Reporter | None = None,
     **asked: Any,
 ) -> dict[str, Any]:
-    """Measures policies.
+    """Measure policies.
 
     Args:
       system: name of the system.
       policies: directories of policies, or names that the system knows.
-      seed: of what is left to chance.
-      reporter: told of the progress; by default a line on stderr now and then. `Reporter()` is
-        silent, `Terminal` shows bars.
-      **asked: fields of the system's `evaluation_type`, or of its problem.
+      seed: seed of everything random.
+      reporter: receives the progress; by default it prints a line on stderr now and then.
+        `Reporter()` is silent, `Terminal` shows bars.
+      **asked: fields of the system's `evaluation_type`, or of its `problem_type` if it has none.
 
     Returns:
       What `tfrl evaluate --json` prints.
 
     Raises:
       UsageError: there is no such system or field.
-      UserError: there is no such policy, or what is given cannot be used.
+      UserError: there is no such policy, or an argument cannot be used.
     """
     record = find_system(system)
     chosen: Any = make(record.evaluation_type or record.problem_type, asked)
@@ -203,19 +203,19 @@ def evaluate(
 
 
 def bench(system: str, *, reporter: Reporter | None = None, **asked: Any) -> dict[str, Any]:
-    """Measures what things cost, side by side.
+    """Measure the time and memory of a system's operations, beside alternatives.
 
     Args:
       system: name of the system.
-      reporter: told of the progress; by default a line on stderr now and then. `Reporter()` is
-        silent, `Terminal` shows bars.
+      reporter: receives the progress; by default it prints a line on stderr now and then.
+        `Reporter()` is silent, `Terminal` shows bars.
       **asked: fields of the system's `bench_type`.
 
     Returns:
       What `tfrl bench --json` prints.
 
     Raises:
-      UsageError: there is no such system or field, or nothing to measure.
+      UsageError: there is no such system or field, or the system has no benchmarks.
     """
     record = find_system(system)
     chosen: Any = make(record.bench_type, asked) if record.bench_type is not None else None
@@ -229,21 +229,21 @@ def bench(system: str, *, reporter: Reporter | None = None, **asked: Any) -> dic
 def optimize(
     model: PathLike, output: PathLike, *, reporter: Reporter | None = None, **asked: Any
 ) -> dict[str, Any]:
-    """Writes a faster ONNX model that computes the same, or a copy and why.
+    """Write a faster ONNX model that computes the same; if none is found, write a copy.
 
     Args:
       model: the ONNX file.
-      output: where the model goes.
-      reporter: told of the progress; by default a line on stderr now and then. `Reporter()` is
-        silent, `Terminal` shows bars.
+      output: the file to write.
+      reporter: receives the progress; by default it prints a line on stderr now and then.
+        `Reporter()` is silent, `Terminal` shows bars.
       **asked: fields of `systems.tensor_graphs.optimizing.Optimization`.
 
     Returns:
-      What `tfrl optimize --json` prints.
+      What `tfrl optimize --json` prints. Its "reason" says why the output is a copy.
 
     Raises:
-      UsageError: there is no such field, or they do not go together.
-      UserError: a file cannot be read or written, or what is given cannot be used.
+      UsageError: there is no such field, or two fields contradict each other.
+      UserError: a file cannot be read or written, or an argument cannot be used.
     """
     from tfrl_systems.experiments.systems.tensor_graphs import optimizing
 

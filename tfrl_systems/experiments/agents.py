@@ -1,8 +1,8 @@
-"""The agents that there are: a file of `tfrl_systems/agents/` each, and the loop it learns in.
+"""The list of agents: for each, its module in `tfrl_systems/agents/` and the loop it learns in.
 
-A new agent is its file, with `Config` and `make_agent(config, time_step_spec, action_spec)`, and
-one line here. Which systems it fits is read from their specs: `make_agent` refuses others, and says
-what it expected.
+To add an agent, write a module with `Config` and `make_agent(config, time_step_spec, action_spec)`,
+and add one line here. An agent's `make_agent` decides from the specs whether it can learn in a
+system; if it cannot, the error says what specs it expected.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ class Agent:
     """One way to learn.
 
     Attributes:
-      module: has its `Config` and `make_agent`.
-      loop: has the `Config` of the loop that it learns in.
-      is_online: whether it learns from what its own policy collects, iteration by iteration; else
-        from whole trajectories of other policies, which a system has to offer.
-      may_change: settings of the loop with which a run may be resumed though they are others.
+      module: name of the module with the agent's `Config` and `make_agent`.
+      loop: name of the module with the `Config` of the loop that the agent learns in.
+      is_online: whether the agent learns from what its own policy collects, iteration by
+        iteration. If not, it learns from whole trajectories of other policies, which the system
+        must offer.
+      may_change: settings of the loop that a resumed run may change.
     """
 
     module: str
@@ -33,18 +34,18 @@ class Agent:
     may_change: tuple[str, ...]
 
     def make_config(self, **settings: Any) -> Any:
-        """The agent's settings, its own defaults where none are given."""
+        """Return the agent's settings; those that are not given have the agent's defaults."""
         return importlib.import_module(self.module).Config(**settings)
 
     def make_loop_config(self, **settings: Any) -> Any:
-        """The loop's settings, likewise."""
+        """Return the loop's settings; those that are not given have the loop's defaults."""
         return importlib.import_module(self.loop).Config(**settings)
 
     def make_agent(self, config: Any, time_step_spec: Any, action_spec: Any) -> Any:
-        """The agent, untrained.
+        """Make the agent, untrained.
 
         Raises:
-          UserError: a setting is out of its range, or the specs are of a kind that it cannot learn.
+          UserError: a setting is out of its range, or the agent cannot learn with these specs.
         """
         module = importlib.import_module(self.module)
         return module.make_agent(config, time_step_spec, action_spec)
@@ -60,10 +61,10 @@ AGENTS: Mapping[str, Agent] = {
 
 
 def find_agent(name: str) -> Agent:
-    """The agent of that name.
+    """Return the agent of that name.
 
     Raises:
-      UsageError: there is none.
+      UsageError: there is no agent of that name.
     """
     if name not in AGENTS:
         raise UsageError(f"agent: expected one of {', '.join(AGENTS)}; found {name!r}")

@@ -14,12 +14,12 @@ from tfrl_systems.experiments.settings import Field, fields_of, shown
 def add_fields(
     parser: argparse.ArgumentParser, settings: type, without: Collection[str] = ()
 ) -> None:
-    """An option for each field of a dataclass.
+    """Add an option for each field of a dataclass.
 
     Args:
-      parser: that gets the options.
+      parser: the parser to add the options to.
       settings: the dataclass.
-      without: fields that are added otherwise.
+      without: names of fields to leave out.
     """
     for one in fields_of(settings):
         if one.name not in without:
@@ -73,7 +73,7 @@ def _parser_of(one: Field) -> Callable[[str], Any]:
 def read_fields(
     options: argparse.Namespace, settings: type, without: Collection[str] = ()
 ) -> dict[str, Any]:
-    """What the command line says of a dataclass's fields, as keyword arguments for it."""
+    """Return what the command line says of a dataclass's fields, as keyword arguments for it."""
     found = {one.name: getattr(options, one.name) for one in fields_of(settings)
              if one.name not in without}  # fmt: skip
     return {
@@ -84,7 +84,7 @@ def read_fields(
 
 
 def add_assignments(parser: argparse.ArgumentParser, text: str) -> None:
-    """--set FIELD=VALUE, as `assignments`; `text` explains it."""
+    """Add the option --set FIELD=VALUE, stored as `assignments`; `text` explains it."""
     parser.add_argument(
         "--set",
         action="append",
@@ -96,10 +96,10 @@ def add_assignments(parser: argparse.ArgumentParser, text: str) -> None:
 
 
 def read_assignments(assignments: Sequence[str]) -> dict[str, str]:
-    """What --set says, as `settings` for `experiments.train`.
+    """Return the values of --set as `settings` for `experiments.train`.
 
     Raises:
-      UsageError: there is no "=" in one of them.
+      UsageError: an assignment has no "=".
     """
     found = {}
     for assignment in assignments:
@@ -111,7 +111,7 @@ def read_assignments(assignments: Sequence[str]) -> dict[str, str]:
 
 
 def whole_number(minimum: int) -> Callable[[str], int]:
-    """A parser of integers from `minimum` on."""
+    """Return a parser of integers that are at least `minimum`."""
 
     def parse(text: str) -> int:
         try:

@@ -1,4 +1,4 @@
-"""CPU time of this process and of all that it started, also of what still runs."""
+"""CPU time of this process and of the processes that it started, including running ones."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# The last bits of a clock's number: that it counts CPU time, of a whole process.
+# The low bits of a Linux clock id that stand for the CPU time of a whole process (CPUCLOCK_SCHED).
 _PROCESS_CLOCK = 2
 
 
 def timed_ms(function: Callable[[], Any]) -> tuple[float, Any]:
-    """Milliseconds of CPU time of this process that a call takes, and what it returns."""
+    """Call a function; return the CPU time of this process that it took, in ms, and its result."""
     began_s = time.process_time()
     found = function()
     return 1e3 * (time.process_time() - began_s), found
 
 
 def cpu_s() -> float:
-    """CPU seconds used so far, user and system, of this process, its children and the ended ones.
+    """Return the CPU time, in seconds, that this process and its children have used so far.
 
-    Grandchildren count once their parent has waited for them and has ended.
+    It is the sum of user and system time of this process, its running children and those that have
+    ended. A grandchild counts only after its parent has waited for it and has itself ended.
     """
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     total = sum(one.ru_utime + one.ru_stime for one in used)
@@ -35,7 +36,7 @@ def cpu_s() -> float:
 
 
 def _children() -> set[int]:
-    """Processes that this one has started and that have not been waited for."""
+    """Return the ids of the processes that this one started and has not yet waited for."""
     found: set[int] = set()
     for task in pathlib.Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):

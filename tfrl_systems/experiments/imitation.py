@@ -1,4 +1,4 @@
-"""Training with BC-Max, for every system that has trajectories to imitate."""
+"""Training with BC-Max, for systems that have trajectories to imitate."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from tfrl_systems.training.run import run_bc_max
 
 @dataclasses.dataclass(frozen=True)
 class ImitationTask:
-    """What a system says of itself so that a policy can be learned from its trajectories.
+    """What training needs from a system to learn a policy from its trajectories.
 
     Attributes:
       problem: contexts to learn on.
-      holdout: contexts that each policy is measured on, for the record; None for none.
-      about: what policy.json says beside the model, environment and agent.
-      tell_failures: called after each iteration: tells which contexts were left out.
+      holdout: contexts that each policy is measured on, without learning from them; None if there
+        are none.
+      about: further entries of policy.json, besides the model, environment and agent.
+      tell_failures: reports which contexts were left out; called after each iteration.
     """
 
     problem: DecisionProblem
@@ -33,7 +34,7 @@ class ImitationTask:
 def train(
     run: TrainingRun, task: ImitationTask, workdir: Workdir, reporter: Reporter
 ) -> dict[str, Any]:
-    """Trains, or goes on with the run that `workdir` holds; what result.json holds."""
+    """Train, or go on with the run in `workdir`; return the contents of result.json."""
 
     def on_iteration(record: Mapping[str, Any], resumed: bool) -> None:
         task.tell_failures()

@@ -1,4 +1,4 @@
-"""Training with PPO, REINFORCE and their kind, for every system: collect, learn, again."""
+"""Training with PPO, REINFORCE and other online agents, for every system: collect, then learn."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from tfrl_systems.training.online import EvaluateFn, OnIteration, OnlineLoop, ru
 
 @dataclasses.dataclass(frozen=True)
 class OnlineTask:
-    """What a system says of itself so that a policy can be learned in it online.
+    """What training needs from a system to learn a policy in it online.
 
     Attributes:
-      time_step_spec: of its environments.
-      action_spec: likewise.
-      make_runner: actor without variables -> what each worker makes its runner with; it travels to
-        workers.
-      make_evaluate_fn: agent -> what measures its policy.
-      about: what policy.json says beside the model, environment and agent.
-      begin: agent -> None: what the first policy is to know.
-      describe: evaluation -> one line for people, or "".
-      timeout_s: that a worker may take for a chunk.
+      time_step_spec: time step spec of the system's environments.
+      action_spec: action spec of the system's environments.
+      make_runner: actor without variables -> function that makes a worker's runner. The function is
+        sent to the workers.
+      make_evaluate_fn: agent -> function that measures the agent's policy.
+      about: further entries of policy.json, besides the model, environment and agent.
+      begin: agent -> None; prepares the agent's first policy.
+      describe: evaluation -> one line for people to read, or "".
+      timeout_s: seconds that a worker may take for one chunk.
     """
 
     time_step_spec: ts.TimeStep
@@ -49,10 +49,10 @@ class OnlineTask:
 
 
 def make_agent(run: TrainingRun, task: OnlineTask) -> Any:
-    """The run's agent, as it is before it has learned anything.
+    """Make the run's agent, before it has learned anything.
 
     Raises:
-      UserError: a setting is out of its range, or the agent does not fit the system's specs.
+      UserError: a setting is out of its range, or the agent cannot learn with the system's specs.
     """
     agent = find_agent(run.agent).make_agent(
         run.settings["agent"], task.time_step_spec, task.action_spec
@@ -64,17 +64,17 @@ def make_agent(run: TrainingRun, task: OnlineTask) -> Any:
 def train(
     run: TrainingRun, task: OnlineTask, workdir: Workdir, collect: Collect, reporter: Reporter
 ) -> dict[str, Any]:
-    """Trains, or goes on with the run that `workdir` holds.
+    """Train, or go on with the run in `workdir`.
 
     Args:
-      run: what is trained, and how.
-      task: the system.
-      workdir: where the run is kept.
+      run: what to train, and how.
+      task: what the system provides for online learning.
+      workdir: directory of the run.
       collect: where experience is collected.
-      reporter: told of the iterations.
+      reporter: receives the progress.
 
     Returns:
-      What result.json holds.
+      The contents of result.json.
     """
     config = run.settings["loop"]
     agent = make_agent(run, task)
@@ -82,7 +82,8 @@ def train(
 
     def learn(iteration: int, experience: Experience) -> tf_agent.LossInfo:
         loss_info = agent.train(experience.with_usual_length().trajectory)
-        # The next experience is collected as it will be learned from.
+        # Move on only after learning, so that experience is collected and learned from at the same
+        # progress (standard deviation, learning rate).
         agent.set_progress((iteration + 1) / config.iterations)
         return loss_info
 
@@ -104,7 +105,7 @@ def train(
 
 
 def _teller(task: OnlineTask, reporter: Reporter, iterations: int) -> OnIteration:
-    """Tells how many iterations are done, what was left out, and what evaluations came to."""
+    """Return a function that reports finished iterations, failed chunks and evaluations."""
     advance = reporter.task("iterations", iterations)
     told = 0
 

@@ -1,4 +1,4 @@
-"""What every system can do with its environment alone: learn online, and be played by a policy."""
+"""Online learning and evaluation that need nothing from a system but its environment."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ ActFn = Callable[[Any], Any]
 
 
 class Playable(Protocol):
-    """What is needed of a system; `system.System` has it."""
+    """The part of `system.System` that this module needs."""
 
     name: str
     policies: Mapping[str, str]
 
     def describe(self, run: TrainingRun) -> dict[str, Any]:
-        """What identifies the problem, as JSON values."""
+        """Return what identifies the problem, as JSON values."""
 
     def make_environment(self, problem: Any, settings: Settings) -> Any:
-        """An environment of the problem."""
+        """Make an environment for the problem."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MakeRunner:
-    """Makes a worker's runner; it travels to workers.
+    """A function that makes a worker's runner; it is sent to the workers.
 
     Attributes:
-      run: what is trained.
-      system: that it is trained on.
-      actor: a policy without variables, which are broadcast.
+      run: the training run.
+      system: the run's system.
+      actor: the policy, without variables; the pool broadcasts those.
     """
 
     run: TrainingRun
@@ -59,7 +59,7 @@ class MakeRunner:
     actor: NumpyActor
 
     def __call__(self) -> EpisodeRunner:
-        """The runner."""
+        """Make the runner."""
         environment = self.system.make_environment(self.run.problem, self.run.settings)
         return EpisodeRunner(
             [environment], self.actor, self.run.settings["loop"].episodes_per_chunk
@@ -67,7 +67,7 @@ class MakeRunner:
 
 
 def online_task(system: Playable, run: TrainingRun) -> OnlineTask:
-    """Learning from whole episodes of the system's environment; evaluated by the mean return."""
+    """Make a task that learns from whole episodes and evaluates policies by their mean return."""
     environment = system.make_environment(run.problem, run.settings)
 
     def make_evaluate_fn(agent: Any) -> EvaluateFn:
@@ -96,7 +96,7 @@ def online_task(system: Playable, run: TrainingRun) -> OnlineTask:
 def evaluate(
     system: Playable, policies: Sequence[str], asked: Any, seed: int, reporter: Reporter
 ) -> dict[str, Any]:
-    """Plays the same episodes with each policy; see `System.evaluate`."""
+    """Play the same episodes with each policy; see `System.evaluate`."""
     advance = reporter.task("evaluating", len(policies))
     evaluated = []
     for name in policies:
@@ -112,15 +112,15 @@ def evaluate(
 def play(
     environment: py_environment.PyEnvironment, act_fn: ActFn, num_episodes: int
 ) -> dict[str, float]:
-    """Plays episodes.
+    """Play episodes.
 
     Args:
-      environment: not batched.
+      environment: the environment; not batched.
       act_fn: chooses the actions.
-      num_episodes: how many.
+      num_episodes: how many episodes to play.
 
     Returns:
-      The means over the episodes of the return, and of the numbers that `get_info` gives.
+      Means over the episodes: "mean_return", and each number in the environment's `get_info()`.
     """
     returns: list[float] = []
     figures: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""What long work tells while it runs: bars on a terminal, lines elsewhere, all on stderr."""
+"""Progress of long work, on stderr: bars on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Advance = Callable[[int], None]
 
 
 def percent(part: float, whole: float) -> str:
-    """By how much `part` differs from `whole`: "-3.21%"."""
+    """Format by how much `part` differs from `whole`: "-3.21%"; "-" if `whole` is 0."""
     return f"{100 * (part / whole - 1):+.2f}%" if whole else "-"
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns under each other: the first to the left, the others to the right."""
+    """Format a table as text. The first column is aligned left, the others right."""
     lines = [list(header), *map(list, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
 
@@ -34,28 +34,28 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def describe_seconds(seconds: Mapping[str, float]) -> str:
-    """Where a run's time went: "12.0 s collecting, 3.1 s training"."""
+    """Format where a run's time went, for instance "12.0 s collecting, 3.1 s training"."""
     return ", ".join(f"{spent:.1f} s {name}" for name, spent in seconds.items())
 
 
 class Reporter:
-    """Tells nothing. What is handed to `experiments` where nobody watches."""
+    """A silent reporter, and the interface of the others."""
 
     def say(self, message: str) -> None:
-        """Tells one line that stays."""
+        """Show one line, which stays."""
 
     def task(self, label: str, total: int) -> Advance:
-        """Begins a task of `total` parts; returns what is to be called after each."""
+        """Begin a task of `total` parts; call the returned function with how many were done."""
         return lambda count: None
 
     @contextlib.contextmanager
     def status(self) -> Iterator[Callable[[str], None]]:
-        """Gives a function that tells how far something of unknown length has come."""
+        """Give a function that shows the state of work whose length is unknown."""
         yield lambda message: None
 
 
 class Terminal(Reporter):
-    """Tells a person on stderr. A context manager, so that bars are taken away at the end."""
+    """A reporter that writes to stderr. As a context manager, it removes its bars at the end."""
 
     def __init__(self) -> None:
         self._bars: Any = None
@@ -81,7 +81,7 @@ class Terminal(Reporter):
             self._bars.stop()
 
     def say(self, message: str) -> None:
-        """Writes a line, above the bars where there are some."""
+        """Write a line, above the bars if there are any."""
         if self._bars is not None:
             self._bars.console.print(message, highlight=False, markup=False)
         else:
@@ -89,12 +89,15 @@ class Terminal(Reporter):
             sys.stderr.flush()
 
     def task(self, label: str, total: int) -> Advance:
-        """Begins a bar; without a terminal, a line every half minute and at the end."""
+        """Show a bar; without a terminal, write a line every half minute and at the end."""
         return self._bar(label, total) if self._bars is not None else self._lines(label, total)
 
     @contextlib.contextmanager
     def status(self) -> Iterator[Callable[[str], None]]:
-        """Gives a function whose message replaces the last one; else a line now and then."""
+        """Give a function whose message replaces the last one.
+
+        Without a terminal, it writes a message as a line, at most every half minute.
+        """
         if self._bars is not None:
             number = self._bars.add_task("", total=None)
             try:

@@ -1,7 +1,8 @@
-"""Settings as frozen dataclasses: each field is typed, defaulted and explained once, there.
+"""Settings as frozen dataclasses, which give each field its type, default and explanation once.
 
-From them come the options of the command line, the fields of `--set field=value`, and the keyword
-arguments of the Python API. What a field means is read from the class's docstring, "Attributes:".
+The options of the command line, the fields of `--set field=value` and the keyword arguments of the
+Python API are made from them. A field's explanation is read from the section "Attributes:" of the
+class's docstring.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import Any, TypeVar
 from environments.errors import UsageError
 
 _WIDTH = 100
-# --seed sets the seeds, a loop chooses the margin, and a problem names its own features.
+# Fields that --set does not offer: --seed sets the seeds, the BC-Max loop chooses the margin, and
+# the problem names its own features.
 _SET_OTHERWISE = frozenset({"seed", "margin", "baseline_feature", "scope_feature"})
 
 Settings = Mapping[str, Any]
@@ -39,17 +41,17 @@ def option(
     parse: Callable[[str], Any] | None = None,
     expected: str = "",
 ) -> Any:
-    """A dataclass field, with what the command line has to know besides its type.
+    """Return a dataclass field that says how the command line shows and parses it.
 
     Args:
-      default: the field's default; without one it must be given.
-      flag: name of the option, if it is not the field's.
-      metavar: what stands for the value in help texts.
-      choices: the values that there are.
-      minimum: the least whole number that makes sense.
-      positive: whether a number has to be above 0.
-      parse: text -> value, where the type does not say it; raises ValueError for others.
-      expected: what `parse` takes, for messages.
+      default: the field's default; without one, a value must be given.
+      flag: name of the option; "" to make it from the field's name.
+      metavar: placeholder for the value in help texts.
+      choices: the allowed values; () if any value is allowed.
+      minimum: the least whole number allowed.
+      positive: whether a number must be above 0.
+      parse: text -> value; raises ValueError for text that is no value. None to parse by the type.
+      expected: what `parse` accepts, for error messages.
     """
     about = {"flag": flag, "metavar": metavar, "choices": choices, "minimum": minimum}
     return dataclasses.field(
@@ -63,11 +65,11 @@ class Field:
     """One field of a dataclass.
 
     Attributes:
-      name: of the field.
-      kind: its type.
-      default: its value where nothing is given; `dataclasses.MISSING` where something must be.
-      explanation: what the class's docstring says of it.
-      about: its metadata; see `option`.
+      name: name of the field.
+      kind: type of the field.
+      default: value of the field if none is given; `dataclasses.MISSING` if one must be given.
+      explanation: the field's entry in the class's docstring.
+      about: metadata of the field; see `option`.
     """
 
     name: str
@@ -78,34 +80,34 @@ class Field:
 
     @property
     def flag(self) -> str:
-        """The option's name."""
+        """Name of the option."""
         return self.about.get("flag") or "--" + self.name.replace("_", "-")
 
     @property
     def is_repeated(self) -> bool:
-        """Whether there may be any number of values."""
+        """Whether the field takes any number of values."""
         arguments = typing.get_args(self.kind)
         return typing.get_origin(self.kind) is tuple and arguments[-1:] == (Ellipsis,)
 
     @property
     def element(self) -> Any:
-        """The type of the value, or of each of several; without None."""
+        """Type of the value, without None; if there are several values, the type of each."""
         kind = typing.get_args(self.kind)[0] if self.is_repeated else self.kind
         if isinstance(kind, types.UnionType):
             (kind,) = (one for one in typing.get_args(kind) if one is not types.NoneType)
         return kind
 
     def converted(self, value: Any) -> Any:
-        """A value that was given in Python, as the field's type has it."""
+        """Convert a value given in Python to the field's type."""
         if self.element is pathlib.Path and isinstance(value, str):
             return pathlib.Path(value)
         return tuple(value) if self.is_repeated and isinstance(value, list) else value
 
     def parse(self, text: str) -> Any:
-        """Reads one value.
+        """Parse one value.
 
         Raises:
-          ValueError: it is none; the message says what was expected.
+          ValueError: the text is no value of the field; the message says what was expected.
         """
         parse, expected = _PARSERS.get(self.element, (str, ""))
         parse, expected = self.about.get("parse") or parse, self.about.get("expected") or expected
@@ -116,7 +118,7 @@ class Field:
 
 
 def fields_of(settings: Any) -> tuple[Field, ...]:
-    """The fields of a dataclass; of an instance, with its values as defaults."""
+    """Return the fields of a dataclass; for an instance, its values stand in for the defaults."""
     kind = settings if isinstance(settings, type) else type(settings)
     kinds = typing.get_type_hints(kind)
     explained = _explanations(kind)
@@ -133,10 +135,10 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
 
 
 def make(kind: type[Made], given: Mapping[str, Any]) -> Made:
-    """A dataclass from keyword arguments: strings do for paths, and any sequence for a tuple.
+    """Make a dataclass from keyword arguments; paths may be strings, tuples may be lists.
 
     Raises:
-      UsageError: there is no such field, or one is missing.
+      UsageError: there is no such field, or a required one is missing.
     """
     fields = {one.name: one for one in fields_of(kind)}
     for name in given:
@@ -149,7 +151,7 @@ def make(kind: type[Made], given: Mapping[str, Any]) -> Made:
 
 
 def as_options(made: Any) -> list[str]:
-    """The options with which the command line makes the same, without those that are defaults."""
+    """Return the command-line options that make the same dataclass; defaults are left out."""
     words: list[str] = []
     for one, its in zip(fields_of(type(made)), fields_of(made), strict=True):
         if its.default == one.default:
@@ -164,14 +166,14 @@ def as_options(made: Any) -> list[str]:
 
 
 def with_values(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same settings with other values.
+    """Return the settings with some values replaced.
 
     Args:
       settings: dataclasses by group.
-      values: by name of the field; text is parsed, and anything else taken as it is.
+      values: new values by name of the field; text is parsed, anything else is taken as it is.
 
     Raises:
-      UsageError: there is no such field, or a text is no value of it.
+      UsageError: there is no such field, or a text is no value of its field.
     """
     group_of = {one.name: group for group, made in settings.items() for one in _reached(made)}
     changed: dict[str, dict[str, Any]] = {group: {} for group in settings}
@@ -186,7 +188,7 @@ def with_values(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]
 
 
 def with_seed(settings: Settings, seed: int) -> dict[str, Any]:
-    """The same settings, with the seed in each group that has one."""
+    """Return the settings with this seed in each group that has a field `seed`."""
     return {
         group: dataclasses.replace(made, seed=seed)
         if any(one.name == "seed" for one in dataclasses.fields(made))
@@ -196,7 +198,7 @@ def with_seed(settings: Settings, seed: int) -> dict[str, Any]:
 
 
 def as_json(settings: Settings) -> dict[str, Any]:
-    """All fields of all groups, by name."""
+    """Return all fields of all groups, by name."""
     found: dict[str, Any] = {}
     for made in settings.values():
         found |= dataclasses.asdict(made)
@@ -204,7 +206,7 @@ def as_json(settings: Settings) -> dict[str, Any]:
 
 
 def describe(settings: Settings) -> str:
-    """A list of the fields that can be set, with values and explanations, for help texts."""
+    """Return a list of the fields that --set offers, with values and explanations, as help text."""
     lines = []
     for made in settings.values():
         for one in _reached(made):
@@ -214,7 +216,7 @@ def describe(settings: Settings) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as a user would write it behind `field=`."""
+    """Format a value as a user would write it after `field=`."""
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -238,7 +240,7 @@ def _parsed(field: Field, text: str) -> Any:
 
 
 def _explanations(kind: type) -> dict[str, str]:
-    """What the section "Attributes:" of a docstring says, those of base classes included."""
+    """Return each field's entry under "Attributes:" in the docstrings of a class and its bases."""
     found: dict[str, str] = {}
     for one in reversed(kind.__mro__):
         _, _, section = inspect.cleandoc(one.__doc__ or "").partition("Attributes:\n")

@@ -1,8 +1,8 @@
-"""What the toolkit knows of one system: the record that `train`, `evaluate` and `bench` work from.
+"""The record of one system, which `train`, `evaluate` and `bench` work from.
 
-A system is a module or package of `experiments/systems/` that has its record as `SYSTEM`. What is
-the same for all systems stands here, so a record says no more than what is its own: at the least
-its name, its problem, and how an environment is made of that.
+A system is a module or package in `experiments/systems/` whose attribute `SYSTEM` is its record.
+`System` implements what is the same for all systems. A record needs at least a name, a problem
+type, and a function that makes an environment from a problem.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _SYSTEMS = "tfrl_systems.experiments.systems"
 
 
 class System:
-    """One system. Subclass it, and make `SYSTEM` of the subclass.
+    """One system. To add one, subclass this and assign an instance of the subclass to `SYSTEM`.
 
     Attributes:
-      name: as users write it, that of the module. The first line of the module's docstring says in
-        a few words, behind the name and a colon, what it is.
-      problem_type: a frozen dataclass: what is decided on. Its fields are the keyword arguments of
-        `experiments.train` and the options of `tfrl train`.
-      evaluation_type: the same for `evaluate`; by default the problem.
-      bench_type: the same for `bench`; None where there is nothing to measure.
-      policies: policies that are known by name, with what they do.
-      examples: for help texts, by verb: what it does and how it is called.
-      has_trajectories: whether `imitation_task` has some to imitate.
-      collects_by_workers: whether as many workers as there are processors collect, unless the user
-        says otherwise; else this process does. Right where a step takes milliseconds.
+      name: the system's name, as users write it; the same as its module's name. The first line of
+        the module's docstring is this name, a colon, and a few words that say what the system is.
+      problem_type: a frozen dataclass that describes what to decide on. Its fields are the keyword
+        arguments of `experiments.train` and the options of `tfrl train`.
+      evaluation_type: the same for `evaluate`; None to use `problem_type`.
+      bench_type: the same for `bench`; None if the system has no benchmarks.
+      policies: the policies that users can name, each with a line that says what it does.
+      examples: the help text of each verb: what the verb does, with example commands.
+      has_trajectories: whether the system has trajectories to imitate (`imitation_task`).
+      collects_by_workers: whether one worker per processor collects by default; if not, this
+        process collects. Set it for systems whose steps take milliseconds.
     """
 
     name: str
@@ -59,17 +59,20 @@ class System:
     collects_by_workers: bool = False
 
     def settings(self, agent: str, problem: Any) -> Settings:
-        """The settings that are right for an agent here: "loop", "agent", and others by name.
+        """Return the settings that suit an agent in this system, by group.
 
         Args:
-          agent: a name of `AGENTS`.
-          problem: that it is to learn on; None for help texts.
+          agent: a name in `AGENTS`.
+          problem: the problem that the agent will learn on; None for help texts.
+
+        Returns:
+          The groups "loop" and "agent", and any others that the system has.
         """
         found = find_agent(agent)
         return {"loop": found.make_loop_config(), "agent": found.make_config()}
 
     def complete(self, run: TrainingRun) -> TrainingRun:
-        """The same run with settings that depend on the problem worked out.
+        """Return the same run with the settings filled in that depend on the problem.
 
         Raises:
           UserError: the problem or a setting cannot be used.
@@ -77,12 +80,12 @@ class System:
         return run
 
     def describe(self, run: TrainingRun) -> dict[str, Any]:
-        """What identifies the problem, as JSON values."""
+        """Return what identifies the problem, as JSON values."""
         described: dict[str, Any] = dataclasses.asdict(run.problem)
         return described
 
     def make_environment(self, problem: Any, settings: Settings) -> Any:
-        """An environment of the problem, a TF-Agents `PyEnvironment`; what the defaults here need.
+        """Make a TF-Agents `PyEnvironment` for the problem; the methods below need only this one.
 
         Raises:
           UserError: the problem or a setting cannot be used.
@@ -93,7 +96,7 @@ class System:
     def online_task(
         self, run: TrainingRun, collect: Collect, reporter: Reporter
     ) -> Iterator[OnlineTask]:
-        """An `online.OnlineTask`; what it needs is let go of in the end."""
+        """Give an `online.OnlineTask`, and release its resources at the end."""
         from tfrl_systems.experiments import playing
 
         yield playing.online_task(self, run)
@@ -102,36 +105,36 @@ class System:
     def imitation_task(
         self, run: TrainingRun, collect: Collect, reporter: Reporter
     ) -> Iterator[ImitationTask]:
-        """An `imitation.ImitationTask`; for systems that have trajectories to imitate."""
+        """Give an `imitation.ImitationTask`; only for systems that have trajectories to imitate."""
         raise NotImplementedError
 
     def evaluate(
         self, policies: Sequence[str], asked: Any, seed: int, reporter: Reporter
     ) -> dict[str, Any]:
-        """Measures policies.
+        """Measure policies.
 
         Args:
-          policies: directories that training wrote, or names of `policies`.
-          asked: an `evaluation_type`.
-          seed: of what is left to chance.
-          reporter: told how far it has come.
+          policies: directories that training wrote, or names in `policies`.
+          asked: what to evaluate on, an `evaluation_type`.
+          seed: seed of everything random.
+          reporter: receives the progress.
 
         Returns:
           What `tfrl evaluate --json` prints.
 
         Raises:
-          UserError: there is no such policy, or what is asked for cannot be used.
+          UserError: there is no such policy, or `asked` cannot be used.
         """
         from tfrl_systems.experiments import playing
 
         return playing.evaluate(self, policies, asked, seed, reporter)
 
     def bench(self, asked: Any, reporter: Reporter) -> dict[str, Any]:
-        """Measures what things cost.
+        """Measure the time and memory of the system's operations.
 
         Args:
-          asked: a `bench_type`.
-          reporter: told how far it has come.
+          asked: what to measure, a `bench_type`.
+          reporter: receives the progress.
 
         Returns:
           What `tfrl bench --json` prints.
@@ -141,13 +144,13 @@ class System:
 
 @functools.cache
 def system_names() -> tuple[str, ...]:
-    """The systems that there are."""
+    """Return the names of all systems, sorted."""
     package = importlib.import_module(_SYSTEMS)
     return tuple(sorted(one.name for one in pkgutil.iter_modules(package.__path__)))
 
 
 def summary_of(name: str) -> str:
-    """What a system is, in a few words; nothing is imported for it."""
+    """Return what a system is, in a few words. The system's module is read but not imported."""
     spec = importlib.util.find_spec(f"{_SYSTEMS}.{name}")
     assert spec is not None and spec.origin is not None
     tree = ast.parse(pathlib.Path(spec.origin).read_text(encoding="utf-8"))
@@ -156,10 +159,10 @@ def summary_of(name: str) -> str:
 
 
 def find_system(name: str) -> System:
-    """The record of a system.
+    """Return the record of a system.
 
     Raises:
-      UsageError: there is none of that name.
+      UsageError: there is no system of that name.
     """
     if name not in system_names():
         raise UsageError(f"system: expected one of {', '.join(system_names())}; found {name!r}")

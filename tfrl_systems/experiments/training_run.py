@@ -1,4 +1,4 @@
-"""What is trained, and how: all that decides the outcome of a training run."""
+"""The description of a training run: everything that decides its outcome."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tfrl_systems.experiments.settings import Settings, as_json
 
 @dataclasses.dataclass(frozen=True)
 class TrainingRun:
-    """All that decides the outcome of a training run.
+    """Everything that decides the outcome of a training run.
 
     Attributes:
       system: name of the system.
       agent: name of the agent.
-      problem: what is decided on, the system's `problem_type`.
-      settings: "loop", "agent" and what else the system has.
-      seed: of everything.
+      problem: what to decide on; an instance of the system's `problem_type`.
+      settings: the groups "loop" and "agent", and any others that the system has.
+      seed: seed of everything random.
     """
 
     system: str
@@ -29,10 +29,10 @@ class TrainingRun:
     seed: int
 
     def identity(self, described: Mapping[str, Any]) -> dict[str, Any]:
-        """What run.json holds: a run is resumed only with the same.
+        """Return the contents of run.json. A run can be resumed only if they are the same.
 
         Args:
-          described: what identifies the problem, JSON values.
+          described: what identifies the problem, as JSON values.
         """
         settings = as_json(self.settings)
         for name in find_agent(self.agent).may_change:

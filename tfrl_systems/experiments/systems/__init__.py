@@ -1,1 +1,1 @@
-"""The systems that there are, one module or package each, with its record `SYSTEM`."""
+"""The systems: one module or package each, which holds its record as `SYSTEM`."""

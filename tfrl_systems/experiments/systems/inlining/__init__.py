@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfrl_systems.experiments.imitation import ImitationTask
     from tfrl_systems.experiments.online import OnlineTask
 
-# Rewards come at the end of episodes, which are long and cost compiles.
+# An episode is long, costs a compile, and is rewarded only at its end.
 _POLICY_GRADIENT = {
     "hidden_sizes": (64, 64),
     "learning_rate": 3e-3,
@@ -38,7 +38,7 @@ _OF = {
 
 
 class Inlining(System):
-    """See the module."""
+    """The record of the system; see the module."""
 
     name = "inlining"
     problem_type = Problem
@@ -85,7 +85,7 @@ class Inlining(System):
         }
 
     def describe(self, run: TrainingRun) -> dict[str, Any]:
-        """See `System.describe`: what is in the corpora decides, not where they are."""
+        """See `System.describe`; a corpus is identified by its contents, not by its place."""
         from tfrl_systems.experiments.systems.inlining.corpora import Corpora
 
         return Corpora.of(run.problem).settings()

@@ -1,4 +1,4 @@
-"""What learning to inline costs, beside plain compiling."""
+"""The benchmarks of inlining: what learning to inline costs, compared with plain compiling."""
 
 from __future__ import annotations
 
@@ -42,28 +42,29 @@ _MAX_TIMED_ROWS = 2000
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """What compiling cost.
+    """CPU time of compiling some modules in several ways.
 
     Attributes:
-      cpu_s: by way of compiling, for each module the median over the rounds.
-      decisions: call sites of all modules.
+      cpu_s: for each way of compiling, the CPU time of each module in seconds, as the median over
+        the rounds.
+      decisions: number of call sites in all modules together.
     """
 
     cpu_s: Mapping[str, list[float]]
     decisions: int
 
     def ratio(self, way: str, against: str) -> float:
-        """CPU time of all modules over that of another way."""
+        """Return the CPU time of all modules, divided by that of another way of compiling."""
         return sum(self.cpu_s[way]) / sum(self.cpu_s[against])
 
     def median_ratio(self, way: str, against: str) -> float:
-        """The same for each module, and the median of that."""
+        """Return the median over the modules of each module's ratio of CPU times."""
         pairs = zip(self.cpu_s[way], self.cpu_s[against], strict=True)
         return statistics.median(one / other for one, other in pairs)
 
 
 def measure(asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
-    """What `tfrl bench inlining --json` prints."""
+    """Measure, and return what `tfrl bench inlining --json` prints."""
     embedded = EmbeddedLlvm()
     collect = Collect.with_workers(asked.workers)
     with (
@@ -86,7 +87,7 @@ def measure(asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
         benchmarks.append(_time_policy("policy_us_per_decision", policy, rows, names))
         inside = rows[rows[:, names.index(InliningProblem.scope_feature)] == 1]
         if len(inside):
-            # Elsewhere a policy that was learned with a scope need not be asked.
+            # A policy learned with a scope need not be asked about other call sites.
             name = "policy_us_per_decision_in_scope"
             benchmarks.append(_time_policy(name, policy, inside, names))
         benchmarks.append(_time_trajectories(modules, policy, collect, asked.rounds))
@@ -116,14 +117,14 @@ def _clang(name: str | None) -> Iterator[SystemClang | None]:
 
 
 def _spread(modules: Sequence[Module], count: int) -> list[Module]:
-    """So many modules, evenly spread by the size of their bitcode."""
+    """Choose `count` modules at most, evenly spread by the size of their bitcode."""
     ordered = sorted(modules, key=lambda one: (one.path.stat().st_size, one.name))
     places = (np.arange(count) + 0.5) * len(ordered) / count
     return [ordered[k] for k in np.unique(places.astype(int))]
 
 
 def _play(modules: Sequence[Module], collect: Collect, reporter: Reporter) -> dict[str, Trajectory]:
-    """The modules under LLVM's own decisions; those that fail are named and left out."""
+    """Compile modules under LLVM's own decisions; report and leave out those that fail."""
     with make_collector("embedded", TrajectoryStore(), collect) as collector:
         played = collector.play(modules, make_heuristic("default"))
     for one in played:
@@ -139,7 +140,7 @@ def _play(modules: Sequence[Module], collect: Collect, reporter: Reporter) -> di
 
 
 def _fit_usual_policy(played: Mapping[str, Trajectory]) -> Policy:
-    """A policy of the usual size: its cost is what counts here, not its decisions."""
+    """Fit a policy of the usual size; only the time that it takes matters here."""
     from tfrl_systems.agents import bc_max
     from tfrl_systems.episodes import labelled_experience
     from tfrl_systems.policies.numpy_policy import NumpyPolicy
@@ -148,8 +149,8 @@ def _fit_usual_policy(played: Mapping[str, Trajectory]) -> Policy:
     names = next(iter(played.values())).names
     features = np.concatenate([one.features for one in played.values()])
     decisions = np.concatenate([one.decisions for one in played.values()]).astype(np.int64)
-    # With some decisions turned round there is something to learn for every tree; the margin then
-    # has the default's decisions taken all the same, so that the same objects are compiled.
+    # Some decisions are flipped, so that every tree has something to learn. The margin makes the
+    # policy follow the default all the same, so that the same objects are compiled.
     turned = np.random.default_rng(0).random(len(decisions)) < 0.2
     labels = np.where(turned, 1 - decisions, decisions)
     config = bc_max.Config(margin=30.0, scope_feature=InliningProblem.scope_feature)
@@ -178,7 +179,7 @@ def _measure(
         advance = reporter.task("compiling in turns", len(modules))
         for module in modules:
             try:
-                # The first time warms the file system and starts what is started once.
+                # The first compile warms the file system and starts what is started only once.
                 decisions_here = len(_score(clang, module, policy).decisions)
                 taken = _take_turns(ways, module, rounds)
             except CompilerError as error:
@@ -210,7 +211,7 @@ def _take_turns(
 
 
 def _compile_plainly(clang: SystemClang, module: Module) -> None:
-    """As a build system does, with nothing of ours around it."""
+    """Run clang as a build system does, without any code of this project around it."""
     with tempfile.NamedTemporaryFile(prefix="tfrl-", suffix=".o") as output:
         command = [*clang.command(module)[:-1], output.name]
         done = subprocess.run(command, capture_output=True, check=False)
@@ -220,7 +221,7 @@ def _compile_plainly(clang: SystemClang, module: Module) -> None:
 
 
 def _score(compiler: Compiler, module: Module, policy: Policy) -> Trajectory:
-    """One trajectory, as collection makes it."""
+    """Make one trajectory, as collection does."""
     decide = policy.begin(module.name, feature_names(compiler.announced))
     with CompileEpisode(compiler, module) as episode:
         return episode.play(decide)
@@ -228,7 +229,10 @@ def _score(compiler: Compiler, module: Module, policy: Policy) -> Trajectory:
 
 @contextlib.contextmanager
 def _on_one_processor() -> Iterator[None]:
-    """Where host and compiler take turns, a second processor only adds the cost of waking it."""
+    """Keep this process and its compilers on one processor.
+
+    They take turns, so a second processor would only add the cost of waking it.
+    """
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(allowed)})
     try:
@@ -264,7 +268,7 @@ def _ratios(costs: Costs, clang: SystemClang) -> list[dict[str, Any]]:
 def _time_policy(
     name: str, policy: Policy, rows: np.ndarray, names: tuple[str, ...]
 ) -> dict[str, Any]:
-    """One row at a time, as a compile asks."""
+    """Time decisions on one row at a time, as a compile asks for them."""
     decide = one_at_a_time(policy.begin("bench", names))
     timed = rows[:: -(-len(rows) // _MAX_TIMED_ROWS)].tolist()
     taken = []

@@ -1,4 +1,4 @@
-"""A corpus that comes along: what `tfrl bench inlining` compiles when it is given none."""
+"""The built-in corpus, which `tfrl bench inlining` compiles if no other is given."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import pathlib
 from environments.inlining.corpus.building import build_corpus
 from environments.inlining.corpus.modules import Corpus
 
-# No headers, so that any clang compiles it. The types are what gives C++ its many small calls.
+# Includes no headers, so any clang can compile it. Templates for several types give it many small
+# calls, as C++ programs have them.
 _CONTAINERS = """\
 typedef unsigned long Size;
 extern "C" void* allocate(Size);
@@ -92,10 +93,10 @@ _TYPES = ("int", "long", "double", "float", "short", "unsigned char")
 
 
 def build_small_corpus(directory: pathlib.Path) -> Corpus:
-    """Compiles the sources above with the embedded clang.
+    """Compile the sources above with the embedded clang.
 
     Args:
-      directory: where to; nothing else is in it.
+      directory: an empty directory for sources and corpus.
 
     Raises:
       UserError: the embedded clang is not installed.

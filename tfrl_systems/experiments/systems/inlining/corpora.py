@@ -1,4 +1,4 @@
-"""What a training run learns on and is measured on, and what it says of that."""
+"""The corpora that a training run learns on and is measured on."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tfrl_systems.experiments.systems.inlining.problem import Problem
 
 @dataclasses.dataclass(frozen=True)
 class Corpora:
-    """Modules and their compiler.
+    """The corpora and the compiler of a training run.
 
     Attributes:
-      corpus: to learn on.
-      holdout: to measure on, if not on the same.
-      compiler: its identity.
+      corpus: the corpus to learn on.
+      holdout: the corpus to measure policies on; None to measure on `corpus`.
+      compiler: identity of the compiler.
     """
 
     corpus: Corpus
@@ -30,10 +30,10 @@ class Corpora:
 
     @classmethod
     def of(cls, problem: Problem) -> Corpora:
-        """What a problem names.
+        """Load the corpora and find the compiler that a problem names.
 
         Raises:
-          UserError: it is not there.
+          UserError: one of them is not there.
         """
         return cls(
             Corpus.load(problem.corpus),
@@ -42,7 +42,7 @@ class Corpora:
         )
 
     def settings(self) -> dict[str, Any]:
-        """What decides the result, as JSON values."""
+        """Return what of the corpora and the compiler decides the result, as JSON values."""
         return {
             "compiler": self.compiler,
             "corpus_sha256": corpus_digest(self.corpus),
@@ -50,7 +50,7 @@ class Corpora:
         }
 
     def describe(self, agent: str) -> dict[str, Any]:
-        """What policy.json says beside the model."""
+        """Return what policy.json says about the corpora, the compiler and the policy's use."""
         loader = "numpy_policy.NumpyPolicy" if agent == "bc_max" else "actor_policy.ActorPolicy"
         return {
             "compiler": self.compiler,
@@ -64,7 +64,7 @@ class Corpora:
         }
 
     def learned_on(self, max_bitcode_bytes: int, reporter: Reporter) -> list[Module]:
-        """The modules that are not too large; says how many are."""
+        """Return the modules that are not too large; report how many are left out."""
         modules = small_modules(self.corpus.modules, max_bitcode_bytes)
         if len(modules) < len(self.corpus.modules):
             reporter.say(
@@ -75,7 +75,7 @@ class Corpora:
         return modules
 
     def warn_of_overlap(self, reporter: Reporter) -> None:
-        """Says if modules are learned on and measured on."""
+        """Warn if some modules are both learned on and measured on."""
         learned_on = {module.sha256 for module in self.corpus.modules}
         measured_on = self.holdout.modules if self.holdout is not None else ()
         shared = [module.name for module in measured_on if module.sha256 in learned_on]
@@ -87,7 +87,7 @@ class Corpora:
 
 
 def small_modules(modules: Sequence[Module], max_bitcode_bytes: int) -> list[Module]:
-    """Those that are small enough to be compiled many times; 0 for no limit."""
+    """Return the modules whose bitcode is at most this large; 0 stands for no limit."""
     return [
         one
         for one in modules
@@ -96,7 +96,7 @@ def small_modules(modules: Sequence[Module], max_bitcode_bytes: int) -> list[Mod
 
 
 def corpus_digest(corpus: Corpus) -> str:
-    """Hash of the modules' names and contents."""
+    """Return a hash of the names, contents and compile commands of a corpus's modules."""
     try:
         lines = [f"{one.name}\0{one.sha256}\0{' '.join(one.command)}" for one in corpus.modules]
     except OSError as error:

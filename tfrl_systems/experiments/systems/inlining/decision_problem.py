@@ -22,22 +22,22 @@ Progress = Callable[[str, int], Callable[[int], None]]
 
 
 class InliningProblem:
-    """Modules of a corpus to decide in; the cost is the text column of their objects.
+    """Modules of a corpus to decide in; the cost is the text column of a module's object, in bytes.
 
     Args:
-      collector: compiles.
-      modules: what to compile. Those that cannot be are left out from then on.
+      collector: compiles the modules.
+      modules: the modules to compile. Once a module fails to compile, it is left out.
       exploration: how much to explore.
-      progress: shows how far a round has come.
-      seed: of the random baseline.
+      progress: shows how many modules of a round are done.
+      seed: seed of the random baseline.
 
     Attributes:
-      failures: modules that could not be compiled, and why.
+      failures: why a module could not be compiled, by name of the module.
     """
 
     baseline_feature = "inlining_default"
-    # C++'s inline functions and templates. What is learned of other callees, and so of all of C,
-    # made projects larger that it was not learned on.
+    # Callees with this linkage are C++ inline functions and templates. What a policy learned about
+    # other callees, and so about all of C, made unseen projects larger.
     scope_feature = "callee_is_linkonce"
     cost_name = "text_bytes"
 
@@ -50,7 +50,7 @@ class InliningProblem:
         seed: int = 0,
     ) -> None:
         self._collector = collector
-        # The largest first: the workers then end together.
+        # Largest first, so that the workers finish at about the same time.
         self._modules = sorted(modules, key=lambda one: (-one.path.stat().st_size, one.name))
         self._exploration = exploration
         self._progress = progress
@@ -62,17 +62,17 @@ class InliningProblem:
         self.feature_names = feature_names(collector.compiler.announced)
 
     def baseline(self, name: str) -> Policy:
-        """The heuristic called `name`."""
+        """Return the heuristic called `name`."""
         return make_heuristic(name, self._seed)
 
     def play(self, policy: Policy, label: str) -> list[Outcome]:
-        """One compile of each module."""
+        """Compile each module once under a policy."""
         modules = self._playable()
         played = self._collector.play(modules, policy, self._progress(label, len(modules)))
         return [_outcome(one) for one in self._succeeded(played)]
 
     def play_default(self, label: str) -> list[Outcome]:
-        """LLVM's own decisions in each module, with the sizes of plain compiles."""
+        """Return LLVM's own decisions in each module, with the object sizes of plain compiles."""
         modules = self._playable()
         played = self._collector.play_default(modules, self._progress(label, len(modules)))
         return [_outcome(one) for one in self._succeeded(played)]
@@ -80,7 +80,7 @@ class InliningProblem:
     def explore(
         self, policy: Policy, certainty_fn: CertaintyFn | None, label: str, scoped: bool
     ) -> list[Exploration]:
-        """Algorithm 3 on each module."""
+        """Explore around a policy in each module (BC-Max, Algorithm 3)."""
         modules = self._playable()
         scope = self.scope_feature if scoped else ""
         task = Explore(policy, self._exploration, certainty_fn, scope)
@@ -88,7 +88,7 @@ class InliningProblem:
         return [_exploration(one) for one in self._succeeded(explored)]
 
     def tell_failures(self, say_fn: Callable[[str], None]) -> None:
-        """Says which modules were left out since the last time, and why."""
+        """Say which modules were left out since the last call, and why."""
         messages = list(self.failures.values())
         for message in messages[self._num_told :]:
             say_fn(f"left out: {message}")

@@ -1,4 +1,4 @@
-"""How small policies make the modules of a corpus."""
+"""Evaluation of inlining policies: how small they make the modules of a corpus."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tfrl_systems.experiments.systems.inlining.workers import make_collector
 
 @dataclasses.dataclass(frozen=True)
 class Played:
-    """All modules under one policy.
+    """The compiles of all modules under one policy.
 
     Attributes:
-      compiles: by name of the module; those that failed are not there.
-      failures: why, by name of the module.
-      seconds: wall-clock time.
-      cpu_s: CPU time of this process and of the compilers.
+      compiles: the compiles that succeeded, by name of the module.
+      failures: why the other modules failed, by name of the module.
+      seconds: wall time, in seconds.
+      cpu_s: CPU time of this process and of the compilers, in seconds.
     """
 
     compiles: dict[str, Trajectory]
@@ -43,10 +43,11 @@ class Evaluated:
     """One policy beside the default.
 
     Attributes:
-      name: as the user called it.
-      rows: (module, under the policy, under the default) where both could be compiled.
-      played: all of the policy.
-      of_default: all of the default.
+      name: the policy, as the user named it.
+      rows: (module, its compile under the policy, its compile under the default) for each module
+        that compiles under both.
+      played: all compiles under the policy.
+      of_default: all compiles under the default.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Evaluated:
 def evaluate(
     names: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
 ) -> dict[str, Any]:
-    """What `tfrl evaluate inlining --json` prints; see `System.evaluate`."""
+    """Evaluate, and return what `tfrl evaluate inlining --json` prints; see `System.evaluate`."""
     policies = [load_policy(name, seed) for name in names]
     modules = Corpus.load(asked.corpus).modules
     of_default = _play(asked, modules, Default(), reporter)
@@ -82,7 +83,7 @@ def evaluate(
 def _play(
     asked: Evaluation, modules: Sequence[Module], policy: Policy, reporter: Reporter
 ) -> Played:
-    # What compiling twice costs can be told only where both compiles are made.
+    # To measure what compiling twice costs, both compiles must be made, so the cache is not used.
     store = TrajectoryStore(None if asked.never_worse else asked.cache)
     started_s, started_cpu_s = time.monotonic(), cpu_s()
     collect = Collect.with_workers(asked.workers)
@@ -97,7 +98,7 @@ def _play(
         {one.module: one for one in played if isinstance(one, Trajectory)},
         {one.name: one.message for one in played if isinstance(one, Failure)},
         time.monotonic() - started_s,
-        # The compilers' time counts once they have ended, which closing the collector waits for.
+        # The compilers' time is counted once they have ended. Closing the collector waits for that.
         cpu_s() - started_cpu_s,
     )
 
@@ -142,7 +143,7 @@ def _by_project(one: Evaluated) -> dict[str, list[tuple[Module, Trajectory, Traj
 
 
 def _smaller(one: Evaluated) -> tuple[tuple[Module, Trajectory, Trajectory], ...]:
-    """The rows with the smaller object in place of the policy's."""
+    """Return the rows with the smaller of the two objects in place of the policy's."""
     return tuple(
         (module, min(default, learned, key=lambda played: played.size.text_bytes), default)
         for module, learned, default in one.rows
@@ -150,7 +151,7 @@ def _smaller(one: Evaluated) -> tuple[tuple[Module, Trajectory, Trajectory], ...
 
 
 def _never_worse(one: Evaluated) -> dict[str, Any]:
-    """Keeping the smaller object, and what the second compile costs."""
+    """Return the sizes if the smaller object is kept, and what the second compile costs."""
     kept = _totals(_smaller(one))
     return {
         **{name: kept[name] for name in ("size_bytes", "exec_bytes", "reduction_percent")},

@@ -1,4 +1,4 @@
-"""What the help of each verb says of inlining."""
+"""The help text of each verb for inlining."""
 
 from __future__ import annotations
 

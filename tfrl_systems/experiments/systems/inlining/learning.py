@@ -1,4 +1,4 @@
-"""How policies learn to inline: online, and from trajectories."""
+"""The learning tasks of inlining: online, and from trajectories."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from tfrl_systems.training.warm_start import follow_feature
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeConfig:
-    """What episodes are played, and how the first ones are.
+    """Settings of the episodes of online learning.
 
     Attributes:
-      default_probability: of LLVM's own decision, at each call site under the first policy; 0.5 to
-        begin without knowing it.
-      max_bitcode_bytes: larger modules are not learned on, because each is compiled many times; 0
-        for no limit.
+      default_probability: probability with which the first policy takes LLVM's own decision at each
+        call site; 0.5 to begin without knowledge of it.
+      max_bitcode_bytes: size of the largest module to learn on, because each module is compiled
+        many times; 0 for no limit.
     """
 
     default_probability: float = 0.95
@@ -52,14 +52,14 @@ class EpisodeConfig:
 
 @dataclasses.dataclass(frozen=True)
 class MakeRunner:
-    """Makes a worker's runner; each has a compiler of its own.
+    """A function that makes a worker's runner; each runner has a compiler of its own.
 
     Attributes:
       compiler: name of the compiler.
-      modules: one is drawn for each episode.
-      default_sizes: theirs, by name.
-      actor: a policy without variables, which are broadcast.
-      num_episodes: of a chunk.
+      modules: the modules to learn on; each episode draws one.
+      default_sizes: sizes of the modules' plain -Oz objects, by name of the module.
+      actor: the policy, without variables; the pool broadcasts those.
+      num_episodes: number of episodes in a chunk.
     """
 
     compiler: str
@@ -69,7 +69,7 @@ class MakeRunner:
     num_episodes: int
 
     def __call__(self) -> EpisodeRunner:
-        """The runner."""
+        """Make the runner."""
         environment = InliningEnvironment(
             contexts.uniform(self.modules),
             make_compiler(self.compiler),
@@ -80,7 +80,7 @@ class MakeRunner:
 
 @contextlib.contextmanager
 def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Iterator[OnlineTask]:
-    """What PPO and REINFORCE learn from; the first policy decides nearly as LLVM does."""
+    """Give the task that PPO and REINFORCE learn; the first policy decides nearly as LLVM does."""
     episodes: EpisodeConfig = run.settings["episodes"]
     num_episodes = run.settings["loop"].episodes_per_chunk
     _check(episodes)
@@ -114,7 +114,7 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
 def imitation_task(
     run: TrainingRun, collect: Collect, reporter: Reporter
 ) -> Iterator[ImitationTask]:
-    """What BC-Max learns from."""
+    """Give the task that BC-Max learns."""
     exploration: ExplorationConfig = run.settings["exploration"]
     corpora = Corpora.of(run.problem)
     corpora.warn_of_overlap(reporter)
@@ -149,14 +149,14 @@ def _check(episodes: EpisodeConfig) -> None:
 def _default_sizes(
     collector: Collector, modules: Sequence[Module], reporter: Reporter
 ) -> dict[str, ObjectSize]:
-    """Sizes of plain -Oz objects, by name, of the modules in which there are decisions.
+    """Return the sizes of plain -Oz objects, by name, of the modules that have call sites.
 
     Raises:
-      UserError: there are none in any of them.
+      UserError: none of the modules has call sites to decide.
     """
     task = reporter.task("default", len(modules))
     found = {}
-    # The largest first: the workers then end together.
+    # Largest first, so that the workers finish at about the same time.
     ordered = sorted(modules, key=lambda one: (-one.path.stat().st_size, one.name))
     for played in collector.play_default(ordered, task):
         if isinstance(played, Failure):
@@ -175,7 +175,7 @@ def _default_sizes(
 def _evaluator(
     problem: InliningProblem, collector: Collector, agent: Any, reporter: Reporter
 ) -> EvaluateFn:
-    """Compiles all modules of a problem under the greedy policy."""
+    """Return a function that compiles all modules of a problem under the greedy policy."""
     actor = NumpyActor.from_policy(agent.collect_policy)
     names = [one.path[0] for one in agent.actor_network.inputs]
 
@@ -183,7 +183,7 @@ def _evaluator(
         actor.load(data)
         policy = ActorPolicy(actor.network, names, variables.sha256(data))
         found = evaluate(problem, policy, "evaluation").to_json()
-        collector.close()  # until the next time, which is far, its compilers are not needed
+        collector.close()  # the next evaluation is far, and the compilers are not needed till then
         problem.tell_failures(reporter.say)
         del found["policy"]
         by_project = found.pop("saving_percent_by_group")

@@ -1,4 +1,4 @@
-"""Policies for inlining by what a user calls them: a heuristic's name, or a directory."""
+"""Inlining policies by the name that a user gives: that of a heuristic, or a directory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tfrl_systems.policies.policy_files import load_policy_json
 
 
 def load_policy(name: str, seed: int = 0) -> Policy:
-    """The policy called `name`.
+    """Load the policy called `name`.
 
     Args:
       name: one of `HEURISTICS`, cost<N, or a directory that `tfrl train` wrote.
-      seed: of `random`.
+      seed: seed of the heuristic `random`.
 
     Raises:
-      UserError: there is none of that name, or it decides something else than inlining.
+      UserError: there is no policy of that name, or it is not a policy for inlining.
     """
     if name in HEURISTICS or name.startswith("cost<"):
         return make_heuristic(name, seed)

@@ -1,4 +1,4 @@
-"""What is asked for: which modules to decide in, and with which compiler."""
+"""The options of inlining: which modules to decide in, and with which compiler."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Compiling:
     """How modules are compiled.
 
     Attributes:
-      corpus: modules to decide in (tfrl corpus build makes such a directory).
-      compiler: the LLVM that came with the installation, "embedded", or a clang of version 17 or
-        newer: a path or a name on PATH.
-      cache: the file where compiles are kept, so that none is made twice.
+      corpus: directory of the modules to decide in (tfrl corpus build makes one).
+      compiler: "embedded" for the LLVM that came with the installation, or a clang of version 17 or
+        newer, as a path or a name on PATH.
+      cache: file that keeps compiles, so that none is made twice.
     """
 
     corpus: pathlib.Path = option(metavar="DIR")
@@ -33,10 +33,11 @@ class Compiling:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Problem(Compiling):
-    """What is learned on.
+    """What to learn on.
 
     Attributes:
-      holdout: modules to measure each policy on; never used to learn or to choose.
+      holdout: directory of modules to measure each policy on; they are never used to learn or to
+        choose a policy.
     """
 
     holdout: pathlib.Path | None = option(None, metavar="DIR")
@@ -44,13 +45,14 @@ class Problem(Compiling):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation(Compiling):
-    """What policies are compared on.
+    """What to compare policies on.
 
     Attributes:
-      never_worse: also keep, for each module, the smaller of the policy's object and the default's,
-        and measure what compiling twice costs; nothing is recalled from the cache for it.
-      workers: compilers that run at the same time; the result does not depend on it; by default one
-        for each processor.
+      never_worse: also report sizes where each module keeps the smaller of the policy's object and
+        the default's, and what compiling twice costs; all compiles are then made anew, without the
+        cache.
+      workers: compilers that run at the same time, by default one for each processor; the result
+        does not depend on it.
     """
 
     never_worse: bool = False
@@ -59,15 +61,16 @@ class Evaluation(Compiling):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Benchmarks:
-    """What is measured.
+    """What to measure.
 
     Attributes:
-      corpus: modules to compile; by default a few that come along.
-      compiler: the clang to compare with: a path or a name on PATH; by default the newest on PATH.
-      policy: the policy that decides, by name or directory.
-      modules: how many of the corpus, evenly spread by size.
-      rounds: how often each is compiled in each way.
-      workers: for trajectories_per_second; by default one for each processor.
+      corpus: directory of the modules to compile; by default a small built-in corpus.
+      compiler: clang to compare with, as a path or a name on PATH; by default the newest on PATH.
+      policy: policy that decides, by name or directory; by default one of the usual size is fitted.
+      modules: number of modules of the corpus to compile, evenly spread by size.
+      rounds: how often each module is compiled in each way.
+      workers: compilers that run at the same time for trajectories_per_second; by default one for
+        each processor.
     """
 
     corpus: pathlib.Path | None = option(None, metavar="DIR")

@@ -1,4 +1,4 @@
-"""Compilers where `--collect` and `--workers` say."""
+"""Collectors whose compilers run where `--collect` and `--workers` say."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from environments.inlining.compilers.compilation import DEFAULT_TIMEOUT_S
 from environments.inlining.compilers.compiler import make_compiler
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 
-# A compiler has a time limit for each compile, and exploring makes many: this is for a worker that
-# hangs itself. A spare would start a compiler of its own, which is seldom needed.
+# Each compile has a time limit of its own, and exploring a module makes many compiles; this limit
+# is for a worker that itself hangs. There are no spares, because each would start a compiler that
+# is seldom needed.
 _SUPERVISION = Supervision(timeout_s=24 * 3600.0, num_spares=0)
 
 
@@ -21,15 +22,16 @@ def make_collector(
     collect: Collect,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Collector:
-    """A collector with a compiler in each worker.
+    """Make a collector with a compiler in each worker.
 
-    A worker that dies takes its compiler with it; both are replaced, and the module tried again.
+    A worker that dies takes its compiler with it. Both are then replaced, and the module is tried
+    again.
 
     Args:
       compiler: "embedded", or a clang.
-      store: where compiles are kept.
-      collect: where the compilers run, and how many.
-      timeout_s: a compile that takes longer fails.
+      store: keeps the compiles.
+      collect: where the compilers run, and how many there are.
+      timeout_s: seconds after which a compile fails.
 
     Raises:
       UserError: there is no such compiler, or it does not work.

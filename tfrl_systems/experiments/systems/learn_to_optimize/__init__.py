@@ -1,4 +1,4 @@
-"""learn_to_optimize: the x of the least f(x; c), for any free parameters c at once."""
+"""learn_to_optimize: the x that minimises f(x; c), for any free parameters c at once."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ BENCHMARKS = (
     "train_step_ms",
 )
 
-# Each action answers for its own reward alone: no step can prepare a later one. Standard deviations
-# average the small valleys out until the great one is found.
+# gamma is 0 because an action affects its own reward alone: no step can prepare a later one. Wide
+# standard deviations average narrow valleys out until the policy has found the main one.
 _POLICY_GRADIENT = {
     "hidden_sizes": (32, 32),
     "learning_rate": 3e-3,
@@ -55,11 +55,11 @@ _OF = {"ppo": {"num_epochs": 2, "relative_advantages": True, "normalize_rewards"
 
 @dataclasses.dataclass(frozen=True)
 class Benchmarks:
-    """What is measured.
+    """What to measure.
 
     Attributes:
-      only: measure this one.
-      rounds: how often each takes its turn.
+      only: name of a benchmark; only the named ones are measured.
+      rounds: how often each benchmark takes its turn.
     """
 
     only: tuple[str, ...] = option((), metavar="NAME", choices=BENCHMARKS)
@@ -67,7 +67,7 @@ class Benchmarks:
 
 
 class LearnToOptimize(System):
-    """See the module."""
+    """The record of the system; see the module."""
 
     name = "learn_to_optimize"
     problem_type = Problem

@@ -1,4 +1,4 @@
-"""What collecting and learning cost, beside others that do the same work."""
+"""The benchmarks of learn_to_optimize: collecting and learning, beside other libraries."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Way:
 
     Attributes:
       make: makes the function that collects.
-      repeats: times in a round.
-      what: says what it is.
+      repeats: how often it collects in a round.
+      what: a description of the way.
     """
 
     make: MakeCollect
@@ -49,11 +49,11 @@ class Way:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Of one collect, in milliseconds.
+    """The time that one collect takes, in milliseconds.
 
     Attributes:
-      wall_ms: median over all collects.
-      cpu_ms: of this process and its children, median over the rounds.
+      wall_ms: wall time; the median over all collects.
+      cpu_ms: CPU time of this process and its children; the median over the rounds.
     """
 
     wall_ms: float
@@ -93,14 +93,14 @@ _SLEEPING = Way(
 
 
 def measure(names: Sequence[str], rounds: int, reporter: Reporter) -> dict[str, Any]:
-    """What `tfrl bench learn_to_optimize --json` prints.
+    """Measure, and return what `tfrl bench learn_to_optimize --json` prints.
 
     Args:
-      names: of the benchmarks.
-      rounds: how often each takes its turn.
-      reporter: told how far it has come.
+      names: names of the benchmarks.
+      rounds: how often each benchmark takes its turn.
+      reporter: receives the progress.
     """
-    # Refused where TensorFlow is at work already; its threads then stay as they are.
+    # TensorFlow refuses to change its threads once it has been used; they then stay as they are.
     with contextlib.suppress(RuntimeError):
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -114,7 +114,7 @@ def measure(names: Sequence[str], rounds: int, reporter: Reporter) -> dict[str, 
 
 
 def _groups(wanted: Sequence[str]) -> Iterator[tuple[list[str], MeasureFn]]:
-    """Benchmarks that are measured together, and what does it."""
+    """Yield groups of benchmarks that are measured together, each with the function to do so."""
     compared = [name for name in wanted if name in _OTHERS or name == "collect_ms"]
     if compared:
         yield compared, functools.partial(_compare, compared)
@@ -127,7 +127,7 @@ def _groups(wanted: Sequence[str]) -> Iterator[tuple[list[str], MeasureFn]]:
 
 
 def _compare(names: Sequence[str], setup: collecting.Setup, rounds: int) -> Found:
-    """Ways to collect beside ours, in turns."""
+    """Measure our way to collect and others, in turns."""
     ways = {name: way for name, way in _OTHERS.items() if name in names}
     costs = _in_turns({"collect_ms": _OURS, **ways}, setup, rounds)
     ours = costs.pop("collect_ms")
@@ -154,7 +154,7 @@ def _ratio(theirs: Cost, ours: Cost, against: str) -> dict[str, Any]:
 
 
 def _in_turns(ways: Mapping[str, Way], setup: collecting.Setup, rounds: int) -> dict[str, Cost]:
-    """What each way costs; those that are not installed are named and left out."""
+    """Measure each way, taking turns; report and leave out ways that are not installed."""
     wall_ms: dict[str, list[float]] = {}
     cpu_ms: dict[str, list[float]] = {}
     with contextlib.ExitStack() as stack:
@@ -167,7 +167,7 @@ def _in_turns(ways: Mapping[str, Way], setup: collecting.Setup, rounds: int) -> 
                     f"left out: {name}, without {error.name}; pip install 'tfrl-systems[bench]'"
                 )
                 continue
-            collects[name]()  # what is made once is made now
+            collects[name]()  # warm up: what is made once is made now
             wall_ms[name], cpu_ms[name] = [], []
         for _ in range(rounds):
             for name, collect in collects.items():
@@ -182,7 +182,7 @@ def _in_turns(ways: Mapping[str, Way], setup: collecting.Setup, rounds: int) -> 
 
 
 def _time_calls(function: Callable[[], object], count: int) -> list[float]:
-    """Seconds of wall time of each call."""
+    """Return the wall time of each call, in seconds."""
     taken = []
     for _ in range(count):
         began_s = time.perf_counter()
@@ -225,7 +225,7 @@ def _train_step(name: str, setup: collecting.Setup, rounds: int) -> Found:
 def _median(
     function: Callable[[], object], rounds: int, units_per_s: float, unit: str
 ) -> dict[str, Any]:
-    function()  # what is made once is made now
+    function()  # warm up: what is made once is made now
     taken = _time_calls(function, rounds * _NUM_CALLS)
     return {"value": units_per_s * statistics.median(taken), "unit": unit}
 

@@ -1,7 +1,7 @@
-"""Ways to collect the same episodes: ours and those of others, for `tfrl bench learn_to_optimize`.
+"""Ways to collect the same episodes, ours and others', for `tfrl bench learn_to_optimize`.
 
-Each is a context manager that makes a function, and each call of that collects once: 64 episodes of
-2 steps of Ackley in two dimensions, with an actor of two hidden layers of 64 units.
+Each way is a context manager that gives a function. Each call of the function collects once: 64
+episodes of 2 steps of Ackley in two dimensions, with an actor of two hidden layers of 64 units.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ from tfrl_systems.policies.numpy_actor import NumpyActor
 
 NUM_EPISODES = 64
 SLEEP_S = 1e-3
-# Of an environment that sleeps: as many chunks for each of 2, 4 or 8 workers.
+# Chunks of the environment that sleeps; divisible by 2, 4 and 8, so all workers get as many.
 _SLEEPING_CHUNKS = 40
 _SUPERVISION = Supervision(max_attempts=1, num_spares=0)
 
 _SETTINGS = Settings(reward="auto", reference="mean")
-# As large as the networks of Stable-Baselines3; with a normaliser, more is broadcast.
+# The networks are as large as those of Stable-Baselines3. The normaliser's variables are broadcast
+# too.
 _CONFIG = ppo.Config(
     hidden_sizes=(64, 64),
     num_epochs=10,
@@ -59,13 +60,16 @@ CollectFn = Callable[[], object]
 
 
 class Setup:
-    """What is collected, and the policy that it is collected with.
+    """What all ways share: the problem to collect on, and the policy to collect with.
+
+    Args:
+      reporter: receives the names of what is left out.
 
     Attributes:
-      reporter: told what is left out.
-      problem: function and environment.
+      reporter: receives the names of what is left out.
+      problem: the function to collect on.
       agent: PPO, untrained.
-      packer: reads and writes all variables of its collect policy.
+      packer: reads and writes all variables of the agent's collect policy.
       actor: the collect policy in NumPy, still without variables.
     """
 
@@ -80,28 +84,28 @@ class Setup:
 
 
 def make_environment(problem: Problem) -> LearnToOptimizeEnvironment:
-    """One that is not batched."""
+    """Make an environment that is not batched."""
     return problem.make_environments(_SETTINGS)[0]
 
 
 @contextlib.contextmanager
 def ours(setup: Setup) -> Iterator[Callable[[], Experience]]:
-    """The fastest here: the NumPy actor and one batched environment, as one chunk."""
+    """Collect our fastest way: the NumPy actor and one batched environment, as one chunk."""
     make_runner = MakeRunner(setup.problem, _SETTINGS, setup.actor, NUM_EPISODES)
     with _in_process(setup, make_runner) as collect:
         yield collect
 
 
 def collect_once(setup: Setup) -> Experience:
-    """What `ours` collects first."""
+    """Return the first experience that `ours` collects."""
     with ours(setup) as collect:
         return collect()
 
 
 class _TensorFlowActor:
-    """Has TensorFlow compute and draw the actions (`episode_runner.Actor`).
+    """An `episode_runner.Actor` that draws its actions with TensorFlow.
 
-    Its policy has the variables already.
+    `load` does nothing, because the TensorFlow policy has the variables already.
     """
 
     def __init__(self, policy: tf_policy.TFPolicy) -> None:
@@ -116,7 +120,7 @@ class _TensorFlowActor:
 
 @contextlib.contextmanager
 def tf_actor(setup: Setup) -> Iterator[CollectFn]:
-    """The same with TensorFlow computing the policy."""
+    """Collect as `ours` does, but with TensorFlow computing the policy."""
 
     def make_runner() -> EpisodeRunner:
         environments = setup.problem.make_environments(_SETTINGS, batch_size=NUM_EPISODES)
@@ -139,7 +143,7 @@ def _in_process(
 
 @contextlib.contextmanager
 def pipes(setup: Setup, num_workers: int) -> Iterator[CollectFn]:
-    """All of an iteration's collection, also that the variables are read, sent and loaded."""
+    """Collect with workers, and time reading, sending and loading the variables too."""
     make_runner = MakeRunner(setup.problem, _SETTINGS, setup.actor, NUM_EPISODES // num_workers)
     with make_pool(Collect("pipes", num_workers), make_runner, _SUPERVISION) as pool:
         numbers = itertools.count()
@@ -153,9 +157,9 @@ def pipes(setup: Setup, num_workers: int) -> Iterator[CollectFn]:
 
 
 class SleepingEnvironment(LearnToOptimizeEnvironment):
-    """Waits in every step, as environments do that ask another program.
+    """An environment that waits in every step, like one that asks another program.
 
-    With a function that is cheap beside the wait: what workers do meanwhile is little.
+    Its function should be cheap beside the wait, so that workers have little else to do.
     """
 
     def _step(self, action: np.ndarray) -> ts.TimeStep:
@@ -169,7 +173,7 @@ def _make_sleeping_runner(actor: NumpyActor) -> EpisodeRunner:
 
 @contextlib.contextmanager
 def sleeping(setup: Setup, collect: Collect) -> Iterator[CollectFn]:
-    """Episodes one after another, in as many workers as `collect` says."""
+    """Play episodes that sleep one after another, in as many workers as `collect` says."""
     make_runner = functools.partial(_make_sleeping_runner, setup.actor)
     with make_pool(collect, make_runner, _SUPERVISION) as pool:
         pool.broadcast(setup.packer.to_bytes())
@@ -177,10 +181,10 @@ def sleeping(setup: Setup, collect: Collect) -> Iterator[CollectFn]:
 
 
 def collect_chunks(pool: Pool[Chunk, Experience], iteration: int, num_chunks: int) -> Experience:
-    """The experience of an iteration.
+    """Collect the experience of an iteration.
 
     Raises:
-      PoolError: a chunk failed, so that less would be timed.
+      PoolError: a chunk failed; without it, the time would be of less work.
     """
     collected = []
     for one in pool.map([Chunk(iteration, index) for index in range(num_chunks)]):
@@ -192,23 +196,23 @@ def collect_chunks(pool: Pool[Chunk, Experience], iteration: int, num_chunks: in
 
 @contextlib.contextmanager
 def eager_driver(setup: Setup) -> Iterator[CollectFn]:
-    """TF-Agents' driver as its tutorials call it."""
+    """Collect with TF-Agents' driver, called eagerly as in its tutorials."""
     yield _driver(setup, make_environment(setup.problem)).run
 
 
 @contextlib.contextmanager
 def tf_function_driver(setup: Setup) -> Iterator[CollectFn]:
-    """The same as one graph function."""
+    """Collect with TF-Agents' driver in a `tf.function`."""
     yield common.function(_driver(setup, make_environment(setup.problem)).run)
 
 
 @contextlib.contextmanager
 def parallel_environment(setup: Setup) -> Iterator[CollectFn]:
-    """The same with environments in two processes."""
-    with contextlib.suppress(ValueError):  # once for the whole process
+    """Collect with TF-Agents' driver in a `tf.function`, with environments in two processes."""
+    with contextlib.suppress(ValueError):  # raised if it was enabled before in this process
         system_multiprocessing.enable_interactive_mode()
     make = functools.partial(make_environment, setup.problem)
-    # Its processes are forked. That is safe as long as they leave TensorFlow alone, as these do.
+    # TF-Agents forks these processes. That is safe because they do not use TensorFlow.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         environment = parallel_py_environment.ParallelPyEnvironment([make] * 2)
@@ -232,10 +236,10 @@ def _driver(
 
 @contextlib.contextmanager
 def stable_baselines3(setup: Setup) -> Iterator[CollectFn]:
-    """Stable-Baselines3's PPO; its rollouts come with values and advantages.
+    """Collect with Stable-Baselines3's PPO, whose rollouts include values and advantages.
 
     Raises:
-      ModuleNotFoundError: it is not installed.
+      ModuleNotFoundError: Stable-Baselines3 is not installed.
     """
     from tfrl_systems.experiments.systems.learn_to_optimize import bench_stable_baselines3
 

@@ -1,4 +1,4 @@
-"""Stable-Baselines3 at the same work. It is imported here only; the extra "bench" installs it."""
+"""Collecting with Stable-Baselines3. Only this module imports it; the extra "bench" installs it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from environments.learn_to_optimize.functions import Objective
 
 
 class GymnasiumEnvironment(gymnasium.Env):
-    """`LearnToOptimizeEnvironment` as users of Gymnasium would write it, with nothing around it.
+    """`LearnToOptimizeEnvironment` as a user of Gymnasium would write it, without any wrapper.
 
     Args:
-      objective: what is minimised.
-      episode_length: steps of an episode.
-      seed: of the start points.
+      objective: the function to minimise.
+      episode_length: number of steps in an episode.
+      seed: seed of the start points.
     """
 
     def __init__(self, objective: Objective, episode_length: int, seed: int) -> None:
@@ -35,14 +35,14 @@ class GymnasiumEnvironment(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts an episode."""
+        """Start an episode."""
         self._state = self._generator.uniform(-1, 1, self._objective.dimensions).astype(np.float32)
         self._value = float(self._objective(self._state[np.newaxis])[0])
         self._num_steps = 0
         return self._state, {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Chooses another x; Stable-Baselines3 has cut the action off at its bounds."""
+        """Move to another x; Stable-Baselines3 has clipped the action to its bounds."""
         self._state = self._state.copy()
         self._state[: len(action)] = action
         before, self._value = self._value, float(self._objective(self._state[np.newaxis])[0])
@@ -52,7 +52,7 @@ class GymnasiumEnvironment(gymnasium.Env):
 
 
 def make_collect(objective: Objective, length: int, num_episodes: int) -> Callable[[], object]:
-    """PPO's own `collect_rollouts`, over as many environments as there are episodes."""
+    """Return a call of PPO's `collect_rollouts`, with one environment for each episode."""
     torch.set_num_threads(1)
 
     def make_environment(seed: int) -> Callable[[], gymnasium.Env]:
@@ -67,7 +67,7 @@ def make_collect(objective: Objective, length: int, num_episodes: int) -> Callab
         policy_kwargs={"net_arch": {"pi": [64, 64], "vf": [64, 64]}},
         device="cpu",
     )
-    # Not public, but what `learn` calls before it collects.
+    # This method is not public, but `learn` calls it before it collects.
     _, callback = model._setup_learn(total_timesteps=sys.maxsize)
     return lambda: model.collect_rollouts(
         environments, callback, model.rollout_buffer, n_rollout_steps=length

@@ -1,4 +1,4 @@
-"""How near policies come to the minimum of a function."""
+"""Evaluation of learned optimisers: how near they come to the minimum of a function."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Choose = Callable[[np.ndarray], np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Evaluated:
-    """A policy at the reference points.
+    """The errors of a policy at the reference points, and its speed.
 
     Attributes:
-      policy: as it was named.
-      mse: mean squared error of its values.
-      msle: mean squared error of their logarithms.
-      microseconds_per_query: median time of one answer, of wall time.
+      policy: the policy, as the user named it.
+      mse: mean squared difference between the policy's values and the minima.
+      msle: mean squared difference of their signed logarithms.
+      microseconds_per_query: median wall time of one answer.
     """
 
     policy: str
@@ -44,19 +44,19 @@ class Evaluated:
 
 
 def evaluate_policies(policies: Sequence[str], asked: Function, seed: int) -> dict[str, Any]:
-    """What `tfrl evaluate learn_to_optimize --json` prints; see `System.evaluate`."""
+    """Evaluate policies, and return what `tfrl evaluate learn_to_optimize --json` prints."""
     function = _function(policies, asked)
     found = [evaluate(name, _load(name, function, seed), function.objective) for name in policies]
     return {**function.describe(), "policies": [dataclasses.asdict(one) for one in found]}
 
 
 def evaluate(name: str, choose: Choose, objective: Objective) -> Evaluated:
-    """Measures one policy.
+    """Measure one policy.
 
     Args:
-      name: of the policy, for the table.
+      name: name of the policy, for the table.
       choose: the policy.
-      objective: what it minimises.
+      objective: the function that the policy minimises.
     """
     free = references.reference_points(objective.num_free)
     errors = references.errors(objective, choose(free), free, truth_cache())
@@ -64,7 +64,7 @@ def evaluate(name: str, choose: Choose, objective: Objective) -> Evaluated:
 
 
 def truth_cache() -> pathlib.Path:
-    """Where the minima of functions are kept."""
+    """Return the directory in the user's cache where minima of functions are kept."""
     return cache_directory() / "minima"
 
 
@@ -95,7 +95,7 @@ def _load(name: str, function: Function, seed: int) -> Choose:
 
 
 def _function(policies: Sequence[str], asked: Function) -> Function:
-    """What was asked for, or what the first policy was trained on."""
+    """Return the function that was asked for, else the one that the first policy was trained on."""
     if asked.function is not None:
         return asked
     directories = [

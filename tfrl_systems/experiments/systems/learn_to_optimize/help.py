@@ -1,4 +1,4 @@
-"""What the help of each verb says of learn_to_optimize."""
+"""The help text of each verb for learn_to_optimize."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How policies learn to minimise a function."""
+"""The learning task of learn_to_optimize: to minimise a function."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tfrl_systems.training.online import EvaluateFn
 
 @dataclasses.dataclass(frozen=True)
 class MakeRunner:
-    """Makes a worker's runner.
+    """A function that makes a worker's runner.
 
     Attributes:
-      problem: what to collect on.
-      settings: of the environment.
-      actor: a policy without variables, which are broadcast.
-      num_episodes: of a chunk.
+      problem: the problem to collect on.
+      settings: settings of the environment.
+      actor: the policy, without variables; the pool broadcasts those.
+      num_episodes: number of episodes in a chunk.
     """
 
     problem: Problem
@@ -35,13 +35,13 @@ class MakeRunner:
     num_episodes: int
 
     def __call__(self) -> EpisodeRunner:
-        """The runner."""
+        """Make the runner."""
         environments = self.problem.make_environments(self.settings, self.actor, self.num_episodes)
         return EpisodeRunner(environments, self.actor, self.num_episodes)
 
 
 def online_task(run: TrainingRun) -> OnlineTask:
-    """What PPO and REINFORCE learn from."""
+    """Make the task that PPO and REINFORCE learn."""
     problem, settings = run.problem, run.settings["environment"]
     plain = dataclasses.replace(problem, sampler="random")
     (environment,) = plain.make_environments(settings)
@@ -63,7 +63,7 @@ def online_task(run: TrainingRun) -> OnlineTask:
 
 
 def _evaluator(problem: Problem, agent: Any) -> EvaluateFn:
-    """Measures the greedy policy at c = -1, -0.9, …, 1 (thesis, 4.2.3)."""
+    """Return a function that measures the greedy policy at c = -1, -0.9, …, 1 (thesis, 4.2.3)."""
     free = references.reference_points(problem.free)
     actor = NumpyActor.from_policy(agent.collect_policy)
 

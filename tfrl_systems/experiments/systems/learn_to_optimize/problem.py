@@ -1,4 +1,4 @@
-"""A function to minimise, and the environments that experience on it is collected in."""
+"""The options of learn_to_optimize: a function to minimise, and how start points are drawn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
     from tfrl_systems.policies.numpy_actor import NumpyActor
 
-# The same object each time, because what is known of its minima goes with it.
+# Return the same object each time, because an objective remembers what is known of its minima.
 _make_objective = functools.lru_cache(maxsize=8)(make_objective)
 
 
@@ -28,16 +28,18 @@ def low_high(text: str) -> tuple[float, float]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Function:
-    """A function of which the minimum is wanted for any free parameters.
+    """A function to minimise for any values of its free parameters.
 
     Attributes:
-      function: what to minimise: ackley, rosenbrock, sphere, one of these with shifted_ or rotated_
-        before it, or your own, module:callable, called with points [N, n] and returning values [N];
-        where policies are compared, by default what the first one learned on.
-      dimensions: coordinates of the function.
-      free: how many of them, the last ones, are given and not chosen.
-      bounds: domain of your own function in every coordinate; by default its attribute bounds, or
-        -1,1.
+      function: function to minimise: ackley, rosenbrock or sphere, one of these with shifted_ or
+        rotated_ before its name, or your own as module:callable, which is called with points [N, n]
+        and returns values [N]; where policies are compared, by default the function that the first
+        one learned on.
+      dimensions: number of coordinates of the function.
+      free: number of free parameters, which are given and not chosen; they are the last
+        coordinates.
+      bounds: domain of your own function in each coordinate; by default the function's attribute
+        bounds, or -1,1 without one.
     """
 
     function: str | None = option(None, metavar="NAME|MODULE:CALLABLE")
@@ -49,16 +51,16 @@ class Function:
 
     @property
     def objective(self) -> Objective:
-        """The function.
+        """The function as an `Objective`.
 
         Raises:
-          UserError: there is none of that name, or it cannot be used.
+          UserError: there is no function of that name, or it cannot be used.
         """
         assert self.function is not None
         return _make_objective(self.function, self.dimensions, self.free, self.bounds)
 
     def describe(self) -> dict[str, Any]:
-        """What identifies it, as JSON values."""
+        """Return what identifies the function, as JSON values."""
         names = [one.name for one in dataclasses.fields(Function)]
         described = {name: getattr(self, name) for name in names}
         return {**described, "bounds": list(self.bounds) if self.bounds else None}
@@ -66,11 +68,11 @@ class Function:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Problem(Function):
-    """What is learned on; it travels to workers.
+    """What to learn on; it is sent to the workers.
 
     Attributes:
-      sampler: how start points are drawn; heterogeneous takes the other three in turn; uncertainty
-        asks the policy where it is unsure, and sets state_dependent_std for that.
+      sampler: how start points are drawn; uncertainty draws them where the policy is unsure, for
+        which state_dependent_std is set; heterogeneous takes the other three in turn.
     """
 
     function: str = option(metavar="NAME|MODULE:CALLABLE")
@@ -78,18 +80,18 @@ class Problem(Function):
 
     @property
     def asks_the_policy(self) -> bool:
-        """Whether start points go by where the policy is unsure."""
+        """Whether start points depend on where the policy is unsure."""
         return self.sampler in ("uncertainty", "heterogeneous")
 
     def make_environments(
         self, settings: Settings, actor: NumpyActor | None = None, batch_size: int | None = None
     ) -> list[LearnToOptimizeEnvironment]:
-        """One environment for each sampler.
+        """Make one environment for each sampler.
 
         Args:
-          settings: of the environments.
-          actor: whose entropy guides uncertainty sampling.
-          batch_size: episodes side by side; None for environments that are not batched.
+          settings: settings of the environments.
+          actor: the actor whose entropy guides uncertainty sampling; None if there is none.
+          batch_size: number of episodes side by side; None for environments that are not batched.
         """
         from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
 

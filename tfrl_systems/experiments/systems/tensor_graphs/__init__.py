@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tfrl_systems.drivers.collect import Collect
     from tfrl_systems.experiments.online import OnlineTask
 
-# The graph at the end of an episode is not the one that is taken, so the cheapest one pays too.
-# Where a size is 0, it follows from the models.
+# The reward pays for the cheapest graph of an episode, because users get that one, not the last.
+# Sizes of 0 are filled in from the models (`learning.with_room`).
 _ENVIRONMENT = EnvironmentSettings(
     reward="least_and_runtime",
     max_steps=60,
@@ -32,8 +32,8 @@ _ENVIRONMENT = EnvironmentSettings(
     max_locations=0,
     max_actions=0,
 )
-# Episodes are tens of steps long; each step pays at once for what it gains, and later for what it
-# makes possible.
+# Episodes have tens of steps. A step is rewarded at once for what it saves, and later for the steps
+# that it makes possible.
 _POLICY_GRADIENT = {
     "hidden_sizes": (32, 32),
     "learning_rate": 3e-3,
@@ -52,12 +52,12 @@ _OF = {
     },
     "reinforce": {"episodes_per_update": 2},
 }
-# What is so on some models is less certain on others.
+# A policy for several models must not be too certain: a rule that pays on one may not on another.
 _MAX_LOGIT_OF_SEVERAL_MODELS = 4.0
 
 
 class TensorGraphs(System):
-    """See the module."""
+    """The record of the system; see the module."""
 
     name = "tensor_graphs"
     problem_type = Problem
@@ -92,7 +92,7 @@ class TensorGraphs(System):
         }
 
     def complete(self, run: TrainingRun) -> TrainingRun:
-        """See `System.complete`: observations get room for the models."""
+        """See `System.complete`; fills in how large observations of these models can be."""
         from tfrl_systems.experiments.systems.tensor_graphs import learning
 
         return learning.with_room(run)

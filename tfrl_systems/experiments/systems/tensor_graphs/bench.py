@@ -1,4 +1,4 @@
-"""What a step costs, and what learning costs."""
+"""The benchmarks of tensor_graphs: what a step costs, and what learning costs."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _WALK = 20
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Of steps, in milliseconds of CPU time.
+    """CPU time of steps, in milliseconds.
 
     Attributes:
-      median_ms: half of them take less.
-      slowest_ms: 95 in a hundred take less.
+      median_ms: median over the steps.
+      slowest_ms: 95th percentile over the steps.
     """
 
     median_ms: float
@@ -46,7 +46,7 @@ class Cost:
 
     @classmethod
     def of(cls, steps_ms: Sequence[float]) -> Cost:
-        """Of steps that took so long; 0 where none could be taken."""
+        """Summarise the times of steps; both figures are 0 if there are no steps."""
         if not steps_ms:
             return cls(0.0, 0.0)
         slowest_ms = sorted(steps_ms)[int(0.95 * (len(steps_ms) - 1))]
@@ -54,7 +54,7 @@ class Cost:
 
 
 def measure(asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
-    """What `tfrl bench tensor_graphs --json` prints."""
+    """Measure, and return what `tfrl bench tensor_graphs --json` prints."""
     benchmarks: list[dict[str, Any]] = []
     advance = reporter.task("measuring", 3 * len(asked.models))
     for name in asked.models:
@@ -70,16 +70,16 @@ def measure(asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
 
 
 def measure_engine(problem: GraphProblem, num_steps: int, seed: int) -> tuple[Cost, Cost]:
-    """Times steps of random walks, each beside a full re-match of the same graph.
+    """Time steps of random walks, and for each a search for all matches of the same graph anew.
 
     Args:
       problem: the model.
-      num_steps: to time.
-      seed: of the walks.
+      num_steps: number of steps to time.
+      seed: seed of the walks.
 
     Returns:
-      Of a step: a rule applied, matches, cost and masks brought up to date; and of searching all
-      matches anew.
+      The cost of a step, which applies a rule and updates matches, cost and masks; and the cost of
+      searching all matches anew.
     """
     engine = Engine(problem.rules, problem.objective)
     compiled = compile_rules(problem.rules)
@@ -104,15 +104,16 @@ def measure_engine(problem: GraphProblem, num_steps: int, seed: int) -> tuple[Co
 
 
 def measure_environment(problem: GraphProblem, num_steps: int, seed: int) -> tuple[Cost, float]:
-    """Times steps of random allowed actions, each with its observation.
+    """Time steps of random allowed actions, each with its observation.
 
     Args:
       problem: the model.
-      num_steps: to time; resets are not.
-      seed: of the actions.
+      num_steps: number of steps to time; resets are not timed.
+      seed: seed of the actions.
 
     Returns:
-      Of a step; and by how many MiB this process grew after a tenth of the steps.
+      The cost of a step; and by how many MiB this process grew in the last nine tenths of the
+      steps.
     """
     model = Model(problem.name, problem.graph)
     environment = TensorGraphEnvironment(
@@ -126,7 +127,7 @@ def measure_environment(problem: GraphProblem, num_steps: int, seed: int) -> tup
         if time_step.is_last():
             time_step = environment.reset()
         observation = time_step.observation
-        # The first action is NO-OP, the last resort.
+        # The first action is NO-OP, which is taken only if no other is allowed.
         num_actions = int(observation["action_mask"].sum())
         row = generator.integers(1, num_actions) if num_actions > 1 else 0
         step = functools.partial(environment.step, observation["actions"][row])
@@ -138,13 +139,13 @@ def measure_environment(problem: GraphProblem, num_steps: int, seed: int) -> tup
 
 
 def _memory_mib() -> float:
-    """What this process has in memory."""
+    """Return the memory that this process has in use, in MiB."""
     found: float = psutil.Process().memory_info().rss / 2**20
     return found
 
 
 def _step(state: State, match: Any) -> State:
-    """All that an environment needs of a step."""
+    """Apply a match, and compute everything that an environment needs from the new state."""
     following = state.apply(match)
     following.matches, following.cost_ms, following.xfer_mask, following.num_matches  # noqa: B018
     return following

@@ -1,4 +1,4 @@
-"""What acting and learning cost on one model."""
+"""The benchmark of acting and learning on one model."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
 
 NUM_GRAPHS = 32
-# The first update traces its function.
+# Updates that are timed; the first, which traces its function, is not.
 _NUM_UPDATES = 3
 
 
 def measure_learning(asked: Problem, model: str, seed: int) -> tuple[list[float], list[float]]:
-    """Times an untrained policy, and PPO's updates from what it met.
+    """Time the decisions of an untrained policy, and PPO's updates from the graphs that it met.
 
     Args:
       asked: rules, objective and sizes.
-      model: that one episode of `NUM_GRAPHS` steps rewrites.
-      seed: of the agent.
+      model: the model that the policy rewrites, in one episode of at most `NUM_GRAPHS` steps.
+      seed: seed of the agent.
 
     Returns:
-      Milliseconds of CPU time: of the policy, once for each graph; and of each update from all
-      graphs, with the settings of `tfrl train`.
+      CPU time in ms: of the policy's decision on each graph, and of each update from all graphs,
+      with the settings of `tfrl train`.
     """
     problem = {one.name: getattr(asked, one.name) for one in dataclasses.fields(Problem)}
     run = learning.with_room(

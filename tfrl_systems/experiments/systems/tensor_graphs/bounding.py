@@ -1,4 +1,4 @@
-"""How cheap a small graph can get at best."""
+"""A lower bound on how cheap a small graph can become."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST_OPERATORS = 30
 
 
 def bound_of(problem: GraphProblem, seconds: float, reporter: Reporter) -> Bound | None:
-    """The least cost that the rules allow, found within so many seconds; None for large graphs."""
+    """Search for the least cost that the rules allow, for some seconds; None for large graphs."""
     if num_operators(problem.graph) > _MOST_OPERATORS:
         reporter.say(f"{problem.name}: no bound: it has more than {_MOST_OPERATORS} operators")
         return None

@@ -1,4 +1,4 @@
-"""How cheap policies and searches make the graphs of models."""
+"""Evaluation of policies and searches: how cheap they make the graphs of models."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ _BOUND_S = 120.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Searching:
-    """How long is searched.
+    """How long to search.
 
     Attributes:
-      seconds: for a search.
-      expansions: rules that a search may apply at most; its result then is the same on every run.
-      rollouts: episodes that a learned policy plays: one with its likeliest actions, the others
-        drawn, most of them from the cheapest graph so far or from the trail to it, and given up if
-        hopeless; in place of every eighth, single steps are probed.
+      seconds: the most time that a search may take.
+      expansions: the most rules that a search may apply; if this ends the search, its result is the
+        same on every run.
+      rollouts: episodes that a learned policy plays; in the first it takes its likeliest actions,
+        in the others it draws them; most begin at the cheapest graph so far or on the trail to it,
+        and hopeless ones are given up; every eighth is replaced by probing single steps.
     """
 
     seconds: float = option(60.0, metavar="N", positive=True)
@@ -44,16 +45,16 @@ class Searching:
 
     @property
     def budget(self) -> Budget:
-        """When a search ends at the latest."""
+        """The limits of a search."""
         return Budget(self.seconds, math.inf if self.expansions is None else self.expansions)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation(Searching, Problem):
-    """What is compared.
+    """What to compare policies on.
 
     Attributes:
-      bound: also tell how cheap any graph can be (for up to 30 operators).
+      bound: also say how cheap the graph can become at best (for up to 30 operators).
     """
 
     bound: bool = False
@@ -62,7 +63,7 @@ class Evaluation(Searching, Problem):
 def evaluate(
     policies: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
 ) -> dict[str, Any]:
-    """What `tfrl evaluate tensor_graphs --json` prints; see `System.evaluate`."""
+    """Evaluate policies, and return what `tfrl evaluate tensor_graphs --json` prints."""
     learned = {name: _policy_of(name, seed) for name in policies}
     advance = reporter.task("searching", len(asked.models) * len(policies))
     evaluated = []
@@ -78,7 +79,7 @@ def evaluate(
 
 
 def _policy_of(name: str, seed: int) -> GraphPolicy | None:
-    """A learned policy by its directory; None for a search."""
+    """Load a learned policy from its directory; return None for the name of a search."""
     if name in METHODS:
         return None
     if not pathlib.Path(name).is_dir():

@@ -1,4 +1,4 @@
-"""What the help of each verb says of tensor_graphs."""
+"""The help text of each verb for tensor_graphs."""
 
 from __future__ import annotations
 

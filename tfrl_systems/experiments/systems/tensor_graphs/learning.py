@@ -1,4 +1,4 @@
-"""How policies learn to rewrite graphs."""
+"""The learning task of tensor_graphs: to rewrite models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tfrl_systems.training.online import EvaluateFn
 
 
 def with_room(run: TrainingRun) -> TrainingRun:
-    """The same run, with what the models need where its settings say 0.
+    """Return the same run; sizes of observations that are 0 are replaced by what the models need.
 
     Raises:
       UserError: a model or the rules cannot be used.
@@ -37,7 +37,7 @@ def with_room(run: TrainingRun) -> TrainingRun:
     rooms: dict[str, Any] = dict.fromkeys(_GROWTH, _MOST)
     roomy = dataclasses.replace(settings, max_steps=1, truncate=True, **rooms)
     needed = dict.fromkeys(_GROWTH, 0)
-    # What a graph costs is of no interest here, and would have to be measured.
+    # Costs do not matter here, and those of other objectives would have to be measured.
     problem = dataclasses.replace(run.problem, objective="analytic")
     for name in run.problem.models:
         for size, count in _counts(problem, roomy, name).items():
@@ -51,15 +51,15 @@ def with_room(run: TrainingRun) -> TrainingRun:
 def make_environment(
     problem: Problem, settings: Settings, only: str | None = None
 ) -> TensorGraphEnvironment:
-    """One whose episodes begin at the models, each with the same probability.
+    """Make an environment whose episodes begin at the models, each with the same probability.
 
     Args:
-      problem: the models.
+      problem: the models, the rules and the objective.
       settings: settings of the environment, with room for the models.
-      only: one of the models, to begin at it alone.
+      only: one of the models, to begin all episodes at it; None for all models.
 
     Raises:
-      UserError: model, rules, objective or a setting cannot be used.
+      UserError: a model, the rules, the objective or a setting cannot be used.
     """
     names = problem.models if only is None else (only,)
     return TensorGraphEnvironment(
@@ -72,7 +72,7 @@ def make_environment(
 
 @functools.cache
 def _counts(problem: Problem, settings: Settings, model: str) -> dict[str, int]:
-    """How large the first observation of a model is, by the size that bounds it."""
+    """Count what the first observation of a model holds, by name of the size that bounds it."""
     seen = make_environment(problem, settings, model).reset().observation
     return {
         "max_nodes": int(seen["n_node"][0]),
@@ -82,22 +82,23 @@ def _counts(problem: Problem, settings: Settings, model: str) -> dict[str, int]:
     }
 
 
+# Room for any model, while the first observation's contents are counted.
 _MOST = 1 << 15
-# Of the first graph's counts, so that there is room for what rules add.
+# Each size is so many times the first observation's count, to leave room for what rules add.
 _GROWTH = {"max_nodes": 2, "max_edges": 2, "max_locations": 3, "max_actions": 3}
-# Graphs are never changed, so environments share them.
+# Environments can share models, because graphs are immutable.
 _load_model = functools.cache(Model.load)
 
 
 @dataclasses.dataclass(frozen=True)
 class MakeRunner:
-    """Makes a worker's runner.
+    """A function that makes a worker's runner.
 
     Attributes:
-      problem: what to collect on.
+      problem: the problem to collect on.
       settings: settings of the environment.
-      actor: a policy without variables, which are broadcast.
-      num_episodes: of a chunk.
+      actor: the policy, without variables; the pool broadcasts those.
+      num_episodes: number of episodes in a chunk.
     """
 
     problem: Problem
@@ -106,13 +107,13 @@ class MakeRunner:
     num_episodes: int
 
     def __call__(self) -> EpisodeRunner:
-        """The runner."""
+        """Make the runner."""
         environment = make_environment(self.problem, self.settings)
         return EpisodeRunner([environment], self.actor, self.num_episodes)
 
 
 def online_task(run: TrainingRun) -> OnlineTask:
-    """What PPO and REINFORCE learn from; the run's settings have room for the models."""
+    """Make the task that PPO and REINFORCE learn; `run` has been through `with_room`."""
     problem, settings = run.problem, run.settings["environment"]
     environment = make_environment(problem, settings)
     num_episodes = run.settings["loop"].episodes_per_chunk
@@ -137,7 +138,7 @@ def online_task(run: TrainingRun) -> OnlineTask:
 
 
 def _evaluator(problem: Problem, settings: Settings, agent: Any) -> EvaluateFn:
-    """Has the likeliest actions rewrite each model, and counts the rules that they apply."""
+    """Return a function that rewrites each model by the likeliest actions and counts the rules."""
     environments = {name: make_environment(problem, settings, name) for name in problem.models}
     actor = NumpyActor.from_policy(agent.collect_policy)
 

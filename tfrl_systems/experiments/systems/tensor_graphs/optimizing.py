@@ -1,4 +1,4 @@
-"""A faster model that computes the same: search, check, measure, write."""
+"""Optimisation of one model: search, check the candidates, measure them, write the fastest."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tfrl_systems.experiments.systems.tensor_graphs.problem import GraphProblem,
 
 _NUM_TRIALS = 3
 _BOUND_S = 60.0
-# Of the time for the search, for each of those by another estimate.
+# The time for each search by another estimate, as a share of the time for the main search.
 _OTHERS = 0.25
 
 
@@ -47,20 +47,21 @@ METHODS = ("regions", "greedy", "taso", "beam", "policy")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Optimization(Searching, Rewriting):
-    """What is asked for.
+    """What to optimise, and how.
 
     Attributes:
       model: the model, an ONNX file.
-      output: where the faster model goes.
-      method: how to search; see tfrl evaluate tensor_graphs.
-      policy: what tfrl train tensor_graphs learned, for --method policy.
+      output: file to write the faster model to.
+      method: how to search (see tfrl evaluate tensor_graphs --help).
+      policy: directory of a policy that tfrl train tensor_graphs learned, for --method policy.
       strict: leave out rules that may change NaN or infinity (see tfrl rules list).
       measure: measure candidates end to end; without it the estimate decides.
-      measure_seconds: for each of the last measurements; longer ones tell smaller gains.
-      inputs: an array for each of the model's inputs, by name: to compare and to measure with.
-      bound: also tell how far from optimal the estimate is (for graphs of up to 30 operators).
-      checkpoint: keep the search in this file; if it is there, go on from it.
-      report: write a page with the graph before and after, and what each rule saves.
+      measure_seconds: seconds of each final measurement; longer measurements detect smaller gains.
+      inputs: file with an array for each of the model's inputs, by name, to compare outputs on and
+        to measure with.
+      bound: also say how far from optimal the estimate is (for graphs of up to 30 operators).
+      checkpoint: file to keep the search in; if it exists, the search goes on from it.
+      report: file for a page with the graph before and after, and what each rule saves.
     """
 
     model: pathlib.Path = option(metavar="MODEL.onnx")
@@ -76,11 +77,11 @@ class Optimization(Searching, Rewriting):
     report: pathlib.Path | None = option(None, metavar="FILE.html")
 
     def load_policy(self) -> GraphPolicy | None:
-        """The policy, where the method follows one.
+        """Load the policy, if the method is "policy"; else return None.
 
         Raises:
-          UserError: it cannot be read.
-          UsageError: one is asked for and not given, or given and not asked for.
+          UserError: the policy cannot be read.
+          UsageError: the method needs a policy and none is given, or the other way round.
         """
         if (self.method == "policy") != (self.policy is not None):
             raise UsageError("--method policy and --policy DIR go together")
@@ -88,10 +89,10 @@ class Optimization(Searching, Rewriting):
 
 
 def optimize(asked: Optimization, reporter: Reporter) -> Outcome:
-    """Writes a faster model, or a copy.
+    """Write a faster model; if none is found, write a copy of the model.
 
     Raises:
-      UserError: a file cannot be read or written, or what is asked for cannot be used.
+      UserError: a file cannot be read or written, or an option cannot be used.
     """
     began_s = time.monotonic()
     _check_places(asked)
@@ -130,7 +131,7 @@ def optimize(asked: Optimization, reporter: Reporter) -> Outcome:
 
 
 def _check_places(asked: Optimization) -> None:
-    """Says what cannot be written before anything takes long."""
+    """Raise an error before anything takes long, if a file could not be written at the end."""
     for path in (asked.output, asked.report, asked.checkpoint):
         if path is not None and not path.parent.is_dir():
             raise UserError(f"{path}: expected a directory {path.parent}, found none; make it")
@@ -139,7 +140,7 @@ def _check_places(asked: Optimization) -> None:
 
 
 def _inputs(asked: Optimization, problem: GraphProblem) -> list[Mapping[str, np.ndarray]]:
-    """What candidates are compared on; the last is what they are measured on."""
+    """Return the inputs to compare candidates on; the last ones are also used to measure."""
     model = onnx.load(asked.model, load_external_data=False)
     own = [load_inputs(asked.inputs, model)] if asked.inputs is not None else []
     try:
@@ -152,7 +153,7 @@ def _inputs(asked: Optimization, problem: GraphProblem) -> list[Mapping[str, np.
 
 
 def _levels(objective: str) -> list[Backend]:
-    """What the objective runs on, then the same with less optimisation."""
+    """Return the objective's backend, then the same backend with less and less optimisation."""
     if objective == "openvino":
         return [backend("openvino")]
     name = "onnxruntime-cuda" if objective == "onnxruntime-cuda" else "onnxruntime"
@@ -189,7 +190,7 @@ def _search(
 def _propose(
     asked: Optimization, problem: GraphProblem, result: Result, policy: GraphPolicy | None
 ) -> list[Visited]:
-    """Choose what to check: states on the search's trail, and on those of other estimates."""
+    """Choose states to check: from the search's trail, and from trails found by other estimates."""
     found = {one.state.graph: one for one in worth_measuring(result.candidates[0])}
     if asked.measure and result.stopped != INTERRUPTED:
         budget = Budget(asked.seconds * _OTHERS, asked.budget.expansions)
@@ -227,7 +228,7 @@ def _account(
     on: Backend,
     directory: pathlib.Path,
 ) -> list[float]:
-    """Measure what `contributions` needs to tell what each rule saves."""
+    """Measure the ratios from which `contributions` computes what each rule saves."""
     if selection.chosen is None or not asked.measure:
         return []
     visited = selection.chosen.visited
@@ -236,7 +237,7 @@ def _account(
 
 
 def _write(asked: Optimization, selection: Selection) -> None:
-    """Puts the model in its place, or a copy of the one that was given."""
+    """Write the chosen model to the output; if none was chosen, copy the given model there."""
     if selection.chosen is not None:
         graph = selection.chosen.visited.state.graph
         assert isinstance(graph, Graph)
@@ -247,7 +248,7 @@ def _write(asked: Optimization, selection: Selection) -> None:
 
 
 def _copy_weights(model: pathlib.Path, output: pathlib.Path) -> None:
-    """Files that a copied model refers to have to lie beside it."""
+    """Copy the weight files that a model refers to, since they must lie beside its copy."""
     if output.parent.resolve() == model.parent.resolve():
         return
     loaded = onnx.load(model, load_external_data=False)
@@ -261,7 +262,7 @@ def _copy_weights(model: pathlib.Path, output: pathlib.Path) -> None:
 
 
 def _replace(path: pathlib.Path, content: bytes) -> None:
-    """Writes a file at once or not at all."""
+    """Write a file at once or not at all."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         partial.write_bytes(content)

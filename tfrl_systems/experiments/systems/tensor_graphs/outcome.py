@@ -1,4 +1,4 @@
-"""What an optimisation came to, as text and as JSON."""
+"""The outcome of an optimisation, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tfrl_systems.experiments.systems.tensor_graphs.problem import num_operators
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """All about one optimisation.
+    """The outcome of optimising one model.
 
     Attributes:
       model: the file that was given.
       output: the file that was written.
-      objective: what was to become less.
+      objective: name of the objective that was minimised.
       strict: whether rules that may change NaN or infinity were left out.
-      before: graph of the model.
-      result: what the search found.
-      selection: what became of it.
-      ratios: what `measure_segments` returned.
-      bound: how good any graph can be, where that was asked for.
-      seconds: wall time of everything.
+      before: graph of the given model.
+      result: result of the search.
+      selection: the candidates, and which of them was chosen.
+      ratios: measured run times, as `measure_segments` returns them; empty if nothing was measured.
+      bound: how cheap the graph can become at best; None if that was not asked for.
+      seconds: wall time of everything, in seconds.
     """
 
     model: str
@@ -46,7 +46,7 @@ class Outcome:
 
     @property
     def visited(self) -> Visited | None:
-        """What was written; None for a copy of the model."""
+        """The state that was written; None for a copy of the model."""
         return self.selection.chosen.visited if self.selection.chosen else None
 
     @property
@@ -58,27 +58,27 @@ class Outcome:
 
     @property
     def estimated_ms(self) -> float:
-        """Of the graph that was written."""
+        """Estimated cost of the graph that was written, in ms."""
         return self.visited.cost_ms if self.visited else self.result.start_cost_ms
 
     @property
     def measurement(self) -> Measurement | None:
-        """How fast the written model is; None for a copy, or if nothing was measured."""
+        """The measurement of the written model; None for a copy, or if nothing was measured."""
         return self.selection.measurement if self.visited else None
 
     @property
     def max_relative_error(self) -> float:
-        """Of the model that was written."""
+        """Largest relative error of the written model's outputs; 0 if they were not compared."""
         chosen = self.selection.chosen
         return chosen.equivalence.max_relative_error if chosen and chosen.equivalence else 0.0
 
     @property
     def contributions(self) -> tuple[Contribution, ...]:
-        """What each rule contributed."""
+        """The contribution of each rule; () for a copy."""
         return contributions(self.visited, self.ratios) if self.visited else ()
 
     def to_json(self) -> dict[str, Any]:
-        """As `tfrl optimize --json` shows it."""
+        """Return the outcome as `tfrl optimize --json` shows it."""
         measured = self.measurement
         return {
             "model": self.model,
@@ -113,7 +113,7 @@ class Outcome:
         }
 
     def to_text(self) -> str:
-        """As `tfrl optimize` shows it."""
+        """Return the outcome as `tfrl optimize` shows it."""
         lines = [f"{self.model} -> {self.output}", *self._facts()]
         if self.visited is None:
             return "\n".join([*lines, f"no gain available: {self.selection.reason}; copied"])
@@ -161,7 +161,7 @@ class Outcome:
 
 
 def named(one: Contribution) -> str:
-    """Name a contribution by its first rule and the number of the others."""
+    """Name a contribution by its first rule and the number of other rules."""
     more = len(one.rules) - 1
     return one.rules[0] + (f" and {more} more" if more else "")
 

@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: no network, no script."""
+"""The report of `tfrl optimize` as one HTML page, which needs neither a network nor scripts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ td.number { text-align: right; }
 
 
 def make_page(outcome: Outcome) -> str:
-    """The page as HTML."""
+    """Return the page as HTML."""
     before, after = outcome.before, outcome.after
     title = html.escape(outcome.model)
     graphs = "".join(

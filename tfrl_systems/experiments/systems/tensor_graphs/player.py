@@ -1,4 +1,4 @@
-"""A policy that plays on one model, and learns meanwhile which rules pay there."""
+"""A policy that plays on one model and meanwhile learns which rules save cost on that model."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from environments.tensor_graphs.search.neighbourhoods import NodeSignatures
 from environments.tensor_graphs.search.savings import Savings
 from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 
-# κ: a prior of this many good steps for each rule, where as many were expected.
+# κ, the prior: each rule starts as if this many good steps had been seen, and as many expected.
 _PRIOR = 4.0
 
 
 class RuleOdds:
-    """How much more often each rule leads to cheaper graphs on this model than others do.
+    """The log odds of each rule: how much oftener than expected it led to cheaper graphs here.
 
-    If all rules were alike, a rule's part of the good steps would be its part of all steps: that
-    many good steps are expected of it. Its log odds are
+    If all rules were alike, a rule's share of the good steps would be its share of all steps. This
+    gives the number of good steps expected of the rule. Its log odds are
 
         log((good + κ) / (expected + κ))
 
-    where the prior κ keeps a few steps from changing much. They are added to the policy's logits,
-    so the policy's training is where they start from. Generalised nested rollout policy adaptation
-    (T. Cazenave, 2020) adds the same kind of term, and learns it by gradients.
+    where the prior κ keeps the odds near 0 until there are many steps. The log odds are added to
+    the policy's logits, so they correct what the policy learned in training. Generalised nested
+    rollout policy adaptation (T. Cazenave, 2020) adds a term of the same kind, and learns it by
+    gradients.
 
     Args:
-      rules: names of the rules, R of them; after them comes NO-OP, whose log odds are 0.
+      rules: names of the R rules; NO-OP comes after them, and its log odds are always 0.
     """
 
     def __init__(self, rules: Sequence[str]) -> None:
@@ -61,7 +62,7 @@ class PolicyPlayer:
     Args:
       policy: the policy.
       name: name of the model.
-      graph: of the model.
+      graph: graph of the model.
       rules: the rules to play with; they need not be those that the policy was trained with.
       objective: gives the costs.
     """
@@ -75,7 +76,7 @@ class PolicyPlayer:
         objective: Objective,
     ) -> None:
         self._policy, self._name = policy, name
-        # One environment for all episodes: its engine remembers what rules make.
+        # All episodes share one environment, because its engine remembers what rules make.
         self._environment = policy.make_environment(name, graph, rules, objective)
         self._odds = RuleOdds([rule.name for rule in rules])
         self._savings = Savings()
@@ -95,7 +96,7 @@ class PolicyPlayer:
             here = after
 
     def probe(self, number: int, start: Any) -> Iterator[tuple[Match, State]]:
-        """Take single steps, the policy's likeliest first; skip those whose saving is known."""
+        """Take single steps in an order drawn from the policy; skip those whose saving is known."""
         observation = self._environment.reset_to(start, self._name).observation
         state = self._environment.state
         assert state is not None
@@ -110,5 +111,5 @@ class PolicyPlayer:
         yield from self._savings.descend(start)
 
     def learn(self, matches: Sequence[results.Match], num_good: int) -> None:
-        """Make rules likelier on this model that led to cheaper graphs, and others less likely."""
+        """Make rules that led to cheaper graphs likelier on this model, and others less likely."""
         self._odds.learn(matches, num_good)

@@ -1,4 +1,4 @@
-"""A learned policy that rewrites graphs: NumPy alone, no TensorFlow."""
+"""A learned policy that rewrites graphs, in NumPy without TensorFlow."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from tfrl_systems.policies.optimizer_policy import load_network
 if TYPE_CHECKING:
     from tf_agents.trajectories import time_step as ts
 
-# How much larger than those that a policy was trained on graphs may be.
+# How many times more room an observation has than it had in training.
 _ROOM = 4
-# This head has one output for each location.
+# The kind of head that has one output for each location, so the number of locations is fixed.
 _BY_NUMBERS = "hierarchical"
 
 
 class GraphPolicy:
-    """Plays episodes of `TensorGraphEnvironment`.
+    """A policy that plays episodes of `TensorGraphEnvironment`.
 
     Args:
-      network: with `parameters` and `mode`, of observations with a leading axis [B].
-      settings: of the environment that it was trained in, and the network's `head`, if it has one;
-        for `make_environment`.
-      seed: of the actions that are drawn.
+      network: maps observations with a leading axis [B] to the parameters of a distribution, by its
+        method `parameters`.
+      settings: settings of the environment that the policy was trained in, and the network's
+        `head`, if it has one; `make_environment` needs them.
+      seed: seed of the actions that are drawn.
     """
 
     def __init__(
@@ -49,11 +50,11 @@ class GraphPolicy:
 
     @classmethod
     def load(cls, directory: pathlib.Path | str, seed: int = 0) -> GraphPolicy:
-        """Reads a directory that `tfrl train tensor_graphs` wrote.
+        """Load a policy from a directory that `tfrl train tensor_graphs` wrote.
 
         Raises:
-          UserError: there is no policy, one of something else or of other features, or its files
-            are damaged.
+          UserError: the directory holds no policy, or one for another system or other features, or
+            its files are damaged.
         """
         described = policy_files.load_policy_json(directory)
         if described["kind"] != "graph_actor":
@@ -72,13 +73,13 @@ class GraphPolicy:
     def make_environment(
         self, name: str, graph: Graph, rules: Sequence[Rule], objective: Objective
     ) -> TensorGraphEnvironment:
-        """Where it can rewrite a model, which may be larger than those that it was trained on.
+        """Make an environment for a model, which may be larger than those that it was trained on.
 
         Args:
-          name: of the model.
-          graph: of the model.
-          rules: those that it was trained with, or others.
-          objective: gives costs.
+          name: name of the model.
+          graph: graph of the model.
+          rules: the rules to use; they need not be those that the policy was trained with.
+          objective: gives the costs.
         """
         known = self._settings
         rooms = {name: _ROOM * known[name] for name in SIZES}
@@ -103,15 +104,17 @@ class GraphPolicy:
         by_chance: bool = False,
         odds: np.ndarray | None = None,
     ) -> Iterator[tuple[Match, State]]:
-        """Plays an episode, as far as it is asked to go on.
+        """Play an episode, step by step as the caller asks for items.
 
         Args:
-          environment: is stepped for each item.
-          number: of the episode. In the first, 0, each action is the policy's likeliest one; in
-            the others it is drawn, with chance that the seed and the number decide.
-          time_step: the episode's first; by default, the environment is reset.
-          by_chance: whether all actions are equally likely, but for the odds.
-          odds: of each rule and of NO-OP, float [R + 1]: added to its actions' logits.
+          environment: the environment to play in.
+          number: index of the episode. In episode 0, the policy takes its likeliest actions; in the
+            others it draws them, with random numbers that depend on the seed and the index.
+          time_step: first time step of the episode; None to reset the environment.
+          by_chance: whether to ignore the network: all actions have equal logits before the odds
+            are added, and are drawn.
+          odds: log odds of each rule and of NO-OP, float [R + 1], which are added to the logits of
+            their actions; None for none.
 
         Yields:
           Each match that is applied, with the state after it.
@@ -135,16 +138,20 @@ class GraphPolicy:
     def draw_all(
         self, observation: Mapping[str, np.ndarray], number: int, odds: np.ndarray | None = None
     ) -> np.ndarray:
-        """All allowed actions but NO-OP, int32 [M, 2], drawn one after another, none twice.
+        """Draw all allowed actions except NO-OP, without replacement.
 
         Args:
-          observation: of an environment.
-          number: decides, with the seed, the chance.
+          observation: an observation of the environment.
+          number: index of the episode; the random numbers depend on the seed and this index.
           odds: as in `play`.
+
+        Returns:
+          The actions in the order in which they were drawn, int32 [M, 2].
         """
         generator = np.random.default_rng([self._seed, number])
         logits = _parameters(self._network, observation, odds)["logits"][0]
-        # The largest of logits with Gumbel noise is a draw, the next one is a draw of the rest, …
+        # The action with the largest sum of logit and Gumbel noise is a draw from the distribution;
+        # the next one is a draw from the rest, and so on.
         order = np.argsort(-(logits + generator.gumbel(size=len(logits))), kind="stable")
         is_match = observation["action_mask"] & (
             observation["actions"][:, 0] < len(observation["rule_ids"]) - 1
@@ -154,10 +161,14 @@ class GraphPolicy:
 
 
 class Chance:
-    """In place of a network that has learned something: all actions are equally likely."""
+    """A network that has learned nothing: all allowed actions are equally likely."""
 
     def parameters(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """See `distributions`; `observation` has a leading axis [B]."""
+        """Return the parameters of a uniform distribution (see `distributions`).
+
+        Args:
+          observation: arrays by name, with a leading axis [B].
+        """
         logits = np.where(observation["action_mask"], np.float32(0), -np.inf)
         return {"logits": logits, "actions": observation["actions"]}
 
@@ -165,7 +176,7 @@ class Chance:
 def _parameters(
     network: Any, observation: Mapping[str, np.ndarray], odds: np.ndarray | None
 ) -> distributions.Parameters:
-    """Of the distribution of the action, with a leading axis of 1."""
+    """Return the parameters of the distribution of the action, with a leading axis of 1."""
     batch = {name: array[np.newaxis] for name, array in observation.items()}
     parameters = network.parameters(batch)
     if odds is None:
@@ -174,7 +185,7 @@ def _parameters(
 
 
 def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the environment, and the head, from policy.json."""
+    """Return the settings of the environment, and the head, from policy.json."""
     names = (*SIZES, "max_steps", "may_stop", "constants")
     found = {name: described.get(name) for name in names}
     for name, value in found.items():

@@ -1,4 +1,4 @@
-"""What is worked on: models, rules, and what is to become less."""
+"""The options of tensor_graphs: models, rules, and the objective to minimise."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 
 
-# TASO's alpha: no search goes on with a graph that costs so many times the best one.
+# TASO's alpha: no search goes on from a graph that costs more than this times the cheapest one.
 _LIMIT = 1.05
 
 
@@ -42,14 +42,15 @@ def name_size(text: str) -> tuple[str, int]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rewriting:
-    """By which rules graphs are rewritten, and what for.
+    """The rules by which graphs are rewritten, and the objective to minimise.
 
     Attributes:
-      rules: a file of rules; by default those that come with the program (see tfrl rules).
-      objective: what is to become less: onnxruntime, onnxruntime-{disable,basic,extended},
-        onnxruntime-cuda, openvino (measured here), or analytic.
-      dimensions: a size that the model leaves open, to measure with; others are 1. In Python a dict
-        does as well.
+      rules: file of rules; by default those that come with the program (see tfrl rules).
+      objective: cost to minimise: the time of onnxruntime, onnxruntime-{disable,basic,extended},
+        onnxruntime-cuda or openvino, measured on this machine; or analytic, which needs no
+        measurement.
+      dimensions: size to measure with, for a dimension that the model leaves open; others are 1. In
+        Python a dict does as well.
     """
 
     rules: pathlib.Path | None = option(None, metavar="FILE")
@@ -63,44 +64,46 @@ class Rewriting:
     )
 
     def __post_init__(self) -> None:
-        """Sorts the sizes, so that equal problems are equal."""
+        """Sort the sizes, so that equal problems compare equal."""
         object.__setattr__(self, "dimensions", tuple(sorted(dict(self.dimensions).items())))
 
     def load_rules(self, strict: bool = False) -> tuple[Rule, ...]:
-        """The rules; those that may change NaN or infinity too, unless `strict`.
+        """Load the rules; `strict` leaves out those that may change NaN or infinity.
 
         Raises:
-          UserError: they cannot be used.
+          UserError: the rules cannot be used.
         """
         return rule_files.load(self.rules, strict)
 
     def make_objective(self) -> Objective:
-        """What is to become less.
+        """Make the objective to minimise.
 
         Raises:
-          UserError: there is no such objective here.
+          UserError: this machine has no such objective.
         """
         return make_objective(self.objective, dict(self.dimensions))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Problem(Rewriting):
-    """Models to learn on, or to compare policies on. It travels to workers, so it names them.
+    """Models to learn on, or to compare policies on.
+
+    It holds only the models' names, because it is sent to the workers.
 
     Attributes:
-      models: an ONNX file, or the name of a model that comes along; may be repeated. In training,
-        each episode rewrites one of them, and several set max_logit to 4.
+      models: an ONNX file, or the name of a built-in model; may be repeated. In training, each
+        episode rewrites one of the models, and several models set max_logit to 4.
     """
 
     models: tuple[str, ...] = option(flag="--model", metavar="FILE|NAME")
 
     def __post_init__(self) -> None:
-        """Takes any sequence of names and paths for the models."""
+        """Accept any sequence of names and paths as the models."""
         super().__post_init__()
         object.__setattr__(self, "models", tuple(map(str, self.models)))
 
     def describe(self) -> dict[str, Any]:
-        """What identifies it, as JSON values."""
+        """Return what identifies the problem, as JSON values."""
         return {
             "models": list(self.models),
             "rules": str(self.rules) if self.rules else None,
@@ -111,12 +114,12 @@ class Problem(Rewriting):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Benchmarks(Problem):
-    """What is measured.
+    """What to measure.
 
     Attributes:
-      models: an ONNX file, or the name of a model that comes along; may be repeated.
-      steps: how many are measured.
-      seed: of the walks.
+      models: an ONNX file, or the name of a built-in model; may be repeated.
+      steps: number of steps to measure.
+      seed: seed of the random walks.
     """
 
     models: tuple[str, ...] = option(
@@ -129,14 +132,14 @@ class Benchmarks(Problem):
 
 @dataclasses.dataclass(frozen=True)
 class GraphProblem:
-    """One model's graph to search from.
+    """One model's graph, with the rules and the objective to optimise it by.
 
     Attributes:
-      name: as it was called.
-      graph: of the model.
-      rules: that may be used.
-      objective: what is to become less.
-      sizes: of dimensions that the model leaves open, by name.
+      name: name of the model.
+      graph: graph of the model.
+      rules: rules that may be applied.
+      objective: cost to minimise.
+      sizes: sizes for the dimensions that the model leaves open, by name.
     """
 
     name: str
@@ -153,16 +156,16 @@ class GraphProblem:
         rewriting: Rewriting,
         strict: bool = False,
     ) -> GraphProblem:
-        """Reads a model.
+        """Read a model.
 
         Args:
-          name: what the model is called.
-          source: the model.
+          name: name of the model.
+          source: the model, or its file.
           rewriting: rules, objective and sizes.
           strict: whether to leave out rules that may change NaN or infinity in this model.
 
         Raises:
-          UserError: model, rules or objective cannot be used.
+          UserError: the model, the rules or the objective cannot be used.
         """
         sizes = dict(rewriting.dimensions)
         graph = onnx_io.read(source)
@@ -170,20 +173,21 @@ class GraphProblem:
         objective = rewriting.make_objective()
         rules = rewriting.load_rules(strict)
         if strict and not _has_finite_constants(graph):
-            # Such rules were shown to keep NaN and infinity for finite constants only.
+            # Rules with variables that must be constants were shown to keep NaN and infinity only
+            # for finite constants.
             rules = tuple(one for one in rules if not one.constants)
         return cls(name, graph, rules, objective, sizes)
 
     @property
     def others(self) -> list[GraphProblem]:
-        """The same by other estimates: each operator by itself, and what is worked out."""
+        """The same problem by other estimates: operators measured singly, and the analytic one."""
         alone = getattr(self.objective, "alone", None)
         others = [alone, AnalyticObjective()] if alone is not None else []
         return [dataclasses.replace(self, objective=one) for one in others]
 
     @functools.cached_property
     def start(self) -> State:
-        """Where a search begins."""
+        """The state where a search begins."""
         try:
             return Engine(self.rules, self.objective).start(self.graph)
         except RuleError as error:
@@ -197,15 +201,15 @@ class GraphProblem:
         num_rollouts: int = 64,
         **others: Any,
     ) -> Result:
-        """Looks for the cheapest graph.
+        """Search for the cheapest graph.
 
         Args:
           method: one of `search.METHODS`, or "policy".
-          budget: when to end at the latest.
-          policy: that is followed, with "policy".
-          num_rollouts: episodes that it plays, as `search.follow` does; the first one without
-            chance.
-          **others: of `search.search` and `search.follow`.
+          budget: limits of the search.
+          policy: the policy to follow; needed by the method "policy".
+          num_rollouts: number of episodes that the policy plays; see `search.follow`. In the first
+            it takes its likeliest actions.
+          **others: further arguments of `search.search` or `search.follow`.
         """
         if method != "policy":
             return search(self.start, method, budget, **others)
@@ -217,14 +221,14 @@ class GraphProblem:
 
 
 def find_model(name: str, seed: int = 0) -> pathlib.Path | onnx.ModelProto:
-    """A model's file, or, by name, one of `models.NAMES`.
+    """Return the path of a model's file, or make a built-in model.
 
     Args:
-      name: of the file or the model.
-      seed: of the weights of a model of `models.NAMES`.
+      name: path of a file, or one of `models.NAMES`.
+      seed: seed of a built-in model's random weights.
 
     Raises:
-      UserError: it is neither.
+      UserError: there is no such file or built-in model.
     """
     path = pathlib.Path(name)
     if path.exists():
@@ -237,7 +241,7 @@ def find_model(name: str, seed: int = 0) -> pathlib.Path | onnx.ModelProto:
 
 
 def num_operators(graph: Graph) -> int:
-    """Nodes that will be computed when the model runs."""
+    """Return the number of nodes that are computed when the model runs."""
     return sum(
         node.op not in (INPUT, CONSTANT) and not graph.is_constant(number)
         for number, node in graph.nodes.items()

@@ -1,1 +1,1 @@
-"""The command line `tfrl`, one file for each verb."""
+"""The command line `tfrl`, with one file for each verb."""

@@ -1,4 +1,4 @@
-"""`tfrl bench`: what things cost here, side by side in one run."""
+"""The verb `tfrl bench`, which measures what a system's operations cost on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfrl_systems.experiments.system import find_system
 
 
 def add_parser(subparsers: Any) -> None:
-    """Adds `bench` to the verbs."""
+    """Add `bench` to the verbs."""
     shared.add_system_verb(subparsers, "bench", "what things cost here", _fill, run)
 
 
@@ -28,7 +28,7 @@ def _fill(name: str, parser: shared.LazyParser) -> None:
 
 
 def run(name: str, options: argparse.Namespace) -> int:
-    """Measures as the command line says."""
+    """Measure as the command line says."""
     kind = find_system(name).bench_type
     asked = read_fields(options, kind) if kind is not None else {}
     with Terminal() as terminal:

@@ -1,4 +1,4 @@
-"""What the user sees: results on stdout, everything else on stderr."""
+"""Output for the user: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 
 def say(message: str) -> None:
-    """Prints one line for the user to read, on stderr."""
+    """Print one line for the user to read, on stderr."""
     print(message, file=sys.stderr, flush=True)
 
 
 def show(text: str) -> None:
-    """Prints a result."""
+    """Print a result."""
     print(text, flush=True)
 
 
 def show_json(value: Any) -> None:
-    """Prints a result as one JSON object."""
+    """Print a result as one JSON object."""
     print(json.dumps(value, allow_nan=False), flush=True)

@@ -1,4 +1,4 @@
-"""`tfrl corpus`: makes and describes corpora of modules."""
+"""The verb `tfrl corpus`, which makes and describes corpora of modules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NAMED_ON_STDERR = 20
 
 
 def add_parser(subparsers: Any) -> None:
-    """Adds `corpus` to the verbs."""
+    """Add `corpus` to the verbs."""
     corpus = shared.add_verb(
         subparsers, "corpus", "make and describe corpora", "Makes and describes corpora."
     )
@@ -72,7 +72,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run_build(options: argparse.Namespace) -> int:
-    """Builds."""
+    """Build a corpus as the command line says."""
     from environments.inlining.corpus.building import BuildReport, build_corpus
 
     with Terminal() as progress:
@@ -109,7 +109,7 @@ def run_build(options: argparse.Namespace) -> int:
 
 
 def run_info(options: argparse.Namespace) -> int:
-    """Describes."""
+    """Describe a corpus."""
     from environments.inlining.corpus.modules import Corpus, describe
 
     described = describe(Corpus.load(options.corpus))

@@ -1,4 +1,4 @@
-"""`tfrl doctor`: what works on this machine, and what to do about what does not."""
+"""The verb `tfrl doctor`, which says what works on this machine and how to mend what does not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ installed.
 
 
 def add_parser(subparsers: Any) -> None:
-    """Adds `doctor` to the verbs."""
+    """Add `doctor` to the verbs."""
     parser = shared.add_verb(subparsers, "doctor", "what works on this machine", _DESCRIPTION)
     parser.add_argument(
         "--cache",
@@ -36,7 +36,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Examines."""
+    """Check this machine, and show the results; return 1 if something needed does not work."""
     from tfrl_systems.cli import doctor_checks
 
     found = doctor_checks.examine(options.cache)

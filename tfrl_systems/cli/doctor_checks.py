@@ -1,4 +1,4 @@
-"""The checks of `tfrl doctor`. Each tries the thing itself."""
+"""The checks of `tfrl doctor`. Each check tries the thing that it checks."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ probe (float[2] x) => (float[2] y) { y = Relu(x) }"""
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One thing that was tried.
+    """The result of one check.
 
     Attributes:
-      name: what it is.
-      works: whether it does.
-      needed: the project does not work without it.
-      found: what was seen.
-      remedy: what to do; "" where nothing need be done.
+      name: the thing that was tried.
+      works: whether it works.
+      needed: whether the project needs it to work.
+      found: what the check found.
+      remedy: what the user should do; "" if nothing.
     """
 
     name: str
@@ -64,11 +64,11 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """All that was seen.
+    """The results of all checks.
 
     Attributes:
-      versions: by name.
-      checks: in the order in which they are shown.
+      versions: versions of Python, the system, packages and LLVM, by name.
+      checks: the checks, in the order in which to show them.
     """
 
     versions: dict[str, str]
@@ -76,7 +76,7 @@ class Findings:
 
 
 def examine(cache: pathlib.Path) -> Findings:
-    """Tries everything; `cache` is the file in which compiles are kept."""
+    """Run all checks; `cache` is the file that keeps compiles."""
     checks = [
         _learning(),
         _embedded_llvm(),
@@ -163,7 +163,7 @@ def _onnx() -> Check:
         providers = onnxruntime.get_available_providers()
         session = onnxruntime.InferenceSession(written.SerializeToString(), providers=providers)
         (result,) = session.run(None, {"x": [-1.0, 2.0]})
-    except Exception as error:  # onnxruntime's own are of no common class
+    except Exception as error:  # onnxruntime's exceptions have no common base class
         remedy = "install them again: pip install --force-reinstall onnx onnxruntime"
         return Check(name, False, True, " ".join(str(error).split()), remedy)
     newest = onnx.defs.onnx_opset_version()

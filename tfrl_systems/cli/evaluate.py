@@ -1,4 +1,4 @@
-"""`tfrl evaluate`: how good policies are."""
+"""The verb `tfrl evaluate`, which measures how good policies are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfrl_systems.experiments.system import find_system
 
 
 def add_parser(subparsers: Any) -> None:
-    """Adds `evaluate` to the verbs."""
+    """Add `evaluate` to the verbs."""
     shared.add_system_verb(subparsers, "evaluate", "how good policies are", _fill, run)
 
 
@@ -41,7 +41,7 @@ def _fill(name: str, parser: shared.LazyParser) -> None:
 
 
 def run(name: str, options: argparse.Namespace) -> int:
-    """Evaluates as the command line says."""
+    """Evaluate policies as the command line says."""
     system = find_system(name)
     with Terminal() as terminal:
         found = experiments.evaluate(

@@ -1,6 +1,7 @@
-"""`tfrl`: reads the command line, hands it to a verb, and turns its end into an exit status.
+"""The program `tfrl`: parse the command line, run a verb, and return an exit status.
 
-0 done, 1 something the user can mend (one line says what), 2 wrong usage, 130 interrupted.
+The status is 0 for success, 1 for an error that the user can correct (one line says how), 2 for
+wrong usage, and 130 for an interruption.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _VERBS = (train, evaluate, optimize, rules, corpus, bench, doctor)
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+    """Make the parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="tfrl",
         description=_DESCRIPTION,
@@ -49,10 +50,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command.
+    """Run one command.
 
     Args:
-      arguments: those of the command line, without the program's name; sys.argv's by default.
+      arguments: command line without the program's name; None for that of `sys.argv`.
 
     Returns:
       The exit status.
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"tfrl: interrupted{_remedy(given, options)}")
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough; Python must not try to flush the rest.
+        # The reader closed its end of the pipe. Python must not try to flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 

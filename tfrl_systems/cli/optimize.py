@@ -1,4 +1,4 @@
-"""`tfrl optimize`: a faster model that computes the same."""
+"""The verb `tfrl optimize`, which writes a faster model that computes the same."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PLACES = ("model", "output")
 
 
 def add_parser(subparsers: Any) -> None:
-    """Adds `optimize` to the verbs."""
+    """Add `optimize` to the verbs."""
     parser = shared.add_verb(
         subparsers, "optimize", "a faster model that computes the same", _DESCRIPTION
     )
@@ -61,7 +61,7 @@ def _fill(parser: shared.LazyParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Optimises."""
+    """Optimise a model as the command line says."""
     from tfrl_systems.experiments.systems.tensor_graphs.optimizing import Optimization, optimize
 
     asked = {**read_fields(options, Optimization)}

@@ -1,4 +1,4 @@
-"""Options that several verbs share."""
+"""Parsers and options that several verbs share."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ if TYPE_CHECKING:
 
 
 class LazyParser(argparse.ArgumentParser):
-    """A parser that gets its options when it is used: a system is imported by its own verbs alone.
+    """A parser that gets its options only when it is used.
+
+    So a system is imported only if the command line names it.
 
     Attributes:
-      fill_fn: adds description and options; called once.
-      epilog_fn: makes the end of the help text, which may take longer.
+      fill_fn: adds the description and the options; called once.
+      epilog_fn: makes the end of the help text; called only for help, because it may be slow.
     """
 
     fill_fn: Callable[[LazyParser], None] | None = None
     epilog_fn: Callable[[], str] | None = None
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parses, after `fill_fn`."""
+        """Parse the arguments, after calling `fill_fn`."""
         self._fill()
         return super().parse_known_args(args, namespace)
 
     def format_help(self) -> str:
-        """The help text, after `fill_fn` and `epilog_fn`."""
+        """Return the help text, after calling `fill_fn` and `epilog_fn`."""
         self._fill()
         if self.epilog_fn is not None:
             self.epilog, self.epilog_fn = self.epilog_fn(), None
@@ -44,7 +46,7 @@ class LazyParser(argparse.ArgumentParser):
 
 
 def add_verb(subparsers: Any, name: str, summary: str, description: str = "") -> Any:
-    """A subcommand whose description and examples are shown as they are written."""
+    """Add a subcommand whose description is shown with its own line breaks; return its parser."""
     return subparsers.add_parser(
         name,
         help=summary,
@@ -61,14 +63,14 @@ def add_system_verb(
     fill_fn: Callable[[str, LazyParser], None],
     run_fn: Callable[[str, argparse.Namespace], int],
 ) -> None:
-    """Adds a verb with a subcommand for each system.
+    """Add a verb with a subcommand for each system.
 
     Args:
-      subparsers: of the program.
-      verb: its name.
-      summary: what it does.
-      fill_fn: (system, its parser) -> None: adds description and options.
-      run_fn: (system, what was parsed) -> exit status.
+      subparsers: the program's subparsers.
+      verb: name of the verb.
+      summary: what the verb does, in a few words.
+      fill_fn: (name of the system, its parser) -> None; adds the description and the options.
+      run_fn: (name of the system, parsed options) -> exit status.
     """
     parser = add_verb(subparsers, verb, summary, f"{summary[0].upper()}{summary[1:]}.")
     systems = parser.add_subparsers(
@@ -81,21 +83,21 @@ def add_system_verb(
 
 
 def add_seed(parser: argparse.ArgumentParser, of: str) -> None:
-    """--seed."""
+    """Add the option --seed; `of` says what it seeds."""
     parser.add_argument(
         "--seed", type=whole_number(0), default=0, metavar="S", help=f"of {of} (default: 0)"
     )
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """--json."""
+    """Add the option --json."""
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object on stdout and nothing else"
     )
 
 
 def add_collect(parser: argparse.ArgumentParser) -> None:
-    """--collect and --workers, of which `collect_of` makes a value."""
+    """Add the options --collect and --workers; see `collect_of`."""
     from tfrl_systems.drivers.collect import POOLS
 
     parser.add_argument(
@@ -113,7 +115,7 @@ def add_collect(parser: argparse.ArgumentParser) -> None:
 
 
 def collect_of(options: argparse.Namespace) -> Collect | None:
-    """Where to collect, as --collect and --workers say; None where they say nothing."""
+    """Return where to collect, as --collect and --workers say; None if neither is given."""
     from tfrl_systems.drivers.collect import Collect, num_processors
 
     if options.collect is None:

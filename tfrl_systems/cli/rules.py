@@ -1,4 +1,4 @@
-"""`tfrl rules`: makes, verifies, lists and takes over rules for tensor graphs."""
+"""The verb `tfrl rules`, which makes, verifies, lists and imports rules for tensor graphs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Takes over the rules of TASO's graph_subst.pb that are right, and says why the o
 
 
 def add_parser(subparsers: Any) -> None:
-    """Adds `rules` to the verbs."""
+    """Add `rules` to the verbs."""
     rules = shared.add_verb(
         subparsers, "rules", "make, verify and list rules for tensor graphs",
         "Rules by which tensor graphs are rewritten.",
@@ -155,7 +155,7 @@ def _add_instances(parser: argparse.ArgumentParser, usual: int) -> None:
 
 
 def run_generate(options: argparse.Namespace) -> int:
-    """Generates."""
+    """Make a file of rules as the command line says."""
     from environments.tensor_graphs.rules import files as rule_files
     from environments.tensor_graphs.rules import library
     from environments.tensor_graphs.rules.generation.collect import Thoroughness, make_rules
@@ -183,7 +183,7 @@ def run_generate(options: argparse.Namespace) -> int:
 
 
 def run_verify(options: argparse.Namespace) -> int:
-    """Verifies."""
+    """Verify the rules of a file; return 1 if one is wrong, else 0."""
     from environments.tensor_graphs.rules import files as rule_files
     from environments.tensor_graphs.rules.verification.verify import verify_all
 
@@ -221,7 +221,7 @@ def run_verify(options: argparse.Namespace) -> int:
 
 
 def run_list(options: argparse.Namespace) -> int:
-    """Lists."""
+    """List the rules of a file."""
     from environments.tensor_graphs.rules import files as rule_files
 
     file = rule_files.read(options.file)
@@ -245,7 +245,7 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_import(options: argparse.Namespace) -> int:
-    """Takes over."""
+    """Import the rules of a TASO file that are right."""
     from environments.tensor_graphs.rules import files as rule_files
     from environments.tensor_graphs.rules.taso.importing import import_taso
 
@@ -275,7 +275,7 @@ def run_import(options: argparse.Namespace) -> int:
 
 
 def _command(options: argparse.Namespace) -> str:
-    """As a user would type it, without what is usual."""
+    """Return the command as a user would type it, without options that do not change the rules."""
     if options.run is run_import:
         return shlex.join(["tfrl", "rules", "import", options.file.name])
     words = ["tfrl", "rules", "generate", "-o", options.output.name, "--seed", str(options.seed)]

@@ -1,4 +1,4 @@
-"""Results as people read them: text made of what `--json` prints."""
+"""Results as text for people, made from what `--json` prints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Found = Mapping[str, Any]
 
 
 def trained(system: str, run: Run, options: argparse.Namespace) -> str:
-    """What to do with a policy that was learned."""
+    """Format the result of a training run: where the policy is, and how to use it."""
     facts = [
         ("policy", str(run.policy)),
         ("curves", f"tensorboard --logdir {run.workdir}/tensorboard"),
@@ -25,12 +25,12 @@ def trained(system: str, run: Run, options: argparse.Namespace) -> str:
 
 
 def evaluated(system: str, found: Found) -> str:
-    """Policies beside each other."""
+    """Format an evaluation as tables that compare the policies."""
     return _TABLES.get(system, _table)(found)
 
 
 def benched(found: Found) -> str:
-    """Benchmarks under each other."""
+    """Format benchmarks as a table with one row for each."""
     rows = []
     for one in found["benchmarks"]:
         if "ratio" in one:

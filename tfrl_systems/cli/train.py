@@ -1,4 +1,4 @@
-"""`tfrl train`: learns a policy."""
+"""The verb `tfrl train`, which learns a policy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ A run that was interrupted goes on with --resume and ends as if it had not been.
 
 
 def add_parser(subparsers: Any) -> None:
-    """Adds `train` to the verbs."""
+    """Add `train` to the verbs."""
     shared.add_system_verb(subparsers, "train", "learn a policy", _fill, run)
 
 
@@ -72,7 +72,7 @@ def _epilog(system: System) -> str:
 
 
 def run(name: str, options: argparse.Namespace) -> int:
-    """Trains as the command line says."""
+    """Train a policy as the command line says."""
     with Terminal() as terminal:
         trained = experiments.train(
             name,

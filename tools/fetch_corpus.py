@@ -1,15 +1,15 @@
-"""Makes the benchmark corpus: real C and C++ from pinned, checksummed source distributions.
+"""Make the benchmark corpus from pinned, checksummed source distributions of C and C++ projects.
 
     python tools/fetch_corpus.py -o runs/corpus
 
-writes four corpora: `runs/corpus/train`, `validation` and `heldout`, each of whole projects, and
-`all`, which holds every module (the others are hard links into it). Which projects, versions,
-sources and options is in `corpus_projects.json`, and which of them are held out follows from their
-names alone (see `split_projects`).
+writes four corpora: `runs/corpus/train`, `validation` and `heldout`, each made of whole projects,
+and `all`, which holds every module (the others are hard links into it). `corpus_projects.json`
+lists the projects with their versions, sources and options. The projects' names alone decide which
+of them are held out (see `split_projects`).
 
-Distributions come from the package index that pip is configured to use (index-url, extra-index-url,
-find-links, no-index, cert, proxy), are kept in a cache directory and are checked against their
-sha256 each time. Nothing of what is downloaded is run.
+The tool downloads distributions from the package index that pip is configured to use (index-url,
+extra-index-url, find-links, no-index, cert, proxy). It keeps them in a cache directory and checks
+their sha256 each time. It runs nothing of what it downloads.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from environments.inlining.corpus.units import CompileUnit
 
 PROJECTS_FILE = pathlib.Path(__file__).with_name("corpus_projects.json")
 SPLITS = ("train", "validation", "heldout")
-# How many projects of each language are held out and used for validation.
+# How many projects of each language are held out, and how many are used for validation.
 DRAWN = {"c++": {"heldout": 3, "validation": 3}, "c": {"heldout": 2, "validation": 1}}
 # A project with fewer sources says little about a policy, so it is always trained on.
 SMALLEST_DRAWN = 10
@@ -54,21 +54,22 @@ class Project:
     """One entry of corpus_projects.json.
 
     Attributes:
-        name: the project; first component of its modules' names.
-        distribution: its name on the package index.
+        name: name of the project; the first component of its modules' names.
+        distribution: name of the source distribution on the package index.
         version: the pinned version.
         file: file name of the source distribution.
-        sha256: its checksum.
-        licence: of the sources that are compiled.
+        sha256: checksum of the source distribution.
+        licence: licence of the sources that are compiled.
         language: "c" or "c++".
-        root: directory inside the distribution, where the compiler runs.
-        sources: globs relative to the root.
-        exclude: patterns of those to leave out (other platforms, tests, Python bindings).
+        root: directory inside the distribution, in which the compiler runs.
+        sources: globs of the sources, relative to the root.
+        exclude: patterns of sources to leave out (other platforms, tests, Python bindings).
         include: include directories, relative to the root.
-        defines: macros.
-        standard: language standard.
-        files: small headers that the project's own build would generate; path: lines.
-        max_sources: of the matching sources, those whose "name/path" has the smallest sha256.
+        defines: macros to define.
+        standard: language standard, as in -std.
+        files: lines of small headers that the project's own build would generate, by path.
+        max_sources: number of sources to compile at most; if more match, those are taken whose
+            "name/path" has the smallest sha256.
     """
 
     name: str
@@ -89,27 +90,27 @@ class Project:
 
 
 def read_projects(path: pathlib.Path = PROJECTS_FILE) -> tuple[Project, ...]:
-    """Reads the pins."""
+    """Read the pinned projects."""
     return tuple(Project(**entry) for entry in json.loads(path.read_text())["projects"])
 
 
 def digest(text: str) -> str:
-    """Hash by which projects and sources are drawn: fixed, and unrelated to any result."""
+    """Return the hash by which projects and sources are drawn; it is unrelated to any result."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def split_projects(sizes: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
-    """Decides which projects are trained on, validated on and held out.
+    """Decide which projects are trained on, validated on and held out.
 
-    Of each language, the projects with at least `SMALLEST_DRAWN` sources are sorted by the sha256
-    of their name; the first are held out, the next are for validation, and all others are trained
-    on (`DRAWN` has the numbers).
+    The projects of each language with at least `SMALLEST_DRAWN` sources are sorted by the sha256 of
+    their name. The first are held out, and the next are for validation, as many as `DRAWN` says.
+    All others are trained on.
 
     Args:
-        sizes: language: {project: number of sources}.
+        sizes: number of sources, by language and by project.
 
     Returns:
-        The split of each project.
+        "train", "validation" or "heldout", by project.
     """
     split = {}
     for language, projects in sizes.items():
@@ -123,7 +124,7 @@ def split_projects(sizes: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
 
 
 def pip_settings() -> dict[str, str]:
-    """Settings of pip that say where packages come from, as it would use them itself."""
+    """Return pip's settings for `pip download`; they say where packages come from."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     ranks: dict[str, dict[str, str]] = {"global": {}, "download": {}, ":env:": {}}
@@ -136,7 +137,7 @@ def pip_settings() -> dict[str, str]:
 
 
 def make_finder(settings: Mapping[str, str]) -> Any:
-    """An `unearth.PackageFinder` for source distributions, set up as pip is."""
+    """Make an `unearth.PackageFinder` for source distributions, with pip's settings."""
     try:
         import unearth
         from unearth.fetchers import PyPIClient
@@ -145,7 +146,7 @@ def make_finder(settings: Mapping[str, str]) -> Any:
             "expected the package unearth, which downloads without building, found none; "
             "`pip install unearth`"
         ) from None
-    # It reports each location that does not have a package; here another one may.
+    # unearth logs an error for each location without the package, though another one may have it.
     logging.getLogger("unearth").setLevel(logging.ERROR)
     offline = settings.get("no-index", "").lower() in ("1", "true", "yes", "on")
     indexes = [] if offline else settings.get("index-url", "").split()
@@ -170,18 +171,18 @@ def make_finder(settings: Mapping[str, str]) -> Any:
 
 
 def download(project: Project, cache: pathlib.Path, finder: Any) -> pathlib.Path:
-    """Gets one source distribution, from the cache or the index.
+    """Get one source distribution, from the cache or the index.
 
     Args:
-        project: what to get.
+        project: the project whose distribution to get.
         cache: directory that keeps distributions.
         finder: see `make_finder`.
 
     Returns:
-        The file, with the pinned checksum.
+        The file; its checksum is the pinned one.
 
     Raises:
-        UserError: if it cannot be had, or has another checksum.
+        UserError: the distribution cannot be downloaded, or has another checksum.
     """
     kept = cache / project.file
     if kept.is_file() and hashlib.sha256(kept.read_bytes()).hexdigest() == project.sha256:
@@ -209,7 +210,7 @@ def download(project: Project, cache: pathlib.Path, finder: Any) -> pathlib.Path
 
 
 def _read_from_index(project: Project, wanted: str, finder: Any) -> bytes:
-    """The bytes of a distribution, unchecked."""
+    """Download a distribution; return its bytes, whose checksum is not yet checked."""
     from packaging.requirements import Requirement
 
     for package in finder.find_matches(Requirement(wanted), allow_yanked=True):
@@ -226,10 +227,10 @@ def _read_from_index(project: Project, wanted: str, finder: Any) -> bytes:
 def download_all(
     projects: Sequence[Project], cache: pathlib.Path
 ) -> tuple[dict[str, pathlib.Path], list[str]]:
-    """Gets all distributions.
+    """Get all distributions.
 
     Returns:
-        The file of each project that could be had, and one line for each that could not.
+        The file of each project that could be downloaded, and one line for each that could not.
     """
     cache.mkdir(parents=True, exist_ok=True)
     finder = make_finder(pip_settings())
@@ -245,7 +246,7 @@ def download_all(
 
 
 def extract(project: Project, file: pathlib.Path, directory: pathlib.Path) -> pathlib.Path:
-    """Unpacks a project's root, adds its `files`, and returns where the root lies."""
+    """Unpack a project's root, add its `files`, and return the directory of the root."""
     with tarfile.open(file) as archive:
         members = archive.getmembers()
         top = members[0].name.split("/")[0]
@@ -268,7 +269,7 @@ def extract(project: Project, file: pathlib.Path, directory: pathlib.Path) -> pa
 
 
 def project_units(project: Project, root: pathlib.Path) -> list[CompileUnit]:
-    """The sources of a project, unpacked in `root`, to compile: at most `max_sources`."""
+    """Return what to compile of a project unpacked in `root`: at most `max_sources` sources."""
     found = {
         path.relative_to(root).as_posix()
         for pattern in project.sources
@@ -299,7 +300,7 @@ def build(
     compiler: str,
     jobs: int | None,
 ) -> BuildReport:
-    """Compiles the projects, whose distributions are `files`, and writes the corpora."""
+    """Compile the projects from their distributions `files`, and write the corpora."""
     found = find_compiler(compiler)
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".sources-", dir=output) as unpacked:
@@ -322,7 +323,7 @@ def build(
 
 
 def _show(done: int, total: int, name: str) -> None:
-    """One line that is rewritten on a terminal, and a line now and then in a log."""
+    """Show progress: on a terminal one line that is rewritten, in a log a line now and then."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K  {done}/{total} {name}"[:120], end="", file=sys.stderr, flush=True)
     elif done % 50 == 0 or done == total:
@@ -330,13 +331,13 @@ def _show(done: int, total: int, name: str) -> None:
 
 
 def default_cache() -> pathlib.Path:
-    """Where distributions are kept unless the user says otherwise."""
+    """Return the directory where distributions are kept by default."""
     base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     return pathlib.Path(base, "tfrl", "sdists")
 
 
 def parse_arguments(arguments: Iterable[str] | None = None) -> argparse.Namespace:
-    """Parses the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("runs/corpus"))
     parser.add_argument("--cache", type=pathlib.Path, default=default_cache())
@@ -347,7 +348,7 @@ def parse_arguments(arguments: Iterable[str] | None = None) -> argparse.Namespac
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Downloads, compiles and says what came out; UserError if it is not the whole corpus."""
+    """Download, compile and describe the corpus; raise UserError if a project is missing."""
     projects = read_projects()
     if arguments.project:
         unknown = sorted(set(arguments.project) - {project.name for project in projects})
@@ -378,7 +379,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Runs the tool; mistakes of the user and of the network end in one line."""
+    """Run the tool; report errors of the user and of the network in one line."""
     try:
         run(parse_arguments())
     except UserError as error:

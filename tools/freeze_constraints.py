@@ -1,10 +1,11 @@
-"""Writes tools/constraints/ from what the two environments hold, each number once.
+"""Pin the versions installed in two environments, by writing the files of tools/constraints/.
 
     python tools/freeze_constraints.py .venv .venv-colab
 
-To move a version: edit its line, let `bash tools/check.sh` and `bash tools/check.sh --stack colab`
-install and pass, then run this to pin what came along. Both environments must hold nothing that
-the project does not need. common.txt holds what both stacks share.
+common.txt gets the versions that both stacks share, so that each is written only once. To change a
+version, edit its line, run `bash tools/check.sh` and `bash tools/check.sh --stack colab` until they
+pass, then run this tool to pin the dependencies that changed with it. Neither environment may hold
+packages that the project does not need.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 import subprocess
 
 CONSTRAINTS = pathlib.Path(__file__).parent / "constraints"
-# Not pinned: the checkout itself, and what `python -m venv` brings by itself.
+# Not pinned: the project itself, and what `python -m venv` installs.
 UNPINNED = {"pip", "setuptools", "tfrl-systems"}
 
 COMMON_HEADER = "# Versions that both stacks share. Written by tools/freeze_constraints.py.\n"
@@ -24,7 +25,7 @@ STACK_HEADER = "# {about}. Written by tools/freeze_constraints.py.\n-c common.tx
 
 
 def installed(environment: pathlib.Path) -> dict[str, str]:
-    """Normalised name -> version of everything installed in a virtual environment."""
+    """Return the version of each package in a virtual environment, by normalised name."""
     python = environment / "bin" / "python"
     listing = subprocess.run(
         [python, "-m", "pip", "--disable-pip-version-check", "list", "--format=json"],

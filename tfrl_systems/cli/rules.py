@@ -275,7 +275,7 @@ def run_import(options: argparse.Namespace) -> int:
 
 
 def _command(options: argparse.Namespace) -> str:
-    """Return the command as a user would type it, without options that do not change the rules."""
+    """Return the command that makes the same file, as a user would type it."""
     if options.run is run_import:
         return shlex.join(["tfrl", "rules", "import", options.file.name])
     words = ["tfrl", "rules", "generate", "-o", options.output.name, "--seed", str(options.seed)]

@@ -1,11 +1,15 @@
-"""Is steering exact? On every module of a corpus, compares sizes that must be equal.
+"""Check that steering the compiler is exact, by comparing object sizes that must be equal.
 
     python tools/benchmarks/inlining_exactness.py --corpus runs/corpus/all --compiler embedded
 
-For each module: the object with the default's decisions against a plain -Oz, and the object of a
-compile in which every tenth of them was changed against a replay of its record. Prints one JSON
-object; exits with 1 if any module differs. The first can differ where inlining left call sites in
-unreachable code (see `CompilePlainly`), which is why savings are measured against the plain -Oz.
+For each module of a corpus, the tool compares two pairs of objects:
+
+  - one compiled under the default's decisions, and one compiled by a plain -Oz;
+  - one compiled with every tenth of those decisions changed, and a replay of its record.
+
+It prints one JSON object, and exits with 1 if the objects of a pair differ or a module fails. The
+first pair can differ if inlining left call sites in unreachable code (see `CompilePlainly`). That
+is why savings are measured against the plain -Oz.
 """
 
 from __future__ import annotations
@@ -27,16 +31,16 @@ from tfrl_systems.experiments.systems.inlining.workers import make_collector
 
 
 class Check:
-    """Compiles one module four ways (`tasks.Task`); nothing is kept between them."""
+    """A `tasks.Task` that compiles one module four ways, and keeps nothing in the store."""
 
     def recall(self, module_store: ModuleStore) -> None:
-        """Nothing was kept."""
+        """Return None, because nothing is kept."""
 
     def run(self, compiler: Compiler, module: Module) -> dict[str, bool | int]:
-        """What is equal."""
+        """Return the number of decisions, and whether the sizes of each pair are equal."""
         default = Play(make_heuristic("default")).run(compiler, module)
         plain = compiler.compile_plain(module)
-        # Wholly random decisions would make the largest modules grow for hours.
+        # Random decisions at all call sites would make the largest modules compile for hours.
         changed = default.decisions.copy()
         changed[::10] ^= 1
         recorded = Play(Replay(changed)).run(compiler, module)
@@ -48,11 +52,11 @@ class Check:
         }
 
     def keep(self, module_store: ModuleStore, result: dict[str, bool | int]) -> None:
-        """Keeps nothing."""
+        """Keep nothing."""
 
 
 def main() -> int:
-    """Runs the check."""
+    """Run the check; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--corpus", type=pathlib.Path, required=True)
     parser.add_argument("--compiler", default="embedded", metavar="embedded|CLANG")

@@ -1,4 +1,4 @@
-"""What the tools that make tables share: arguments, kept records, tasks side by side, Markdown."""
+"""Helpers of the tools that make tables: arguments, kept records, parallel tasks, Markdown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Do = Callable[[Sequence[Task]], Iterable[Record]]
 
 
 def exit_status(run: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> int:
-    """Runs a tool; mistakes of the user end in one line."""
+    """Run a tool, and return its exit status; errors of the user are reported in one line."""
     try:
         run(options)
     except UserError as error:
@@ -36,7 +36,7 @@ def exit_status(run: Callable[[argparse.Namespace], None], options: argparse.Nam
 
 
 def some_of(names: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
-    """A parser of some of the names, separated by commas."""
+    """Return a parser of a list of some of the names, separated by commas."""
 
     def parse(text: str) -> tuple[str, ...]:
         found = tuple(text.split(","))
@@ -48,15 +48,20 @@ def some_of(names: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
 
 
 def identity_of(run: TrainingRun) -> dict[str, Any]:
-    """All that decides what a training run comes to, as JSON values."""
+    """Return everything that decides the outcome of a training run, as JSON values."""
     return run.identity(find_system(run.system).describe(run))
 
 
 def kept(path: pathlib.Path, settings: Mapping[str, Any], make_fn: Task) -> Record:
-    """The record that is kept in a file, or the one that `make_fn` makes, which then is kept.
+    """Return the record that a file keeps; if there is none, make one and keep it.
+
+    Args:
+      path: the file.
+      settings: what decides the record, as JSON values; kept with the record.
+      make_fn: makes the record.
 
     Raises:
-      UserError: the kept one was made with other settings.
+      UserError: the record in the file was made with other settings.
     """
     settings = json.loads(json.dumps(settings))
     if path.exists():
@@ -73,7 +78,7 @@ def kept(path: pathlib.Path, settings: Mapping[str, Any], make_fn: Task) -> Reco
 
 
 def keep(path: pathlib.Path, record: Record) -> None:
-    """Writes a record to its file, at once or not at all."""
+    """Write a record to its file, at once or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(".unfinished")
     scratch.write_text(json.dumps(record, allow_nan=False) + "\n", encoding="utf-8")
@@ -82,11 +87,11 @@ def keep(path: pathlib.Path, record: Record) -> None:
 
 @contextlib.contextmanager
 def doing(jobs: int) -> Iterator[Do]:
-    """Does tasks, so many at a time; their records come in order."""
+    """Give a function that does tasks, `jobs` at a time, and returns their records in order."""
     if jobs == 1:
         yield lambda tasks: (task() for task in tasks)
         return
-    # Not forked: TensorFlow's threads would not come along.
+    # Processes are spawned, because a forked one would lack TensorFlow's threads.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as executor:
         try:
@@ -102,7 +107,7 @@ def _do(task: Task) -> Record:
 def followed(
     records: Iterable[Record], total: int, reporter: Reporter, label: str
 ) -> Iterator[Record]:
-    """The records, as they come; `reporter` is told how many of `total` have."""
+    """Yield the records as they come, and report how many of `total` have come."""
     advance = reporter.task(label, total)
     for record in records:
         advance(1)
@@ -110,7 +115,7 @@ def followed(
 
 
 def commit() -> str:
-    """Of this checkout, or "unknown"."""
+    """Return the commit of this checkout, or "unknown"."""
     asked = subprocess.run(
         ["git", "describe", "--always", "--dirty", "--abbrev=12"],
         cwd=pathlib.Path(__file__).parent,
@@ -122,6 +127,6 @@ def commit() -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first column is text."""
+    """Format a table in Markdown. The first column is aligned left, the others right."""
     rule = ["---", *["---:"] * (len(header) - 1)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, rule, *rows])

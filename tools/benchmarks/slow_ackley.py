@@ -1,4 +1,4 @@
-"""Ackley's function as an experiment, for `thesis_tables.py`: each point takes a millisecond."""
+"""A slow Ackley function for `thesis_tables.py`, like an experiment: 1 ms for each point."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS_PER_POINT = 1e-3
 
 
 def value(points: np.ndarray) -> np.ndarray:
-    """The values [N] of points [N, n] of Ackley's domain, after N milliseconds."""
+    """Return the values [N] of points [N, n] in Ackley's domain, after N milliseconds."""
     time.sleep(SECONDS_PER_POINT * len(points))
     return functions.ackley(points)
 

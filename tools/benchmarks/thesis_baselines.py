@@ -1,8 +1,8 @@
-"""What learned optimisers are shown beside, measured at the same points.
+"""The baselines that learned optimisers are compared with, measured at the same points.
 
-The baselines of `environments.learn_to_optimize.baselines`, and "supervised": a network as large as
-the learned policy's, fitted by least squares to the true minima of random c. It is shown what the
-learned policies have to find.
+They are those of `environments.learn_to_optimize.baselines`, and "supervised": a network as large
+as the learned policy's, fitted by least squares to the true minima of random c. It is shown the
+minima, which the learned policies have to find.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _MAX_STEPS = 5000
 
 
 def names_of(case: Case) -> tuple[str, ...]:
-    """The baselines that can be had for a function."""
+    """Return the names of the baselines of a case."""
     names = ("constant", "random", SUPERVISED, "scipy")
     return (*names, "cma") if case.dimensions - case.free > 1 else names
 
 
 def depends_on_chance(name: str) -> bool:
-    """Whether it is to be measured with every seed."""
+    """Return whether a baseline is random, so that it must be measured with every seed."""
     return name in ("random", SUPERVISED)
 
 
 def measure(benchmark: Benchmark, agent: str, case: Case, name: str, seed: int) -> dict[str, Any]:
-    """The record of one baseline: the one that is kept, or a new one.
+    """Return the record of one baseline; measure it if no record is kept.
 
     Args:
-      benchmark: where it is kept, and the settings.
-      agent: whose network the supervised one is like.
-      case: what is minimised.
-      name: of the baseline.
-      seed: of what depends on chance.
+      benchmark: directory and settings.
+      agent: name of the agent; the supervised network is as large as this agent's.
+      case: the function to minimise.
+      name: name of the baseline.
+      seed: seed of everything random.
     """
     run = Run("quality", agent, case, "random", seed)
     hidden_sizes = list(benchmark.plan(run).settings["agent"].hidden_sizes)
@@ -77,7 +77,7 @@ def _measure(case: Case, name: str, seed: int, hidden_sizes: list[int]) -> dict[
 
 
 def fit(objective: Objective, seed: int, hidden_sizes: list[int]) -> baselines.Baseline:
-    """A network that was fitted to the true minima of 1,000 uniform c."""
+    """Fit a network to the true minima of 1,000 uniform c."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPRegressor
 
@@ -94,7 +94,7 @@ def fit(objective: Objective, seed: int, hidden_sizes: list[int]) -> baselines.B
         random_state=seed,
     )
     with warnings.catch_warnings():
-        # It stops at the limit, with errors that no longer show in the table.
+        # The fit stops at its limit of steps, when its errors are too small to show in the table.
         warnings.simplefilter("ignore", ConvergenceWarning)
         network.fit(free, minima[:, 0] if minima.shape[1] == 1 else minima)
     return lambda given: network.predict(given).reshape(len(given), -1)

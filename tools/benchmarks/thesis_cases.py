@@ -1,4 +1,4 @@
-"""What the experiments of `thesis_tables.py` are made on, and which training runs they need."""
+"""The functions and the training runs of the experiments of `thesis_tables.py`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Case:
     """A function with its coordinates.
 
     Attributes:
-      function: its name, for `functions.make_objective`.
-      dimensions: n.
-      free: k.
+      function: name of the function, as `functions.make_objective` takes it.
+      dimensions: n, the number of coordinates.
+      free: k, the number of free parameters among them.
     """
 
     function: str
@@ -26,24 +26,24 @@ class Case:
 
     @property
     def slug(self) -> str:
-        """For names of files."""
+        """Name of the case in file names."""
         name = self.function.partition(":")[0].rpartition(".")[2]
         return f"{name}-{self.dimensions}-{self.free}" if self.dimensions > 2 else name
 
     @property
     def title(self) -> str:
-        """For tables."""
+        """Name of the case in tables."""
         words = self.function.replace("_", " ")
         return f"{words}, n = {self.dimensions}, k = {self.free}" if self.dimensions > 2 else words
 
     @property
     def measure(self) -> str:
-        """The thesis's: MSE, and MSLE for a function of several orders of magnitude."""
+        """The thesis's measure: "msle" if values span several orders of magnitude, else "mse"."""
         return "msle" if self.function.endswith("rosenbrock") else "mse"
 
 
 DISTRIBUTED = Case("rotated_rosenbrock")
-# Tables 6.2 and 6.3, and one whose minimum moves with c.
+# The functions of Tables 6.2 and 6.3, and one whose minimum moves with c.
 SAMPLED = (Case("ackley"), Case("rosenbrock"), Case("shifted_ackley"))
 QUALITY = (
     *SAMPLED[:2],
@@ -59,12 +59,13 @@ class Run:
     """One training run.
 
     Attributes:
-      experiment: one of `EXPERIMENTS`, which says how long it is.
+      experiment: name of the experiment, which decides how long the run is: one of `EXPERIMENTS`,
+        or that of the runs that are only timed.
       agent: "ppo" or "reinforce".
-      case: what it learns.
-      sampler: of start points.
-      seed: of everything.
-      workers: processes that collect; 0 to collect in the process that learns.
+      case: the function to minimise.
+      sampler: how start points are drawn.
+      seed: seed of everything random.
+      workers: number of processes that collect; 0 to collect in the process that learns.
     """
 
     experiment: str
@@ -76,17 +77,17 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Of its directory."""
+        """Name of the run's directory."""
         parts = [self.experiment, self.agent, self.case.slug, self.sampler, f"seed-{self.seed}"]
         return "-".join(parts + ([f"{self.workers}-workers"] if self.workers else []))
 
 
 def plan(agents: Sequence[str], seed: int) -> list[Run]:
-    """The training runs of one seed.
+    """Return the training runs of one seed.
 
     Args:
-      agents: all are compared; the first of them tries the samplers and the processes.
-      seed: of the runs.
+      agents: the agents to compare; the first one also tries the samplers and the worker processes.
+      seed: seed of the runs.
     """
     first, usual = agents[0], SAMPLERS[0]
     return [

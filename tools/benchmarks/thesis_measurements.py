@@ -1,4 +1,4 @@
-"""What `thesis_tables.py` measures: training runs, and the time that collecting takes."""
+"""The measurements of `thesis_tables.py`: training runs, and the time that collecting takes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tools.benchmarks.thesis_cases import Case, Run
 _SYSTEM = "learn_to_optimize"
 TIMING = "timing"
 """Experiment whose runs are only timed."""
-# 64 episodes an iteration, as in the thesis, and work for up to 8 processes.
+# 64 episodes an iteration, as in the thesis, in enough chunks for 8 processes.
 _TIMED = {"num_chunks": 8, "episodes_per_chunk": 8}
-# Iterations that are not timed: TensorFlow traces in them.
+# First iterations, which are not timed, because TensorFlow traces its functions in them.
 _WARM_UP = 10
 
 
@@ -31,9 +31,10 @@ class Benchmark:
     """What is the same for all measurements.
 
     Attributes:
-      output: directory.
-      settings: of all runs, by name, as for `experiments.train`.
-      iterations: of the runs of each experiment; those of `tfrl train` where it is not named.
+      output: directory of all records and tables.
+      settings: settings of all runs, by name, as for `experiments.train`.
+      iterations: number of iterations of the runs, by name of the experiment; experiments that are
+        not named have the default of `tfrl train`.
     """
 
     output: pathlib.Path
@@ -41,7 +42,7 @@ class Benchmark:
     iterations: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def arguments(self, run: Run) -> dict[str, Any]:
-        """What `experiments.plan` and `experiments.train` are called with."""
+        """Return the arguments of `experiments.plan` and `experiments.train` for a run."""
         settings = dict(self.settings)
         if run.experiment in self.iterations:
             settings["iterations"] = self.iterations[run.experiment]
@@ -56,15 +57,15 @@ class Benchmark:
         }
 
     def plan(self, run: Run) -> TrainingRun:
-        """What is trained."""
+        """Return the training run that a run stands for."""
         return experiments.plan(_SYSTEM, **self.arguments(run))
 
 
 def train(benchmark: Benchmark, run: Run) -> Record:
-    """The record of one training run: of the one that is kept, or of a new one.
+    """Return the record of a training run; train only if the directory holds no finished run.
 
     Raises:
-      UserError: the kept one was made with other settings.
+      UserError: the run in the directory has other settings.
     """
     result = experiments.train(
         _SYSTEM,
@@ -85,21 +86,21 @@ def train(benchmark: Benchmark, run: Run) -> Record:
 
 
 def _collect_of(workers: int) -> Collect:
-    """So many worker processes, or this process for 0."""
+    """Return so many worker processes, or this process for 0."""
     return Collect("pipes", workers) if workers else Collect()
 
 
 def time_collection(
     benchmark: Benchmark, agent: str, function: str, workers: int, iterations: int
 ) -> Record:
-    """The record of one row of Table 6.1: the one that is kept, or a new one.
+    """Return the record of one row of Table 6.1; measure it if no record is kept.
 
     Args:
-      benchmark: where it is kept, and the settings.
-      agent: what learns.
-      function: of two coordinates, one of them free.
-      workers: processes that collect; 0 to collect in the process that learns.
-      iterations: how many are timed.
+      benchmark: directory and settings.
+      agent: name of the agent.
+      function: name of a function, which has two coordinates, one of them free.
+      workers: number of processes that collect; 0 to collect in the process that learns.
+      iterations: number of iterations to time.
     """
     run = Run(TIMING, agent, Case(function), "random", 0, workers)
     planned = benchmark.plan(run)

@@ -1,4 +1,4 @@
-"""The curves of `thesis_tables.py`."""
+"""The picture of the learning curves of `thesis_tables.py`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _STYLES = {
 
 
 def curves(sampled: Sequence[Record], distributed: Sequence[Record]) -> list[dict[str, Any]]:
-    """Lines of the picture: errors by iteration, over the seeds.
+    """Return the lines of the picture: errors by iteration, with mean and range over the seeds.
 
     Args:
-      sampled: runs on `SAMPLED` with each sampler.
-      distributed: runs on `DISTRIBUTED`, in process and not.
+      sampled: records of the runs on `SAMPLED`, with each sampler.
+      distributed: records of the runs on `DISTRIBUTED`, in one process and with workers.
     """
     found = []
     for case in SAMPLED:
@@ -61,7 +61,7 @@ def _line(case: Case, label: str, runs: Sequence[Record]) -> dict[str, Any]:
 
 
 def thin(curve: Sequence[Record], measure: str) -> list[tuple[int, float]]:
-    """At most 50 points: means of as many evaluations each, with the iteration of the last."""
+    """Thin a curve to at most 50 points: means of successive evaluations, at the last iteration."""
     size = -(-len(curve) // _POINTS)
     parts = [curve[start : start + size] for start in range(0, len(curve), size)]
     return [
@@ -70,10 +70,10 @@ def thin(curve: Sequence[Record], measure: str) -> list[tuple[int, float]]:
 
 
 def draw(lines: Sequence[Mapping[str, Any]], output: pathlib.Path) -> None:
-    """One panel for each function, with the range over the seeds.
+    """Draw one panel for each function, with the range over the seeds.
 
     Raises:
-      UserError: matplotlib is not there.
+      UserError: matplotlib is not installed.
     """
     try:
         import matplotlib
@@ -83,7 +83,7 @@ def draw(lines: Sequence[Mapping[str, Any]], output: pathlib.Path) -> None:
             f"picture: expected matplotlib, found: {error}; pip install -e '.[notebooks]'"
         ) from error
     functions = list(dict.fromkeys(one["function"] for one in lines))
-    # Without a salt and with a date, the same picture would be another file each time.
+    # The fixed salt and the missing date make equal pictures equal files.
     with matplotlib.rc_context({"svg.hashsalt": "tfrl", "font.size": 8}):
         picture = figure.Figure(figsize=(7.6, 5.2), layout="constrained")
         panels = picture.subplots(2, -(-len(functions) // 2), squeeze=False).ravel()

@@ -1,4 +1,4 @@
-"""The tables of `thesis_tables.py`, made from its records."""
+"""The tables of `thesis_tables.py`, computed from its records."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from tools.benchmarks.thesis_cases import (
 
 Record = Mapping[str, Any]
 
-# Chapter 6 of the thesis. Seconds collecting, rho, rho* by number of drivers.
+# Results in chapter 6 of the thesis. By number of drivers: seconds collecting, rho, rho*.
 THESIS_RUNTIME = {1: (30341, 1.0, 1.0), 2: (15516, 1.96, 1.95), 4: (8259, 3.67, 3.64)}
 THESIS_RUNTIME[8] = (4856, 6.25, 6.13)
-# Mean and variance in the first 1,000 steps and in the last 1,000, and the best of all steps.
+# By function and sampler: mean and variance of the error in the first 1,000 steps, the same in the
+# last 1,000, and the best of all steps.
 THESIS_SAMPLERS = {
     "ackley": {
         "random": (1.6, 3.6, 0.6, 0.2, 0.018),
@@ -47,12 +48,12 @@ _SECONDS = ("collecting", "broadcasting", "waiting", "training")
 
 
 def window(curve: Sequence[Record], measure: str, first: bool) -> list[float]:
-    """Errors in the first or in the last tenth of a training; of the first evaluation at least.
+    """Return the errors in the first or in the last tenth of a training.
 
     Args:
-      curve: its evaluations.
+      curve: evaluations of the training.
       measure: "mse" or "msle".
-      first: which.
+      first: whether to take the first tenth. If no evaluation lies in it, the first one is taken.
     """
     total = curve[-1]["iteration"]
     if first:
@@ -63,7 +64,7 @@ def window(curve: Sequence[Record], measure: str, first: bool) -> list[float]:
 
 
 def figures(curve: Sequence[Record], measure: str) -> dict[str, float]:
-    """What the thesis says of a training: mean and variance at its ends, and the best."""
+    """Return the thesis's figures of a training: mean and variance at both ends, and the best."""
     first, last = (window(curve, measure, is_first) for is_first in (True, False))
     return {
         "first_mean": statistics.fmean(first),
@@ -75,10 +76,14 @@ def figures(curve: Sequence[Record], measure: str) -> dict[str, float]:
 
 
 def rho(timings: Sequence[Record]) -> list[dict[str, Any]]:
-    """Rows of Table 6.1 for one function; the first of `timings` is collected in process.
+    """Return the rows of Table 6.1 for one function.
 
-    The thesis measures collecting where learning waits for it, so its t_collecting is our time
-    waiting: rho = t(1) / t(k), and rho* has the time broadcasting added to t(k).
+    The thesis measures how long learning waits for collecting, so its t_collecting is our time
+    waiting. With t(k) for the time with k processes, rho = t(1) / t(k). For rho*, the time
+    broadcasting is added to t(k).
+
+    Args:
+      timings: records of one function; in the first, the learning process collects itself.
     """
     alone = timings[0]["seconds"]["waiting"] / timings[0]["timed_iterations"]
     rows = []
@@ -97,7 +102,7 @@ def rho(timings: Sequence[Record]) -> list[dict[str, Any]]:
 
 
 def select(records: Iterable[Record], case: Case, **wanted: Any) -> list[Record]:
-    """The records of a function, with these values."""
+    """Return the records of a case that have the given values."""
     wanted = {**dataclasses.asdict(case), **wanted}
     return [one for one in records if all(one[name] == wanted[name] for name in wanted)]
 
@@ -108,7 +113,7 @@ def summarise(
     baselines: Sequence[Record],
     about: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """All that the tables say, as JSON values."""
+    """Compute all figures of the tables, as JSON values."""
     by_function = collections.defaultdict(list)
     for one in timings:
         by_function[one["function"]].append(one)
@@ -206,7 +211,7 @@ def write(
     about: Mapping[str, Any],
     output: pathlib.Path,
 ) -> None:
-    """Writes table.json, table.md, thesis.png and thesis.svg."""
+    """Write table.json, table.md, thesis.png and thesis.svg."""
     table = summarise(timings, runs, baselines, about)
     output.mkdir(parents=True, exist_ok=True)
     text = json.dumps(table, indent=1, allow_nan=False)
@@ -216,7 +221,7 @@ def write(
 
 
 def to_markdown(table: Mapping[str, Any]) -> str:
-    """The tables for people."""
+    """Format the tables as Markdown."""
     iterations = {name: f"{number:,} iterations" for name, number in table["iterations"].items()}
     parts = [
         f"Mean (min..max) over {len(table['seeds'])} seeds. The thesis took the run with the best "
@@ -291,7 +296,7 @@ def _quality_table(found: Record) -> str:
 
 
 def show(spread: Mapping[str, float]) -> str:
-    """Two digits of mean and range."""
+    """Format mean and range with two digits."""
     if spread["min"] == spread["max"]:
         return f"{spread['mean']:.2g}"
     return f"{spread['mean']:.2g} ({spread['min']:.2g}..{spread['max']:.2g})"

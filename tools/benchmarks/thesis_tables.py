@@ -2,22 +2,23 @@
 
     python -m tools.benchmarks.thesis_tables --output runs/thesis --jobs 2
 
-repeats what chapter 6 of Distributed Deep Reinforcement Learning for Learn-To-Optimize (Stuttgart,
-2023) reports, over several seeds where it took the best of three runs, and adds what it lacks: a
-function whose minimum moves with the free parameter, and rows to compare a learned policy with.
+repeats the experiments in chapter 6 of Distributed Deep Reinforcement Learning for
+Learn-To-Optimize (Stuttgart, 2023). It reports several seeds, where the thesis reports the best of
+three runs. It adds a function whose minimum moves with the free parameter, and baselines to compare
+learned policies with.
 
   Table 6.1         seconds collecting, broadcasting, waiting and training, with k processes
   Tables 6.2, 6.3   errors in the first and in the last tenth of the training, by sampler
-  Figures 6.3, 6.4  learning with the collection in this process, and in two others
-  quality           learned policies beside a constant, chance, a network that was shown the true
+  Figures 6.3, 6.4  learning with collection in the same process, and in two others
+  quality           learned policies, a constant, random x, a network that was shown the true
                     minima, scipy's solver, and CMA-ES in ten dimensions
 
 --output gets
-  table.md, table.json       all of it, and what it was made with
+  table.md, table.json       all tables, with the command and the settings that made them
   thesis.png, thesis.svg     the curves
   runs/                      the training runs, as `tfrl train --workdir` keeps them
   timings/, baselines/       one file for each measurement
-Run again, it goes on where it was stopped.
+If the tool was stopped, run it again to go on.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from tools.benchmarks.thesis_cases import QUALITY, plan
 from tools.benchmarks.thesis_measurements import Benchmark, time_collection, train
 
 AGENTS = ("ppo", "reinforce")
-# Each with so many times fewer iterations than asked for.
+# The functions to time, each with the number that --timing-iterations is divided by.
 TIMED_FUNCTIONS = {"ackley": 1, "tools.benchmarks.slow_ackley:value": 10}
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measures what is not measured yet; the tables are written after each seed."""
+    """Measure what has no record yet; write the tables after each seed."""
     short = dict.fromkeys(("samplers", "distributed"), options.short_iterations)
     long = {} if options.iterations is None else {"quality": options.iterations}
     benchmark = Benchmark(options.output, read_assignments(options.assignments), {**short, **long})
@@ -78,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Reads the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -135,7 +136,7 @@ def _add_iterations(parser: argparse.ArgumentParser) -> None:
 
 
 def main() -> int:
-    """Runs the tool."""
+    """Run the tool; return the exit status."""
     return shared.exit_status(run, parse_arguments(sys.argv[1:]))
 
 

@@ -1,4 +1,4 @@
-"""The table and the picture of `inlining_tables.py`, made from its records."""
+"""The table and the picture of `inlining_tables.py`, computed from its records."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _LINES = {
 
 @dataclasses.dataclass(frozen=True)
 class Saving:
-    """Some modules under one policy, beside LLVM's default.
+    """How much smaller some modules are under one policy than under LLVM's default.
 
     Attributes:
-      modules: how many.
-      text_percent: how much smaller the text column is; negative where it is larger.
-      exec_percent: the same of code alone.
-      worse: modules whose text column is larger.
+      modules: number of modules.
+      text_percent: by how much the text column is smaller, in percent; negative if it is larger.
+      exec_percent: the same for code alone.
+      worse: number of modules whose text column is larger.
     """
 
     modules: int
@@ -45,7 +45,7 @@ class Saving:
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """A figure over the seeds."""
+    """Mean and range of a figure over the seeds."""
 
     mean: float
     min: float
@@ -53,11 +53,11 @@ class Spread:
 
     @staticmethod
     def of(values: Sequence[float]) -> Spread:
-        """Mean and range of `values`."""
+        """Compute the mean and the range of `values`."""
         return Spread(statistics.fmean(values), min(values), max(values))
 
     def show(self, digits: int) -> str:
-        """For a table: the mean, and the range if there is one."""
+        """Format for a table: the mean, and the range if the values differ."""
         text = f"{self.mean:.{digits}f}"
         if self.min == self.max:
             return text
@@ -65,11 +65,12 @@ class Spread:
 
 
 def policies_of(record: Record, iteration: int) -> dict[str, Sizes]:
-    """Sizes under each policy of the table after so many iterations (0: before any).
+    """Return the sizes under each policy of the table after some iterations (0: before any).
 
-    The oracle is the smallest object of each module that a baseline, exploration around the default
-    or, from iteration 1 on, a policy learned so far came to. It looked at the module itself: it is
-    no policy, but a line that one can measure policies by.
+    The oracle has for each module the smallest object that the baselines reached. From iteration 1
+    on, it includes the objects that exploration around the default and the policies learned so far
+    reached. It is no policy, because it needs to try the module itself, but it shows what a policy
+    could save.
     """
     sizes = record["sizes"]
     fixed: dict[str, Sizes] = sizes["fixed"]
@@ -90,7 +91,7 @@ def policies_of(record: Record, iteration: int) -> dict[str, Sizes]:
 
 
 def smallest(candidates: Sequence[Sizes], modules: Mapping[str, Any]) -> dict[str, Sequence[int]]:
-    """For each module the object with the smallest text column; the first of equals."""
+    """Return each module's sizes with the smallest text column; ties go to the first candidate."""
     return {
         name: min((one[name] for one in candidates if name in one), key=lambda size: size[0])
         for name in modules
@@ -98,16 +99,18 @@ def smallest(candidates: Sequence[Sizes], modules: Mapping[str, Any]) -> dict[st
 
 
 def saving(records: Sequence[Record], policy: str, iteration: int, **wanted: str) -> Saving | None:
-    """One policy on the held-out modules of all folds of one seed that it could compile.
+    """Compute what one policy saves on the held-out modules of all folds of one seed.
+
+    Modules that do not compile under the policy are left out.
 
     Args:
-      records: one for each fold.
-      policy: a key of `policies_of`.
-      iteration: after which.
-      **wanted: which modules: language="c++" or project="zlib".
+      records: the records of the seed, one for each fold.
+      policy: name of the policy, a key of `policies_of`.
+      iteration: number of iterations that the policy has learned.
+      **wanted: properties of the modules to take, such as language="c++" or project="zlib".
 
     Returns:
-      None where there are no such modules.
+      The saving; None if there are no such modules.
     """
     pairs = []
     for record in records:
@@ -130,7 +133,7 @@ def saving(records: Sequence[Record], policy: str, iteration: int, **wanted: str
 def spread(
     records: Sequence[Record], policy: str, iteration: int, **wanted: str
 ) -> dict[str, Any] | None:
-    """`saving` over the seeds: {"modules": int, "text_percent": Spread, ...}, or None."""
+    """Compute `saving` over the seeds: {"modules": int, "text_percent": Spread, ...}, or None."""
     by_seed = collections.defaultdict(list)
     for record in records:
         by_seed[record["seed"]].append(record)
@@ -146,12 +149,13 @@ def spread(
 
 
 def write(records: Sequence[Record], about: Mapping[str, Any], output: pathlib.Path) -> None:
-    """Writes table.json, table.md, savings.png and savings.svg.
+    """Write table.json, table.md, savings.png and savings.svg.
 
     Args:
-      records: those of all folds, for one or more seeds.
-      about: "command", "commit" and "left_out", which is bytes by name of the module.
-      output: directory.
+      records: the records of all folds, for one or more seeds.
+      about: "command", "commit", and "left_out": sizes in bytes of modules that were left out, by
+        name.
+      output: directory to write to.
     """
     table = summarise(records, about)
     (output / "table.json").write_text(
@@ -162,7 +166,7 @@ def write(records: Sequence[Record], about: Mapping[str, Any], output: pathlib.P
 
 
 def summarise(records: Sequence[Record], about: Mapping[str, Any]) -> dict[str, Any]:
-    """All that the table says, as JSON values."""
+    """Compute all figures of the table, as JSON values."""
     iterations = records[0]["iterations"]
     facts = [one for record in records for one in record["modules"].values()]
     languages = [one for one in _LANGUAGES if any(fact["language"] == one for fact in facts)]
@@ -228,7 +232,7 @@ def _json(found: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def to_markdown(table: Mapping[str, Any]) -> str:
-    """The table for people."""
+    """Format the table as Markdown."""
     languages = list(table["policies"][0]["languages"])
     header = ["policy"]
     for one in languages:
@@ -301,10 +305,10 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def draw(curves: Sequence[Mapping[str, Any]], output: pathlib.Path) -> None:
-    """Savings by iteration, one panel for each language, with the range over the seeds.
+    """Draw savings by iteration, one panel for each language, with the range over the seeds.
 
     Raises:
-      UserError: matplotlib is not there.
+      UserError: matplotlib is not installed.
     """
     try:
         import matplotlib
@@ -314,7 +318,7 @@ def draw(curves: Sequence[Mapping[str, Any]], output: pathlib.Path) -> None:
             f"picture: expected matplotlib, found: {error}; pip install -e '.[notebooks]'"
         ) from error
     languages = list(dict.fromkeys(one["language"] for one in curves))
-    # Without a salt and with a date, the same picture would be another file each time.
+    # The fixed salt and the missing date make equal pictures equal files.
     with matplotlib.rc_context({"svg.hashsalt": "tfrl", "font.size": 9}):
         picture = figure.Figure(figsize=(4.2 * len(languages), 3.2), layout="constrained")
         panels = picture.subplots(1, len(languages), squeeze=False)[0]

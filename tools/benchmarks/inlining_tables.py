@@ -2,18 +2,17 @@
 
     python -m tools.benchmarks.inlining_tables --corpus runs/corpus/all --output runs/tables
 
-divides the projects of a corpus into folds of whole projects. For each fold and seed it learns on
-the other folds what `tfrl train inlining` would learn there, with exploration and without, and
-compiles the fold's modules under what was learned and under the baselines: so each module is
-measured once for each seed, by policies that saw nothing of its project. Which project goes into
-which fold follows from languages and sizes of bitcode alone.
+divides a corpus into folds of whole projects, by their languages and sizes of bitcode alone. For
+each fold and seed it learns policies on the other folds as `tfrl train inlining` does, with and
+without exploration. It then compiles the fold's modules under these policies and the baselines. So
+each module is measured once for each seed, under policies that saw nothing of its project.
 
 --output gets
-  table.md, table.json   savings against LLVM's default at -Oz, and what they were made with
+  table.md, table.json   savings against LLVM's default at -Oz, with the command and the settings
   savings.png, .svg      savings by iteration, as Fig. 2 of the BC-Max paper
   folds/                 one file for each fold and seed: the sizes of all modules
-  runs/                  their training runs, as `tfrl train --workdir` keeps them
-Run again, it goes on where it was stopped; what was compiled before comes from --cache.
+  runs/                  the training runs, as `tfrl train --workdir` keeps them
+If the tool was stopped, run it again to go on; compiles that were made come from --cache.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ from tfrl_systems.training.checkpoints import open_workdir
 from tfrl_systems.training.run import load_policies, run_bc_max
 from tools.benchmarks import inlining_report, shared
 
-# Many times what the largest module takes under the default.
+# Time limit of a compile; the largest module takes a small part of it under the default.
 _TIMEOUT_S = 60.0
 FIXED_POLICIES = ("default", "always", "never", "cost<-5", "cost<-20", "cost<-35")
-# Name in the records -> whether Algorithm 3 explores.
+# Name in the records -> whether to explore (BC-Max, Algorithm 3).
 LEARNED = {"learned": True, "learned without exploration": False}
 
 Sizes = dict[str, list[int]]
@@ -71,14 +70,14 @@ class Benchmark:
     """What is the same for all folds and seeds.
 
     Attributes:
-      modules: all that take part.
-      folds: names of projects.
-      config: of the loop; its seed and whether it explores are set for each run.
-      agent_config: of the agent.
-      exploration: its seed is the same in all runs, so that explorations around the default, which
-        are most of the work, are made once for all folds and seeds.
-      settings: all that decides the outcome besides fold and seed, as JSON values.
-      output: directory.
+      modules: the modules of all folds.
+      folds: names of the projects in each fold.
+      config: settings of the loop; each run sets the seed and whether to explore.
+      agent_config: settings of the agent.
+      exploration: settings of the exploration. All runs use the same seed, so that explorations
+        around the default, which are most of the work, are made only once.
+      settings: everything but fold and seed that decides the outcome, as JSON values.
+      output: directory of all records and tables.
     """
 
     modules: tuple[Module, ...]
@@ -90,7 +89,7 @@ class Benchmark:
     output: pathlib.Path
 
     def divide(self, fold: int) -> tuple[list[Module], list[Module]]:
-        """The modules to learn on and those that are held out."""
+        """Return the modules to learn on, and those that are held out."""
         held_out = self.folds[fold]
         return (
             [one for one in self.modules if one.project not in held_out],
@@ -99,9 +98,10 @@ class Benchmark:
 
 
 def make_folds(modules: Sequence[Module], num_folds: int) -> tuple[tuple[str, ...], ...]:
-    """Divides projects into folds, each language evenly by bytes of bitcode.
+    """Divide projects into folds that have about as many bytes of bitcode in each language.
 
-    The largest projects are dealt first, each to the fold with the fewest bytes of its language.
+    Projects are dealt out from large to small, each to the fold with the fewest bytes of its
+    language.
 
     Raises:
       UserError: there are fewer projects than folds.
@@ -121,7 +121,7 @@ def make_folds(modules: Sequence[Module], num_folds: int) -> tuple[tuple[str, ..
     folds: list[list[str]] = [[] for _ in range(num_folds)]
     for project in sorted(size_bytes, key=lambda one: (-size_bytes[one], one)):
         own = language[project]
-        # Between folds without any of this language, the one with the fewest projects.
+        # Ties, as between folds without this language, go to the fold with the fewest projects.
         fold = min(range(num_folds), key=lambda k: (filled.get((k, own), 0), len(folds[k]), k))
         filled[fold, own] = filled.get((fold, own), 0) + size_bytes[project]
         folds[fold].append(project)
@@ -131,7 +131,7 @@ def make_folds(modules: Sequence[Module], num_folds: int) -> tuple[tuple[str, ..
 def learn(
     benchmark: Benchmark, fold: int, seed: int, name: str, collector: Collector, reporter: Reporter
 ) -> list[NumpyPolicy]:
-    """The policy of each iteration, learned on the other folds as `tfrl train inlining` does it."""
+    """Learn on the other folds as `tfrl train inlining` does; return each iteration's policy."""
     modules, _ = benchmark.divide(fold)
     config = dataclasses.replace(benchmark.config, seed=seed, explore=LEARNED[name])
     label = f"fold {fold + 1}, seed {seed}, {name}"
@@ -181,10 +181,11 @@ def measure(
     collector: Collector,
     reporter: Reporter,
 ) -> dict[str, Any]:
-    """Sizes of the fold's modules under everything.
+    """Measure the sizes of the fold's modules under all policies.
 
-    What the default, exploring or a learned policy fails on is left out of all; what another policy
-    fails on (`always` can make a module too large to compile) is left out of that one.
+    A module that fails under the default, under exploration or under a learned policy is left out
+    of all results. One that fails under another policy (`always` can make a module too large to
+    compile) is left out of that policy's results.
     """
     _, modules = benchmark.divide(fold)
     failures: dict[str, str] = {}
@@ -226,7 +227,7 @@ def _explore(
     collector: Collector,
     progress: Callable[[int], None],
 ) -> list[Explored | Failure]:
-    """What learning would find around the default, were these modules not held out."""
+    """Explore around the default, as learning would if these modules were not held out."""
     scope = InliningProblem.scope_feature if benchmark.config.scoped else ""
     task = Explore(make_heuristic("default"), benchmark.exploration, scope_feature=scope)
     return collector.map(task, modules, progress)
@@ -235,10 +236,10 @@ def _explore(
 def run_fold(
     benchmark: Benchmark, fold: int, seed: int, collector: Collector, reporter: Reporter
 ) -> dict[str, Any]:
-    """The record of one fold and seed: the one that is kept, or a new one.
+    """Return the record of one fold and seed; make it if none is kept.
 
     Raises:
-      UserError: the kept one was made with other settings.
+      UserError: the kept record was made with other settings.
     """
     path = benchmark.output / "folds" / f"{_run_name(fold, seed)}.json"
     if path.exists():
@@ -272,7 +273,7 @@ def run_fold(
 
 
 def run(options: argparse.Namespace) -> None:
-    """Runs all folds and seeds; the table is written after each seed."""
+    """Run all folds and seeds; write the table after each seed."""
     corpus = Corpus.load(options.corpus)
     chosen = _chosen(options)
     config, agent_config = chosen["loop"], chosen["agent"]
@@ -315,7 +316,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _chosen(options: argparse.Namespace) -> Settings:
-    """Settings of the loop, the agent and the exploration, as `tfrl train inlining` has them."""
+    """Return the settings of loop, agent and exploration that `tfrl train inlining` would use."""
     settings: dict[str, Any] = read_assignments(options.assignments)
     for name in ("max_bitcode_bytes", "iterations"):
         if getattr(options, name) is not None:
@@ -345,7 +346,7 @@ def _run_name(fold: int, seed: int) -> str:
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Reads the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -371,7 +372,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main() -> int:
-    """Runs the tool."""
+    """Run the tool; return the exit status."""
     return shared.exit_status(run, parse_arguments(sys.argv[1:]))
 
 

@@ -2,24 +2,24 @@
 
     python -m tools.benchmarks.tensor_graph_tables --output runs/graphs --jobs 2
 
-repeats what section 4.3 of the thesis reports of model-free agents, on its models and three more,
-with one cost table and one set of rules for all methods:
+repeats the experiments with model-free agents in section 4.3 of the thesis, on its models and three
+more, with one cost table and one set of rules for all methods:
 
-  Figures 4.1, 4.3  what greedy search, TASO's search, ours (regions) and learned policies save, as
-                    estimated, and measured end to end at each level of onnxruntime, and OpenVINO's
+  Figures 4.1, 4.3  what greedy search, TASO's search, ours (regions) and learned policies save:
+                    estimated, and measured end to end with OpenVINO and each level of onnxruntime
   Figure 4.4        rewards while policies learn
-  Figure 4.5        what goes with how long a graph takes
+  Figure 4.5        which figures of a graph correlate with its time
   Figure 4.6        policies that learned with other rewards, on the first model
   Figure 4.11       which rules are applied to which model
-  Table 4.2         memory: of optimising, and of running what came out
-  generalisation    one policy for every second model, used on those between them
+  Table 4.2         memory of optimising a model, and of running the result
+  generalisation    one policy trained on every second model, used on the others
 
 --output gets
-  table.md, table.json   all of it, and what it was made with
+  table.md, table.json   all tables, with the command and the settings that made them
   *.png, *.svg           the pictures
   runs/                  the training runs, as `tfrl train --workdir` keeps them
   searches/, policies/, times/, walks/, memory/   one file for each measurement
-Run again, it goes on where it was stopped.
+If the tool was stopped, run it again to go on.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _READ_OTHERWISE = ("rewriting", "settings")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measures what is not measured yet; the tables are written after each seed, and at the end."""
+    """Measure what has no record yet; write the tables after each seed and at the end."""
     check_models(options.models)
     rewriting = Rewriting(**read_fields(options, Rewriting))
-    rewriting.load_rules()  # what is wrong with them is said before anything takes long
+    rewriting.load_rules()  # raises errors in the rules before anything takes long
     benchmark = Benchmark(
         rewriting=rewriting,
         settings=read_assignments(options.assignments),
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Reads the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -127,7 +127,7 @@ def _add_amounts(parser: argparse.ArgumentParser) -> None:
 
 
 def main() -> int:
-    """Runs the tool."""
+    """Run the tool; return the exit status."""
     return shared.exit_status(run, parse_arguments(sys.argv[1:]))
 
 

@@ -1,4 +1,4 @@
-"""What `tensor_graph_tables.py` makes its experiments on, and which training runs they need."""
+"""The models and the training runs of the experiments of `tensor_graph_tables.py`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from environments.errors import UserError
 from environments.tensor_graphs.rewards import SYMBOLS
 
-# Those of the thesis (Table 4.1), and three that it has not, in pairs. The first of each pair is in
-# the half that one policy for several models is trained on, so that of each kind of network there
-# is one in either half; RepVGG's branches and LoRA's adapters have no like, and are a pair.
+# The models of the thesis (Table 4.1) and three more, in pairs of one kind of network. One policy
+# for several models is trained on the first of each pair and used on the second. RepVGG's branches
+# and LoRA's adapters are unlike any other model, so those two form a pair.
 MODELS = (
     "bert-tiny",
     "bert-base",
@@ -35,9 +35,9 @@ class Run:
 
     Attributes:
       agent: "ppo" or "reinforce".
-      models: one, or several that one policy is trained on.
-      seed: of everything.
-      reward: symbol of the thesis (R1 … R5); "" for the one of the settings.
+      models: names of the models that the policy is trained on; one or several.
+      seed: seed of everything random.
+      reward: the thesis's symbol of the reward (R1 … R5); "" for the reward of the settings.
     """
 
     agent: str
@@ -47,23 +47,23 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Of its directory."""
+        """Name of the run's directory."""
         models = slug(self.models[0]) if len(self.models) == 1 else "several"
         parts = [self.agent, models, self.reward, f"seed-{self.seed}"]
         return "-".join(part for part in parts if part)
 
 
 def slug(model: str) -> str:
-    """For names of files: of a model that is a file, the file's name."""
+    """Return a model's name for use in file names; a path is reduced to its last part."""
     name = model.removesuffix(".onnx")
     return re.sub(r"[^A-Za-z0-9.]+", "-", pathlib.PurePath(name).name)
 
 
 def check_models(models: Sequence[str]) -> None:
-    """Finds out whether records of the models can be told apart.
+    """Check that records of the models have different file names.
 
     Raises:
-      UserError: two have the same name.
+      UserError: two models have the same name.
     """
     slugs = [slug(model) for model in models]
     for number, name in enumerate(slugs):
@@ -74,12 +74,12 @@ def check_models(models: Sequence[str]) -> None:
 
 
 def halves(models: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Models that one policy is trained on, and models that it is used on without training."""
+    """Split models into those that one policy is trained on, and those that it never sees."""
     return tuple(models[::2]), tuple(models[1::2])
 
 
 def usual_reward(reward: str) -> str:
-    """The symbol of the reward of the settings, which the other runs have; its name without."""
+    """Return the thesis's symbol of the settings' reward, or its name if it has no symbol."""
     return "R5" if reward == "runtime" else reward
 
 
@@ -88,9 +88,10 @@ class Plan:
     """The training runs of one seed.
 
     Attributes:
-      own: one for each model and agent.
-      rewards: of the first agent on the first model, with each reward but that of the settings.
-      general: of the first agent, on half of the models; None where there is no other half.
+      own: one run for each model and agent.
+      rewards: runs of the first agent on the first model, one with each reward but that of the
+        settings.
+      general: run of the first agent on half of the models; None if there is no other half.
     """
 
     own: tuple[Run, ...]
@@ -99,7 +100,7 @@ class Plan:
 
     @classmethod
     def of(cls, models: Sequence[str], agents: Sequence[str], seed: int, usual: str) -> Plan:
-        """All runs that the tables need; `usual` is as `usual_reward` has it."""
+        """Plan all runs that the tables need; `usual` is what `usual_reward` returns."""
         trained, unseen = halves(models)
         return cls(
             tuple(Run(agent, (model,), seed) for model in models for agent in agents),
@@ -109,6 +110,6 @@ class Plan:
 
     @property
     def runs(self) -> list[Run]:
-        """Each once: half of two models is one of them."""
+        """All runs, each once; of two models, one half is a single model, whose run is in `own`."""
         general = [] if self.general is None else [self.general]
         return list(dict.fromkeys([*self.own, *self.rewards, *general]))

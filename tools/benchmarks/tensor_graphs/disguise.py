@@ -1,4 +1,4 @@
-"""The same model under other names and with its nodes in another order."""
+"""Disguised models: the same graph with other names and its nodes in another order."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from environments.tensor_graphs.graph.nodes import INPUT, Ref
 
 
 def disguised(graph: Graph, seed: int) -> Graph:
-    """The graph as another exporter might have written it.
+    """Return the graph as another exporter might have written it.
 
-    What a policy learned of numbers of nodes, or of names, is of no use on it; what it learned of
-    operators and how they are connected is.
+    A policy that relies on the numbers of nodes or on names fails on it. One that relies on
+    operators and their connections does not.
 
     Args:
-      graph: its inputs and outputs keep their order.
-      seed: of the order of the nodes.
+      graph: the graph to disguise; its inputs and outputs keep their order.
+      seed: seed of the order of the nodes.
     """
     edit = Graph(_without_names(graph.header)).edit()
     made: dict[int, int] = {}
@@ -37,7 +37,7 @@ def disguised(graph: Graph, seed: int) -> Graph:
 
 
 def _random_order(graph: Graph, generator: random.Random) -> Iterator[int]:
-    """All nodes, each after its inputs."""
+    """Yield the numbers of all nodes in a random order, each after its inputs."""
     missing = {number: len(node.used) for number, node in graph.nodes.items()}
     ready = [number for number, count in missing.items() if not count]
     while ready:
@@ -50,7 +50,7 @@ def _random_order(graph: Graph, generator: random.Random) -> Iterator[int]:
 
 
 def _without_names(header: Any) -> Any:
-    """What a file said besides names, which go by the numbers of nodes."""
+    """Return a file's header without names and what else it keeps by node number or name."""
     if header is None:
         return None
     return dataclasses.replace(header, value_names={}, nodes={}, described=frozenset(), defaults={})

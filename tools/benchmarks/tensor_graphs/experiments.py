@@ -27,16 +27,17 @@ from tools.benchmarks.tensor_graphs.walks import walk
 
 @dataclasses.dataclass
 class Experiments:
-    """Measures what is not measured yet.
+    """The measurements, made in order; those that have a record are not repeated.
 
-    Trainings may be done side by side. All else is done alone: what a search finds in so many
-    seconds, and how long a model takes, depends on what else the machine does.
+    Training runs may run side by side. Everything else runs alone, because other load on the
+    machine changes how long a model takes, and what a search finds in its seconds.
 
     Attributes:
-      benchmark: where records are kept, and the settings.
-      models: names.
-      agents: names; the first one also learns with other rewards, and for several models.
-      reporter: is told.
+      benchmark: directory and settings.
+      models: names of the models.
+      agents: names of the agents; the first one also learns with other rewards, and for several
+        models.
+      reporter: receives the progress.
       found: the records so far.
     """
 
@@ -48,12 +49,12 @@ class Experiments:
 
     @functools.cached_property
     def usual(self) -> str:
-        """The reward of the settings."""
+        """Symbol of the reward of the settings; see `usual_reward`."""
         planned = self.benchmark.plan(Run(self.agents[0], (self.models[0],), 0))
         return usual_reward(planned.settings["environment"].reward)
 
     def search(self) -> None:
-        """What needs no learning: searches and random walks."""
+        """Make the measurements that need no learning: searches and random walks."""
         for model in self.models:
             searches = [functools.partial(search, self.benchmark, model, one) for one in SEARCHES]
             self.found.searches += self._alone(searches, f"{model}: searches")
@@ -61,12 +62,12 @@ class Experiments:
             self.found.walks += self._alone(walks, f"{model}: random walks")
 
     def learn(self, seed: int, do: Do, has_others: bool = True) -> None:
-        """The trainings of a seed, and what their policies come to.
+        """Make the training runs of a seed, and let their policies play.
 
         Args:
-          seed: of the trainings.
-          do: does several at the same time.
-          has_others: whether those for several models and with other rewards are among them.
+          seed: seed of the training runs.
+          do: does several tasks at the same time.
+          has_others: whether to include runs for several models and with other rewards.
         """
         plan = Plan.of(self.models, self.agents, seed, self.usual)
         if not has_others:
@@ -78,7 +79,7 @@ class Experiments:
         self.found.plays += self._alone(plays, f"{label}policies")
 
     def play_by_chance(self) -> None:
-        """What comes of as many steps as each policy of the first agent took on its model."""
+        """Play at random, with as many steps as each policy of the first agent on its own model."""
         learned = [
             one for model in self.models for one in self.found.own_plays(model, self.agents[0])
         ]
@@ -100,7 +101,7 @@ class Experiments:
         return plays
 
     def measure(self) -> None:
-        """Times and memory, of each agent with its policy of the median cost."""
+        """Measure times and memory; each agent is represented by its policy of the median cost."""
         times, memories = [], []
         for model in self.models:
             best = [
@@ -126,13 +127,13 @@ class Experiments:
         return list(followed((task() for task in tasks), len(tasks), self.reporter, label))
 
     def write(self, about: Record) -> None:
-        """Writes tables and pictures of what has been measured so far."""
+        """Write tables and pictures of what has been measured so far."""
         table = report.summarise(self.found, self.models, self.agents, self.usual, about)
         write(table, self.benchmark.output)
 
 
 def write(table: dict[str, Any], output: pathlib.Path) -> None:
-    """Writes table.json, table.md and the pictures."""
+    """Write table.json, table.md and the pictures."""
     output.mkdir(parents=True, exist_ok=True)
     text = json.dumps(table, indent=1, allow_nan=False)
     (output / "table.json").write_text(text + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What `tensor_graph_tables.py` measures. Each measurement is a record in a file of its own."""
+"""The measurements of `tensor_graph_tables.py`. Each is a record in a file of its own."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Benchmark:
     """What is the same for all measurements.
 
     Attributes:
-      output: directory that gets tables, pictures and all records.
-      rewriting: rules, objective, and sizes that models leave open.
-      settings: of all trainings, by name, as for `experiments.train`.
-      iterations: for each model of a training; by default those of tfrl train.
-      seconds: for each search, and for what a policy does in its place.
-      rollouts: episodes that a policy plays; the first one without chance.
-      measure_seconds: for two models end to end.
+      output: directory for tables, pictures and all records.
+      rewriting: rules, objective, and sizes for dimensions that models leave open.
+      settings: settings of all training runs, by name, as for `experiments.train`.
+      iterations: iterations for each model of a training run; by default those of tfrl train.
+      seconds: the most time for each search, and for the episodes of a policy.
+      rollouts: episodes that a policy plays; in the first it takes its likeliest actions.
+      measure_seconds: seconds of each end-to-end comparison of two models.
     """
 
     output: pathlib.Path = option(metavar="DIR")
@@ -53,7 +53,7 @@ class Benchmark:
     measure_seconds: float = option(10.0, metavar="N", positive=True)
 
     def arguments(self, run: Run) -> dict[str, Any]:
-        """What `experiments.plan` and `experiments.train` are called with."""
+        """Return the arguments of `experiments.plan` and `experiments.train` for a run."""
         rewriting = dataclasses.asdict(self.rewriting)
         given = {"agent": run.agent, "seed": run.seed, "models": run.models, **rewriting}
         settings = dict(self.settings)
@@ -61,25 +61,25 @@ class Benchmark:
             settings["reward"] = run.reward
         if self.iterations is not None:
             settings["iterations"] = self.iterations
-        # Each model has as many as with a policy of its own.
+        # Each model gets as many iterations as if a policy learned on it alone.
         for_one = experiments.plan(_SYSTEM, settings=settings, **given).settings["loop"].iterations
         settings["iterations"] = for_one * len(run.models)
         return {**given, "settings": settings}
 
     def plan(self, run: Run) -> TrainingRun:
-        """What is trained."""
+        """Return the training run that a run stands for."""
         return experiments.plan(_SYSTEM, **self.arguments(run))
 
     def policy_directory(self, run: Run) -> pathlib.Path:
-        """Where a run's policy is."""
+        """Return the directory of a run's policy."""
         return self.output / "runs" / run.name / "policy"
 
     def problem(self, model: str) -> GraphProblem:
-        """A model to be optimised. The last one is remembered: models are large."""
+        """Return a model to optimise. Only the last one is cached, because models are large."""
         return _problem(model, self.rewriting)
 
     def about(self, model: str) -> dict[str, Any]:
-        """What identifies a model with its rules and costs, as JSON values."""
+        """Return what identifies a model with its rules and costs, as JSON values."""
         rules = self.rewriting.rules
         return {
             "model": model,
@@ -96,10 +96,10 @@ def _problem(model: str, rewriting: Rewriting) -> GraphProblem:
 
 
 def train(benchmark: Benchmark, run: Run) -> Record:
-    """The record of one training run: of the one that is kept, or of a new one.
+    """Return the record of a training run; train only if the directory holds no finished run.
 
     Raises:
-      UserError: the kept one was made with other settings.
+      UserError: the run in the directory has other settings.
     """
     result = experiments.train(
         _SYSTEM,
@@ -118,7 +118,7 @@ def train(benchmark: Benchmark, run: Run) -> Record:
 
 
 def search(benchmark: Benchmark, model: str, method: str) -> Record:
-    """What a search comes to: the record that is kept, or a new one."""
+    """Return the record of a search; search only if no record is kept."""
     settings = {**benchmark.about(model), "method": method, "seconds": benchmark.seconds}
     path = benchmark.output / "searches" / f"{slug(model)}-{method}.json"
 
@@ -130,13 +130,13 @@ def search(benchmark: Benchmark, model: str, method: str) -> Record:
 
 
 def play(benchmark: Benchmark, model: str, run: Run, *, in_disguise: bool = False) -> Record:
-    """What a learned policy comes to: the record that is kept, or a new one.
+    """Return the record of a learned policy on a model; play only if no record is kept.
 
     Args:
-      benchmark: where it is kept, and the settings.
-      model: that is rewritten; the policy need not have been trained on it.
-      run: that the policy was learned in.
-      in_disguise: whether nodes are shuffled and names changed before.
+      benchmark: directory and settings.
+      model: name of the model to rewrite; the policy need not have been trained on it.
+      run: the training run of the policy.
+      in_disguise: whether to shuffle the model's nodes and change its names first.
     """
     settings = {
         **benchmark.about(model),
@@ -168,15 +168,15 @@ def play(benchmark: Benchmark, model: str, run: Run, *, in_disguise: bool = Fals
 
 
 def play_by_chance(benchmark: Benchmark, model: str, learned: Record) -> Record:
-    """What a policy comes to that has learned nothing: the record that is kept, or a new one.
+    """Return the record of a policy that has learned nothing; play only if no record is kept.
 
-    It begins and gives up its episodes as the others do, and has as many steps; all matches of all
-    rules are equally likely.
+    To this policy, all matches of all rules are equally likely. Its episodes begin and are given up
+    as those of a learned policy, and it has as many steps.
 
     Args:
-      benchmark: where it is kept, and the settings.
-      model: that is rewritten.
-      learned: of `play`, on the same model; with the same seed.
+      benchmark: directory and settings.
+      model: name of the model to rewrite.
+      learned: record that `play` made on the same model; gives the seed and the number of steps.
     """
     seed = learned["seed"]
     settings = {
@@ -199,7 +199,7 @@ def play_by_chance(benchmark: Benchmark, model: str, learned: Record) -> Record:
 
 def _record(model: str, method: str, result: Result) -> Record:
     if result.stopped == INTERRUPTED:
-        # A search takes Ctrl-C for the end of its time; what it found until then is no record.
+        # After Ctrl-C, a search returns what it has found. That must not be kept as a record.
         raise KeyboardInterrupt
     return {
         "model": model,

@@ -1,10 +1,10 @@
-"""The most memory that a program takes, in a process of its own.
+"""The peak memory of a task, measured in a process of its own.
 
     python -m tools.benchmarks.tensor_graphs.memory evaluate POLICY --model …
     python -m tools.benchmarks.tensor_graphs.memory run model.onnx inputs.npz
 
-does what `tfrl evaluate tensor_graphs --policy POLICY --model …` does, or runs a model a few times
-with onnxruntime, and prints the most bytes that the process had in memory.
+The first command does what `tfrl evaluate tensor_graphs --policy POLICY --model …` does. The second
+runs a model a few times with onnxruntime. Both then print the process's peak memory in bytes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _NUM_RUNS = 3
 
 
 def peak_bytes(*command: str) -> int:
-    """The most that a process of its own had in memory.
+    """Run a command in a process of its own; return the process's peak memory in bytes.
 
     Args:
-      *command: what it does; see the module.
+      *command: the command's arguments, as in the module's examples.
 
     Raises:
-      UserError: it failed.
+      UserError: the command failed.
     """
     arguments = [sys.executable, "-m", "tools.benchmarks.tensor_graphs.memory", *command]
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
@@ -46,9 +46,10 @@ def peak_bytes(*command: str) -> int:
 
 
 def peak_of_this_process() -> int:
-    """Bytes. What a process had before it began this program is not counted where it can be told.
+    """Return the peak memory of this process in bytes.
 
-    On Linux `ru_maxrss` has the memory of the process that made this one in it.
+    It is VmHWM where /proc/self/status can be read, else `ru_maxrss`. On Linux, `ru_maxrss` would
+    include the memory of the process that started this one.
     """
     try:
         status = pathlib.Path("/proc/self/status").read_text(encoding="ascii")
@@ -85,7 +86,7 @@ def _run(model: pathlib.Path, inputs: pathlib.Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Does what the arguments say, and prints the number of bytes."""
+    """Run what the arguments say, and print the peak memory in bytes."""
     what, *rest = arguments
     if what == "evaluate":
         _evaluate(rest)

@@ -20,10 +20,10 @@ _WIDTH_INCHES = 7.6
 
 
 def draw(table: Table, output: pathlib.Path) -> None:
-    """Draws what there are figures for.
+    """Draw the pictures that the table has figures for.
 
     Raises:
-      UserError: matplotlib is not there.
+      UserError: matplotlib is not installed.
     """
     try:
         import matplotlib
@@ -32,7 +32,7 @@ def draw(table: Table, output: pathlib.Path) -> None:
         raise UserError(
             f"pictures: expected matplotlib, found: {error}; pip install -e '.[notebooks]'"
         ) from error
-    # Without a salt and with a date, the same picture would be another file each time.
+    # The fixed salt and the missing date make equal pictures equal files.
     with matplotlib.rc_context({"svg.hashsalt": "tfrl", "font.size": 8}):
         for name, fill in _PICTURES.items():
             picture = figure.Figure(layout="constrained")
@@ -42,7 +42,7 @@ def draw(table: Table, output: pathlib.Path) -> None:
 
 
 def _runtimes(picture: Any, table: Table) -> bool:
-    """Fig. 4.1 and 4.3: what is saved, estimated and measured."""
+    """Draw the time that each method saves, estimated and measured (Fig. 4.1, 4.3)."""
     methods = [*SEARCHES, *table["agents"]]
     estimated = [
         {name: 100 * (1 - one["median"]) for name, one in row["methods"].items()}
@@ -77,7 +77,7 @@ def _runtimes(picture: Any, table: Table) -> bool:
 
 
 def _curves(picture: Any, table: Table) -> bool:
-    """Fig. 4.4: rewards while policies learn."""
+    """Draw the rewards while policies learn (Fig. 4.4)."""
     found = [one for one in table["curves"] if one["normalised"]]
     if not found:
         return False
@@ -108,7 +108,7 @@ def _line(axes: Any, x: Sequence[float], spreads: Sequence[Table], colour: str, 
 
 
 def _correlations(picture: Any, table: Table) -> bool:
-    """Fig. 4.5, for the first model: all figures of a graph against its times."""
+    """Draw all figures of graphs against their times, for the first model (Fig. 4.5)."""
     if not table["correlations"]:
         return False
     found = table["correlations"][0]
@@ -136,7 +136,7 @@ def _correlations(picture: Any, table: Table) -> bool:
 
 
 def _rewards(picture: Any, table: Table) -> bool:
-    """Fig. 4.6: cost while policies learn with each reward."""
+    """Draw the cost while policies learn with each reward (Fig. 4.6)."""
     rows = [one for one in table["rewards"]["rows"] if one["costs"]]
     if not rows:
         return False
@@ -154,7 +154,7 @@ def _rewards(picture: Any, table: Table) -> bool:
 
 
 def _substitutions(picture: Any, table: Table) -> bool:
-    """Fig. 4.11: which rules are applied to which model."""
+    """Draw how often each rule is applied to each model (Fig. 4.11)."""
     title = f"applications of rules by {table['agents'][0]}, mean of the seeds"
     counts = {slug(model): found for model, found in table["substitutions"].items()}
     heatmap = Heatmap.of(title, counts)

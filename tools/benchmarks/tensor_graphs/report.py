@@ -1,4 +1,4 @@
-"""What the records of `tensor_graph_tables.py` come to, as JSON values."""
+"""The figures of `tensor_graph_tables.py`, computed from its records, as JSON values."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ Spread = dict[str, float]
 
 @dataclasses.dataclass
 class Found:
-    """Records, as far as they have been made.
+    """The records made so far.
 
     Attributes:
-      searches: of each method of `SEARCHES`, and of `CHANCE`, as many as there are policies.
-      runs: of trainings.
-      plays: of learned policies: on the model that each learned on, and on others.
-      times: of rewritten models, and of models as they were.
-      walks: of each model.
-      memory: of each method.
+      searches: one for each model and method of `SEARCHES`; and for `CHANCE`, one for each policy
+        of the first agent on its own model.
+      runs: one for each training run.
+      plays: one for each learned policy on each model that it was used on.
+      times: end-to-end times of rewritten models and of original ones.
+      walks: random walks, one record for each model.
+      memory: memory that optimising takes, for each model and method.
     """
 
     searches: list[Record] = dataclasses.field(default_factory=list)
@@ -43,7 +44,7 @@ class Found:
     memory: list[Record] = dataclasses.field(default_factory=list)
 
     def own_plays(self, model: str, agent: str, reward: str = "") -> list[Record]:
-        """Of the policies that learned on the model itself, one for each seed."""
+        """Return the plays of policies that learned on the model itself, one for each seed."""
         return [
             one
             for one in self.plays
@@ -52,7 +53,7 @@ class Found:
         ]
 
     def own_runs(self, model: str, agent: str, reward: str = "") -> list[Record]:
-        """Their trainings."""
+        """Return the training runs on the model itself, one for each seed."""
         return [
             one
             for one in self.runs
@@ -63,14 +64,15 @@ class Found:
 def summarise(
     found: Found, models: Sequence[str], agents: Sequence[str], usual: str, about: Record
 ) -> dict[str, Any]:
-    """All that the tables say.
+    """Compute all figures of the tables.
 
     Args:
       found: the records.
-      models: names.
-      agents: names; the first one's policies are looked at more closely.
-      usual: symbol of the reward of the settings.
-      about: command and more, passed on.
+      models: names of the models.
+      agents: names of the agents; only the first one has figures for rewards, rules and
+        generalisation.
+      usual: symbol of the reward of the settings; see `usual_reward`.
+      about: command, commit and the like, passed on unchanged.
 
     Raises:
       UserError: costs were measured anew between two records of a model.
@@ -112,27 +114,27 @@ def _check_costs(found: Found) -> None:
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """Median and range; None of nothing."""
+    """Return the median and range of values; None if there are none."""
     if not values:
         return None
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
 def ratio(record: Record) -> float:
-    """What is left of a model's cost."""
+    """Return the cost after rewriting, divided by the cost of the original model."""
     return record["cost_ms"] / record["start_cost_ms"]
 
 
 def median_of(records: Sequence[Record]) -> Record:
-    """The record of the median cost; of two in the middle the cheaper one."""
+    """Return the record with the median cost; of two in the middle, the cheaper one."""
     cost_ms = statistics.median_low([one["cost_ms"] for one in records])
     return next(one for one in records if one["cost_ms"] == cost_ms)
 
 
 def quality(found: Found, model: str, agents: Sequence[str]) -> dict[str, Any]:
-    """Estimated costs after each method, over that of the model as it was (Fig. 4.1, 4.3).
+    """Compute the estimated cost after each method, over the original's (Fig. 4.1, 4.3).
 
-    Beside them how many rules the method applied to find out, and how long it took.
+    The result also says how many rules each method applied in its search, and how long it took.
     """
     by_method: dict[str, list[Record]] = collections.defaultdict(list)
     for one in found.searches:
@@ -156,11 +158,11 @@ def quality(found: Found, model: str, agents: Sequence[str]) -> dict[str, Any]:
 
 
 def verdict(rows: Sequence[Record], agent: str) -> dict[str, Any]:
-    """On which models an agent's policies, in the median, are not worse than TASO's search.
+    """Find the models on which an agent's policies, in the median, match or beat TASO's search.
 
     Args:
-      rows: from `quality`.
-      agent: name.
+      rows: results of `quality`, one for each model.
+      agent: name of the agent.
     """
     compared = {
         row["model"]: row["methods"][agent]["median"] / row["methods"][BASELINE]["median"]
@@ -177,7 +179,7 @@ def verdict(rows: Sequence[Record], agent: str) -> dict[str, Any]:
 
 
 def _training(found: Found, agent: str) -> dict[str, Any]:
-    """What the trainings of an agent on one model each took."""
+    """Return the steps and seconds of an agent's training runs that learn on a single model."""
     runs = [one for one in found.runs if one["agent"] == agent and len(one["models"]) == 1]
     seconds = [sum(one["seconds"].values()) - one["seconds"]["collecting"] for one in runs]
     return {
@@ -190,10 +192,10 @@ def _training(found: Found, agent: str) -> dict[str, Any]:
 
 
 def curve(found: Found, model: str, agent: str) -> dict[str, Any]:
-    """Mean rewards of the episodes of an iteration, over the seeds (Fig. 4.4).
+    """Compute the mean return of each iteration, with its spread over the seeds (Fig. 4.4).
 
-    As in the thesis they are brought between 0, the least of all seeds, and 1, the greatest: so
-    models can be seen beside each other.
+    As in the thesis, returns are scaled so that the least over all seeds is 0 and the greatest is
+    1. This makes models comparable.
     """
     runs = [one["training"] for one in found.own_runs(model, agent)]
     returns = [[point["mean_return"] for point in run] for run in runs]
@@ -227,7 +229,7 @@ def _correlation(walk: Record) -> dict[str, Any]:
 
 
 def rewards(found: Found, model: str, agent: str, usual: str) -> dict[str, Any]:
-    """What policies that learned with other rewards come to (Fig. 4.6)."""
+    """Compute the costs that policies reach if they learn with other rewards (Fig. 4.6)."""
     rows = []
     for symbol in sorted({*SYMBOLS, usual}):
         reward = "" if symbol == usual else symbol
@@ -259,11 +261,12 @@ def _by_method(records: Sequence[Record], model: str, name: str) -> dict[str, An
 
 
 def generalisation(found: Found, models: Sequence[str], agent: str) -> dict[str, Any]:
-    """What one policy for half of the models gains on the other half, which it never saw.
+    """Compute what one policy for half of the models gains on the other half, which it never saw.
 
-    Gains are parts of a model's cost, medians of the seeds. A share is that of what the policies
-    gain that were trained on the model itself; the last one is that of the mean gains. Beside them
-    is what chance gains, with as many steps.
+    A gain is the part of a model's cost that is saved, as the median over the seeds. A share is a
+    gain divided by the gain of the policies that were trained on the model itself; the shares of
+    the last row are those of the mean gains. The rows also say what chance gains with as many
+    steps.
     """
     trained, unseen = halves(models)
     rows = []

@@ -1,6 +1,6 @@
-"""Models end to end: how long they take, and how much memory.
+"""Measurements of models end to end: how long they take, and how much memory.
 
-Nothing else should run beside these measurements, though ratios are hardly touched by it.
+Run nothing else beside them. Other load hardly changes the ratios, but it changes the times.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LEVELS = ("onnxruntime-disable", "onnxruntime-basic", "onnxruntime-extended", "
 
 
 def levels() -> list[Backend]:
-    """What models are measured with: onnxruntime doing nothing, more, and all it can; OpenVINO."""
+    """Return what to measure models with: four levels of onnxruntime, and OpenVINO if installed."""
     found = [backend(name) for name in _LEVELS]
     try:
         return [*found, backend("openvino")]
@@ -44,15 +44,15 @@ def levels() -> list[Backend]:
 
 
 def measure(benchmark: Benchmark, model: str, found: Record | None = None) -> Record:
-    """Ratios of end-to-end times: the record that is kept, or a new one.
+    """Return the record of a model's end-to-end times as ratios; measure it if none is kept.
 
-    Of a rewritten model: at each level, over the time of the model as it was at the same level. Of
-    the model as it was: at each level, over its time where nothing is done to it.
+    The time of a rewritten model at each level is divided by that of the original at the same
+    level. The time of the original at each level is divided by its own time without optimisation.
 
     Args:
-      benchmark: where it is kept, and the settings.
-      model: as it was.
-      found: record of what rewrote it; None for the model as it was.
+      benchmark: directory and settings.
+      model: name of the original model.
+      found: record of the search or policy that rewrote the model; None to measure the original.
     """
     label = found["method"] if found else ORIGINAL
     settings = {
@@ -109,7 +109,7 @@ def _at_each_level(
 
 
 def file_of(model: str, scratch: pathlib.Path) -> pathlib.Path:
-    """A model as it was, in a file; one of `models.NAMES` is written to `scratch`."""
+    """Return the file of an original model; one of `models.NAMES` is written to `scratch` first."""
     source = find_model(model)
     if isinstance(source, pathlib.Path):
         return source
@@ -118,18 +118,18 @@ def file_of(model: str, scratch: pathlib.Path) -> pathlib.Path:
 
 
 def inputs_of(model: pathlib.Path, problem: GraphProblem) -> Mapping[str, np.ndarray]:
-    """Random inputs, of the sizes that costs are for."""
+    """Return random inputs of the sizes that the costs were estimated for."""
     return random_inputs(onnx.load(model, load_external_data=False), sizes=problem.sizes)
 
 
 def memory(benchmark: Benchmark, model: str, method: str, run: Run | None = None) -> Record:
-    """The most memory that optimising takes: the record that is kept, or a new one.
+    """Return the record of the most memory that optimising takes; measure it if none is kept.
 
     Args:
-      benchmark: where it is kept, and the settings.
-      model: that is optimised.
-      method: a search, an agent, or `ORIGINAL`, which only reads the model.
-      run: that an agent's policy was learned in.
+      benchmark: directory and settings.
+      model: name of the model to optimise.
+      method: name of a search or an agent, or `ORIGINAL` to only read the model.
+      run: the training run of an agent's policy; None for other methods.
     """
     settings = {
         **benchmark.about(model),
@@ -162,7 +162,7 @@ def _replayed(problem: GraphProblem, found: Record) -> Any:
     """Replay a path; return the graph that it leads to.
 
     Raises:
-      UserError: a step of the path does not apply any more.
+      UserError: a step of the path no longer applies.
     """
     steps = [Step(xfer, tuple(location)) for xfer, location in found["path"]]
     try:

@@ -1,4 +1,4 @@
-"""Graphs that random rules lead to, and what goes with how long they take (thesis, Fig. 4.5)."""
+"""Graphs on random walks, and which of their figures correlate with their time (Fig. 4.5)."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ FIGURES = ("cost_ms", "bytes_moved", "flops", "num_kernels")
 MEASURED = "measured"
 _SEED = 0
 _NUM_WALKS = 10
-# Rules that a walk applies; fewer, if none matches any more.
+# Rules that a walk applies; fewer if none matches any more.
 _NUM_STEPS = 50
-# Graphs that are measured end to end, over the whole range of the costs.
+# Graphs that are measured end to end, spread over the whole range of costs.
 _NUM_MEASURED = 12
 
 
 def walk(benchmark: Benchmark, model: str) -> Record:
-    """The figures of graphs on random walks: the record that is kept, or a new one.
+    """Return the record of the figures of graphs on random walks; make it if none is kept.
 
     Args:
-      benchmark: where it is kept, and the settings.
-      model: where each walk begins.
+      benchmark: directory and settings.
+      model: name of the model where each walk begins.
     """
     settings = {
         **benchmark.about(model),
@@ -48,7 +48,7 @@ def walk(benchmark: Benchmark, model: str) -> Record:
     def make() -> Record:
         start = benchmark.problem(model).start
         states = {hash(one.graph): one for one in _states(start)}
-        # By cost; what costs the same by its structure.
+        # In the order of their costs; ties are in the order of the graphs' hashes.
         ordered = [
             states[key] for key in sorted(states, key=lambda key: (states[key].cost_ms, key))
         ]
@@ -73,7 +73,7 @@ def _states(start: State) -> Iterator[State]:
 
 
 def spread_places(total: int, count: int) -> list[int]:
-    """At most `count` places of `total`, as far from each other as can be, with both ends."""
+    """Choose at most `count` indices below `total`, evenly spaced, with both ends included."""
     count = min(count, total)
     if count < 2:
         return list(range(count))
@@ -91,7 +91,7 @@ def _figures(state: State) -> Record:
 
 
 def _time(benchmark: Benchmark, model: str, state: State) -> float:
-    """Of a graph over that of the model as it was, end to end."""
+    """Measure the end-to-end time of a graph, divided by that of the original model."""
     with tempfile.TemporaryDirectory() as name:
         directory = pathlib.Path(name)
         original = file_of(model, directory / "original.onnx")
@@ -103,14 +103,14 @@ def _time(benchmark: Benchmark, model: str, state: State) -> float:
 
 
 def correlations(graphs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float | None]]:
-    """Spearman's rank correlation of each figure with each, and with what was measured.
+    """Compute Spearman's rank correlation of each pair of figures, the measured time included.
 
     Args:
-      graphs: with `FIGURES`, and some of them with `MEASURED`.
+      graphs: the figures of each graph, by name: all of `FIGURES`, and for some graphs `MEASURED`.
 
     Returns:
-      By figure, by figure; None where one of them is the same for all graphs. Those with `MEASURED`
-      are of the graphs that have it.
+      The correlation by name of the first figure, then of the second; None if one of the two is the
+      same for all graphs. Correlations with `MEASURED` are over the graphs that have it.
     """
     measured = [one for one in graphs if MEASURED in one]
     found: dict[str, dict[str, float | None]] = {}
@@ -124,7 +124,7 @@ def correlations(graphs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, flo
 
 
 def spearman(first: Sequence[float], other: Sequence[float]) -> float | None:
-    """Correlation of the ranks, those of equal values being their mean; None if all are equal."""
+    """Return the rank correlation; equal values share their mean rank. None if all are equal."""
     from scipy import stats
 
     if len(set(first)) < 2 or len(set(other)) < 2:

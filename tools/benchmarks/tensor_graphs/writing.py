@@ -1,4 +1,4 @@
-"""The tables of `tensor_graph_tables.py` for people."""
+"""The tables of `tensor_graph_tables.py` as Markdown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MIB = 1 << 20
 
 
 def to_markdown(table: Table) -> str:
-    """All tables, each with the command and the seeds that made it."""
+    """Format all tables, each with the command and the seeds that made it."""
     seeds = ", ".join(map(str, table["seeds"])) or "none yet"
     made = (
         f"`{table['command']}` at commit {table['commit']}; seeds of policies {seeds}, of models "
@@ -102,7 +102,7 @@ def _steps(found: Table) -> str:
 
 
 def change(found: Mapping[str, float] | None) -> str:
-    """A spread of ratios as changes in percent."""
+    """Format a spread of ratios as changes in percent."""
     if found is None:
         return NOTHING
     median, low, high = (100 * (found[name] - 1) for name in ("median", "min", "max"))
@@ -120,7 +120,7 @@ def _times(table: Table) -> Parts:
         "same level; of policies the one of the median estimate. In brackets intervals of 95%; "
         "*A/A* is the widest one of two copies of the original, which no gain can be told from."
     )
-    # The model as it was is not compared with itself at the first level.
+    # The original model is not compared with itself at the first level.
     levels = max((list(each) for one in by_model for each in one["methods"].values()), key=len)
     rows = [
         [

@@ -29,7 +29,7 @@ from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.settings import Settings
 
 _MAX_STARTS = 64
-"""Starts of episodes whose matches and features are remembered."""
+"""The number of start states whose matches and features are cached."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -50,7 +50,7 @@ SYMBOLS = {
 }
 _BOUND = 0.1
 INVALID = -100.0
-"""Of an action that cannot be taken: as bad as a graph that takes twice as long as the first."""
+"""The reward of an action that cannot be taken: as bad as making the first graph twice as slow."""
 
 
 class Figures(NamedTuple):
@@ -71,7 +71,7 @@ RewardFn = Callable[[Figures, Figures, bool], float]
 """The reward of a step from one graph to the next one, the last of its episode or not."""
 
 MeasureFn = Callable[[Graph, Graph], float]
-"""Runtime of the second graph over that of the first, end to end."""
+"""(first graph, second graph) -> runtime of the second divided by that of the first, end to end."""
 
 
 def make_reward(name: str, alpha: float = 0.8, beta: float = 0.2) -> RewardFn:

@@ -7,7 +7,7 @@ import dataclasses
 from environments.errors import UserError
 
 SIZES = ("max_nodes", "max_edges", "max_locations", "max_actions")
-"""The fields that say how large an observation is."""
+"""The fields that set how large an observation is."""
 
 
 @dataclasses.dataclass(frozen=True)

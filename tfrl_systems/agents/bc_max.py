@@ -90,7 +90,7 @@ class Config:
 
 
 BCMaxInfo = collections.namedtuple("BCMaxInfo", ["agreement", "num_rows"])
-"""Beside the loss: weighted share of the rows whose action the greedy policy takes, and rows."""
+"""The weighted share of the rows whose action the greedy policy takes, and the number of rows."""
 
 
 def make_agent(
@@ -261,8 +261,8 @@ def hedge_weights(
 
 
 def _buckets(sizes: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return the bucket m(x) of each size: its number of bits."""
-    return np.frexp(np.asarray(sizes, np.float64))[1]
+    """Return the bucket m(x) of each size: the number of bits of its whole part."""
+    return np.frexp(np.floor(np.asarray(sizes, np.float64)))[1]
 
 
 def _make_model(config: Config, num_features: int) -> votes.DecisionModel:

@@ -64,9 +64,9 @@ def run(options: argparse.Namespace) -> int:
     """Optimise a model as the command line says."""
     from tfrl_systems.experiments.systems.tensor_graphs.optimizing import Optimization, optimize
 
-    asked = {**read_fields(options, Optimization)}
+    asked = make(Optimization, read_fields(options, Optimization))
     with Terminal() as terminal:
-        outcome = optimize(make(Optimization, asked), terminal)
+        outcome = optimize(asked, terminal)
     if options.json:
         show_json(outcome.to_json())
     else:

@@ -28,7 +28,7 @@ NUM_EPISODES = 200
 _NUM_EPISODES_IN_TRAINING = 20
 
 ActFn = Callable[[Any], Any]
-"""observation without a batch axis -> action."""
+"""(observation without a batch axis) -> action."""
 
 
 class Playable(Protocol):

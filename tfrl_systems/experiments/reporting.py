@@ -12,7 +12,7 @@ from typing import Any
 _LINE_EVERY_S = 30.0
 
 Advance = Callable[[int], None]
-"""Called with the number of parts that were done since the last call."""
+"""Called with the number of parts done since the last call."""
 
 
 def percent(part: float, whole: float) -> str:

@@ -25,7 +25,7 @@ _WIDTH = 100
 _SET_OTHERWISE = frozenset({"seed", "margin", "baseline_feature", "scope_feature"})
 
 Settings = Mapping[str, Any]
-"""Dataclasses by what they are about: "loop", "agent", "environment", …"""
+"""Settings dataclasses by group: "loop", "agent", "environment", …"""
 
 Made = TypeVar("Made")
 

@@ -38,13 +38,13 @@ _TRAINING_FIGURES = ("iteration", "environment_steps", "mean_return", "steps_per
 
 EvaluateFn = Callable[[bytes], Mapping[str, float | Heatmap]]
 """(all variables of the collect policy, as one buffer) -> figures by name, and pictures for
-TensorBoard. What is to become less is named "cost", or "cost/…" where there are several."""
+TensorBoard. Figures to minimise are named "cost", or "cost/…" if there are several."""
 
 SavePolicyFn = Callable[[pathlib.Path], None]
-"""Puts the policy into a directory that is not there yet."""
+"""Writes the policy into a directory that does not exist yet."""
 
 OnIteration = Callable[[Mapping[str, Any]], None]
-"""Told of each iteration with its record."""
+"""Called after each iteration with its record."""
 
 
 @dataclasses.dataclass(frozen=True)

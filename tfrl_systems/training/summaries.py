@@ -17,8 +17,8 @@ import tensorflow as tf
 from tfrl_systems.training.heatmap import Heatmap
 
 Value = float | np.ndarray | Heatmap | None
-"""A point of a curve, numbers [N] for a histogram, or a picture. None, what is not a number, and
-pictures that cannot be drawn (without matplotlib, or with nothing to count) are left out."""
+"""A point of a curve, numbers [N] for a histogram, or a picture. Left out are None, NaN, and
+pictures that cannot be drawn because matplotlib is missing or there is nothing to count."""
 
 Row = tuple[int, Mapping[str, Value]]
 """(step, values by tag)."""

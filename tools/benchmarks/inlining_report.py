@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from environments.errors import UserError
+from tools.benchmarks.shared import markdown_table
 
 Record = Mapping[str, Any]
 Sizes = Mapping[str, Sequence[int]]
@@ -265,8 +266,10 @@ def to_markdown(table: Mapping[str, Any]) -> str:
         "*worse* counts modules whose text is larger than under the default. The oracle is the "
         "best object that baselines, exploration and the learned policies came to for each module "
         "itself: an upper line, no policy.",
-        _table(header, rows),
-        _table(["project", "", "modules", "text", "code", "worse", "oracle: text"], projects),
+        markdown_table(header, rows),
+        markdown_table(
+            ["project", "", "modules", "text", "code", "worse", "oracle: text"], projects
+        ),
         _notes(table),
     ]
     return "\n\n".join(parts) + "\n"
@@ -297,11 +300,6 @@ def _cells(found: Mapping[str, Any]) -> list[str]:
 
 def _percent(figures: Mapping[str, float]) -> str:
     return Spread(**figures).show(2)
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    rule = ["---", *["---:"] * (len(header) - 1)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, rule, *rows])
 
 
 def draw(curves: Sequence[Mapping[str, Any]], output: pathlib.Path) -> None:

@@ -31,7 +31,7 @@ ADVISE_OPTIONS = (
 INCLUDE_DEFAULT_OPTION = "-inliner-interactive-include-default"
 DEFAULT_FEATURE = "inlining_default"
 UNKNOWN = -1
-"""The value of a feature that LLVM does not tell."""
+"""The value of a feature that LLVM does not send."""
 
 # At -Oz LLVM inlines below a cost of 5 and nothing else.
 _OZ_THRESHOLD = 5

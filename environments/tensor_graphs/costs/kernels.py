@@ -26,7 +26,7 @@ _REORDER_INPUT, _REORDER_OUTPUT = "ReorderInput", "ReorderOutput"
 _SMALL = 16
 
 Run = Callable[[onnx.ModelProto, Arrays], Mapping[str, np.ndarray]]
-"""Runs a model as it is."""
+"""Runs a model without optimising it further."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -129,12 +129,14 @@ class MeasuredObjective:
         return changed(self._groups_of(before), self._groups_of(after), change)
 
     def _groups_of(self, graph: Graph) -> Groups:
-        for groups in self._groups:
-            if groups.graph is graph:
-                return groups
-        # A search applies many matches to one graph, so the groups of the last few graphs are kept.
-        self._groups.append(Groups(graph))
-        return self._groups[-1]
+        # A search applies many matches to one graph, so the graphs used last keep their groups.
+        groups = next((one for one in self._groups if one.graph is graph), None)
+        if groups is None:
+            groups = Groups(graph)
+        else:
+            self._groups.remove(groups)
+        self._groups.append(groups)
+        return groups
 
     def _cost_ms(self, graph: Graph, members: tuple[int, ...]) -> float:
         if len(members) == 1 and graph.nodes[members[0]].op in VIEWS:

@@ -49,15 +49,15 @@ from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.settings import SIZES, Settings
 
 GLOBAL_FEATURES = ("cost", "memory", "log_cost", "steps", "nodes", "matches")
-"""Of the graph: its cost and bytes moved over those of the model's first graph; lg(cost in us);
-part of `max_steps` that has been taken; lg(nodes), lg(matches); lg as in `features`."""
+"""Features of the graph: its cost and its bytes moved, each divided by the first graph's; lg(cost
+in us); the share of `max_steps` that was taken; lg(nodes); lg(matches). lg is as in `features`."""
 
 _WORDS = (
     *(features.KINDS, features.NODE_FEATURES, features.EDGE_FEATURES, GLOBAL_FEATURES),
     features.MATCH_FEATURES,
 )
 VOCABULARY = hashlib.sha256(json.dumps(_WORDS).encode()).hexdigest()[:16]
-"""Tells observations apart whose numbers mean something else, such as the kinds of nodes."""
+"""Changes when a number in an observation, such as the kind of a node, gets another meaning."""
 
 _MOST_ID = 2**31 - 1
 _NUM_TARGETS = 8

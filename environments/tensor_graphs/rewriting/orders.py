@@ -24,7 +24,7 @@ from environments.tensor_graphs.rules.language.expressions import (
 from environments.tensor_graphs.rules.language.rule import Rule
 
 Path = tuple[int, ...]
-"""A number of the source, then positions of inputs."""
+"""The way to an expression: its number in the source, then positions of inputs."""
 
 _SYMMETRIC = frozenset({"=", "!=", "and", "or", "+", "*", "min", "max", "broadcast"})
 

@@ -20,7 +20,7 @@ from environments.tensor_graphs.rules.language.expressions import Apply, Array, 
 _VARIABLE, _APPLY, _ARRAY, _ABSENT = range(4)
 _MAX_KNOWN = 1 << 14
 _UNIFORM: dict[Attributes, bool] = {}
-"""Whether the elements of a constant are all the same, by its digest."""
+"""Whether all elements of a constant are equal, by the digest of the constant."""
 
 
 @dataclasses.dataclass(slots=True)

@@ -22,7 +22,7 @@ WINDOW = {"group": Quantity(Name("group")), **PLAIN}
 """Attributes of any convolution."""
 
 GEMM = {name: Quantity(Name(name)) for name in ("alpha", "transA", "transB")}
-"""Attributes of Gemm, but for beta."""
+"""Attributes of Gemm, without beta."""
 
 
 def row(tensor: Tensor) -> Tensor:

@@ -64,7 +64,7 @@ FINITE: tuple[PointFn, ...] = (
     _magnitudes,
     _sparse,
 )
-"""Zeros, ties, numbers of different magnitude: what the field of integers knows nothing of."""
+"""Tensors with zeros, ties and numbers of different magnitude, which integers do not test."""
 
 
 _SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan)

@@ -10,9 +10,9 @@ Learns which call sites to inline so that objects become smaller than clang -Oz 
       --workdir runs/second --compiler clang-22 --iterations 3 --set model=trees
   tfrl train inlining --agent ppo --corpus runs/corpus/train --workdir runs/third
 
-bc_max explores around LLVM's own decisions and imitates the best: it is what makes code smaller
-here. ppo and reinforce learn from whole compiles alone, each paid for at its end, beginning with
-LLVM's own decisions; they need many more compiles.
+bc_max explores around LLVM's own decisions and imitates the best ones. It makes code smallest.
+ppo and reinforce begin with LLVM's own decisions, too. They get one reward at the end of each
+compile, and so need many more compiles.
 """
 EVALUATE = """\
 Compiles every module of a corpus under each policy and compares the objects with those of LLVM's
@@ -25,25 +25,26 @@ Sizes are the text column of llvm-size (code, read-only data, unwind tables); "e
 executable sections only.
 """
 BENCH = """\
-Measures what learning costs beside plain compiling: every figure is of the same modules, in turns,
-on one processor, as CPU time of this process and of all compilers; of each figure the median.
+Measures what learning costs, compared with plain compiling. All ways compile the same modules in
+turns on one processor. Figures are CPU time of this process and all compilers, medians of the
+rounds.
 
   tfrl bench inlining
   tfrl bench inlining --corpus runs/corpus/heldout --policy runs/first/policy --compiler clang-22
 
 scored_trajectory_cpu_over_clang
-                     a compile under the policy, features and size reading included, over a plain
-                     clang -Oz -c of the same modules by the same clang
+                     a compile under the policy, with its features and sizes, divided by a plain
+                     clang -Oz -c of the same modules with the same clang
 embedded_scored_trajectory_cpu_over_clang
-                     the same with the embedded LLVM, over the same plain clang
+                     the same with the embedded LLVM, divided by the same plain clang
 ..._of_the_median_module
-                     the same ratio for the median module: the others are of sums, which large
-                     modules decide
+                     the same ratio for the median module; the ratios above are of sums, in which
+                     large modules count most
 policy_us_per_decision, channel_us_per_decision
-                     CPU time of one decision of the policy; what asking adds to a plain compile
+                     CPU time of one decision of the policy, and what asking for it adds
 trajectories_per_second
-                     of the embedded LLVM with --workers, none recalled from a cache
+                     compiles of the embedded LLVM with --workers processes, without the cache
 
-Without --corpus a small one is compiled from sources that come along; without --policy one of the
-usual size is fitted to LLVM's own decisions.
+Without --corpus, a small corpus is compiled from sources in this package. Without --policy, a
+policy of the usual size is fitted to LLVM's own decisions.
 """

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.experiments.cpu_time import cpu_s
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.systems.learn_to_optimize import bench_collecting as collecting
@@ -88,7 +89,9 @@ _PIPES = Way(
     "read, send and load the variables, collect 2 chunks of 32, join them",
 )
 _SLEEPING = Way(
-    functools.partial(collecting.sleeping, num_workers=0), 1, "the same episodes in this process"
+    functools.partial(collecting.sleeping, collect=Collect()),
+    1,
+    "the same episodes in this process",
 )
 
 
@@ -138,7 +141,8 @@ def _compare(names: Sequence[str], setup: collecting.Setup, rounds: int) -> Foun
 
 
 def _scale(name: str, num_workers: int, setup: collecting.Setup, rounds: int) -> Found:
-    pipes = Way(functools.partial(collecting.sleeping, num_workers=num_workers), 1, "")
+    in_workers = functools.partial(collecting.sleeping, collect=Collect("pipes", num_workers))
+    pipes = Way(in_workers, 1, "")
     costs = _in_turns({"one": _SLEEPING, "pipes": pipes}, setup, rounds)
     return {name: _ratio(costs["one"], costs["pipes"], _SLEEPING.what)}
 

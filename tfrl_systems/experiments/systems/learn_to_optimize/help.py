@@ -9,45 +9,46 @@ Learns a policy that gives the x of the least f(x; c) for any free parameters c 
   tfrl train learn_to_optimize --agent ppo --function plant:cost --dimensions 3 --free 1 \\
       --bounds -5,5 --workdir runs/plant --collect pipes --workers 2
 
-What is collected, and so the policy, is the same for every --collect and every --workers.
+The policy is the same for every --collect and every --workers.
 """
 EVALUATE = """\
 Compares what policies choose with the minimum of the function, for every free parameter in
-{-1, -0.9, ..., 1}; where there are several, for all combinations, up to 1,000 drawn ones.
+{-1, -0.9, ..., 1}. With several free parameters it takes all combinations, at most 1,000 of them.
 
   tfrl evaluate learn_to_optimize --policy runs/ackley/policy --policy scipy --policy constant
   tfrl evaluate learn_to_optimize --policy random --policy scipy --function rosenbrock --json
 
 mse   mean square of f(policy(c), c) - min over x of f(x, c)
 msle  the same of sign(v) log(1 + |v|) of both values
-Function, dimensions and free parameters are those of the first directory, where none are given.
+Without --function, the function, dimensions and free parameters are those of the first directory.
 """
 BENCH = """\
-Measures what collecting and learning cost beside others that do the same work: 64 episodes of 2
-steps of Ackley in two dimensions, PPO's policy of two hidden layers of 64 units, one thread for
-TensorFlow. Times are medians of wall time, measured in turns. cpu_ratio is the same in CPU time of
-this process and its children, which other programs on the machine disturb less.
+Measures what collecting and learning cost, compared with other libraries that do the same work: 64
+episodes of 2 steps of Ackley in two dimensions, PPO's policy of two hidden layers of 64 units, one
+thread for TensorFlow. Times are medians of wall time, measured in turns. cpu_ratio is the ratio in
+CPU time of this process and its children, which other programs on the machine disturb less.
 
   tfrl bench learn_to_optimize
   tfrl bench learn_to_optimize --only collect_ms --only numpy_actor_over_tf_actor
   chrt -f 1 tfrl bench learn_to_optimize --json      (as root: before all other programs)
 
 collect_ms           ours: NumPy policy, batched environment, one chunk of 64, in this process
-collect_over_...     another's time over ours: how many times faster
+collect_over_...     another library's time divided by ours
     ..._eager_driver                  TF-Agents' DynamicEpisodeDriver as its tutorials call it
     ..._tf_function_driver            the same in a tf.function
     ..._parallel_py_environment       the same with TF-Agents' ParallelPyEnvironment of 2 processes
-    ..._stable_baselines3             Stable-Baselines3 PPO.collect_rollouts (values and advantages
-                                      among it), DummyVecEnv of 64; needs the extra "bench"
+    ..._stable_baselines3             Stable-Baselines3 PPO.collect_rollouts (with values and
+                                      advantages), DummyVecEnv of 64; needs the extra "bench"
 numpy_actor_over_tf_actor
-                     ours with TensorFlow for the policy, over ours
+                     collecting with a TensorFlow policy, divided by collecting with NumPy
 pipes_collect_ms_2_workers
-                     by 2 processes, 32 episodes each; all of it, also that the policy's variables
-                     are read, sent and loaded
+                     collecting by 2 processes, 32 episodes each, with reading, sending and loading
+                     the policy's variables
 pipes_scaling_sleep_1ms_K
-                     an environment that sleeps 1 ms in every step: one process over K workers
+                     an environment that sleeps 1 ms in every step: this process's time divided by
+                     that of K workers
 broadcast_ms         to read the policy's variables from TensorFlow and load them into NumPy
 query_us, query_us_per_row
                      policy(c) -> x for one c, and for each of many at a time
-train_step_ms        PPO's training on what was collected
+train_step_ms        PPO's training on the collected episodes
 """

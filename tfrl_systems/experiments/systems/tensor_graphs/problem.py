@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 
 
-# TASO's alpha: no search goes on from a graph that costs more than this times the cheapest one.
-_LIMIT = 1.05
-
-
 def name_size(text: str) -> tuple[str, int]:
     """Read NAME=SIZE; the size is a whole number from 1 on."""
     name, _, size = text.partition("=")

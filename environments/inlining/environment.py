@@ -31,32 +31,33 @@ class InliningEnvironment(py_environment.PyEnvironment):
 
     Observation: a dict from the name of a feature to its value, int64 []. The features are those
       that the compiler's channel announces (they differ between versions of LLVM) and those of
-      `features.DERIVED_FEATURES`. At the end of an episode all are 0, for there is no call site.
+      `features.DERIVED_FEATURES`. At the end of an episode there is no call site, so all are 0.
 
     Action: int64 [], 1 to inline the call site and 0 not to.
 
-    Reward: 0 until the end, then (d - s) / d, where s is the size of the object in bytes and d that
-      of the same module under LLVM's own decisions, both the text column of `llvm-size`: 0.1 is an
-      object 10% smaller than LLVM's, and negative is larger. Where d is 0 the reward is 0.
+    Reward: 0 until the end, then (d - s) / d. Here s is the size of the object in bytes and d the
+      size of the module's object from a plain -Oz, both the text column of `llvm-size`. A reward of
+      0.1 means an object 10% smaller than LLVM's; a negative reward means a larger one. If d is 0,
+      the reward is 0.
 
     End: when the module is compiled. The discount is 1 until then and 0 at the end. A module
       without call sites has an episode of two time steps, FIRST and LAST: its first observation is
       all 0, the action is ignored, and the reward is 0, since s = d.
 
-    The environment is deterministic: its seed and the actions decide everything. A compiler that
-    dies or hangs is replaced and brought back to the same call site by its earlier decisions; if
-    that fails too, `step` or `reset` raises `CompilerError`, and the next call starts the next
-    episode.
+    The environment is deterministic: its seed and the actions determine everything. If the compiler
+    dies or hangs, the environment replaces it and repeats the earlier decisions up to the same call
+    site. If that fails too, `step` or `reset` raises `CompilerError`, and the next call starts the
+    next episode.
 
     Args:
       sampler: draws the module of each episode.
-      compiler: compiles; the environment closes it. By default the embedded LLVM.
-      store: where all compiles are kept. By default only those of the modules' defaults are, in
+      compiler: the compiler; the environment closes it. By default the embedded LLVM.
+      store: where all compiles are kept. By default only the sizes of plain compiles are kept, in
         memory.
-      seed: of the sampler's random generator.
-      max_attempts: how often a module is compiled where the compiler dies or hangs.
-      default_sizes: sizes of plain -Oz objects by name of the module, where they are known;
-        those of other modules are found by compiling.
+      seed: seed of the sampler's random generator.
+      max_attempts: how often to try a compile whose compiler dies or hangs.
+      default_sizes: known sizes of plain -Oz objects, by name of the module. The environment
+        compiles the other modules to find their sizes.
     """
 
     def __init__(
@@ -85,15 +86,15 @@ class InliningEnvironment(py_environment.PyEnvironment):
         self._info: dict[str, Any] = {}
 
     def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
-        """A scalar for each feature."""
+        """Return the spec of the observation: an int64 scalar for each feature."""
         return {name: array_spec.ArraySpec((), np.int64, name) for name in self._names}
 
     def action_spec(self) -> array_spec.BoundedArraySpec:
-        """1 to inline, 0 not to."""
+        """Return the spec of the action: 1 to inline, 0 not to."""
         return array_spec.BoundedArraySpec((), np.int64, 0, 1, "inline")
 
     def get_info(self) -> dict[str, Any]:
-        """What came of the episode that ended last.
+        """Return the results of the episode that ended last.
 
         Returns:
           `context`, the module's name; `size_bytes` and `default_size_bytes`, the text columns;
@@ -103,11 +104,11 @@ class InliningEnvironment(py_environment.PyEnvironment):
         return dict(self._info)
 
     def seed(self, seed: int) -> None:
-        """Starts the sampler's random generator anew; holds from the next episode on."""
+        """Restart the sampler's random generator; this affects the next episode and later ones."""
         self._generator = np.random.default_rng(seed)
 
     def close(self) -> None:
-        """Ends a compile in progress and the compiler; may be called again."""
+        """End the compile in progress, if there is one, and the compiler; may be called again."""
         self._abandon()
         self._compiler.close()
 
@@ -132,7 +133,10 @@ class InliningEnvironment(py_environment.PyEnvironment):
         return ts.termination(self._observation(None), reward=reward)
 
     def _attempt(self, act_fn: Callable[[], Result]) -> Result:
-        """Does something with the compiler, again if that fails, and leaves nothing half done."""
+        """Call `act_fn`, and call it again if the compiler fails.
+
+        If it raises in the end, the episode in progress is forgotten.
+        """
         for attempt in range(self._max_attempts):
             try:
                 return act_fn()
@@ -147,7 +151,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         raise AssertionError("unreachable")
 
     def _advance(self) -> np.ndarray | None:
-        """Features of the call site that follows the decisions so far, None at the end."""
+        """Return the features of the call site after the decisions so far; None at the end."""
         assert self._module is not None
         features, pending = None, self._decisions[-1:]
         if self._episode is None:
@@ -159,7 +163,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         return features
 
     def _finish(self) -> float:
-        """Ends the episode: keeps its compile and returns its reward."""
+        """End the episode: keep its compile and return its reward."""
         assert self._module is not None
         if self._trajectory is None:
             if self._episode is None:
@@ -193,7 +197,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
             self._episode = None
 
     def _abandon(self) -> None:
-        """Forgets the episode in progress; the next call of `step` or `reset` starts another."""
+        """Forget the episode in progress; the next call of `step` or `reset` starts another."""
         self._end_episode()
         self._decisions = []
         self._trajectory = None
@@ -202,7 +206,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
 
 
 def relative_saving(size_bytes: int, default_size_bytes: int) -> float:
-    """(default - size) / default: the part of the default's size that is saved; 0 of nothing."""
+    """Return (default - size) / default, the saved part of the default size; 0 if that is 0."""
     if default_size_bytes == 0:
         return 0.0
     return (default_size_bytes - size_bytes) / default_size_bytes

@@ -1,12 +1,12 @@
-"""What a policy sees at a call site: the channel's features, and what this file derives from them.
+"""What a policy sees at a call site: the channel's features, and features derived from them.
 
-The channel tells of one call site at a time and forgets; two things that it does not tell decide
-much of what inlining costs or saves: whether the callee's body can be dropped once its last call is
-inlined (its linkage), and what was decided at its other call sites. `FeatureTracker` follows one
-compile and adds both.
+The channel describes one call site at a time, without its history. It leaves out two things that
+strongly affect what inlining costs or saves. One is the callee's linkage: whether the callee's body
+can be dropped once its last call is inlined. The other is what was decided at its other call sites.
+`FeatureTracker` follows one compile and adds both.
 
-Callee and caller are known before the decision only where the compiler names them (see
-`compilation.CallSite`); elsewhere the features that need a name are `UNKNOWN`.
+Callee and caller are known before the decision only if the compiler names them (see
+`compilation.CallSite`). If it does not, the features that need a name are `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from environments.inlining.compilers.compilation import UNKNOWN, CallSite
 
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
-# Part of the key of kept compiles: to be raised whenever a derived feature means something else.
+# Part of the key of kept compiles. Raise it whenever the meaning of a derived feature changes.
 DERIVATION = 2
 
 _LOCAL = frozenset({"internal", "private"})
@@ -49,24 +49,24 @@ DERIVED_FEATURES: dict[str, str] = {
 
 
 def feature_names(announced: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of a feature vector, in order, for a channel that announces `announced`."""
+    """Return the names of a feature vector, in order, for a channel that announces `announced`."""
     own = tuple(name for name in announced if name not in DERIVED_FEATURES)
     return own + tuple(DERIVED_FEATURES)
 
 
 @dataclasses.dataclass(slots=True)
 class _Function:
-    """What one compile has shown of a function.
+    """What one compile has shown about a function so far.
 
     Attributes:
-      called: call sites of it that were decided.
-      called_inlined: how many of them were inlined.
-      calling: call sites in it that were decided.
-      calling_inlined: how many of them were inlined.
-      users: its uses as LLVM counted them last, None before.
-      inlined_when_counted: `called_inlined` when that figure was new.
-      first_blocks: its basic blocks at its first call site, None before.
-      last_blocks: the same at its last call site so far.
+      called: number of decided call sites that call the function.
+      called_inlined: how many of those were inlined.
+      calling: number of decided call sites inside the function.
+      calling_inlined: how many of those were inlined.
+      users: number of the function's uses in LLVM's last count; None before the first.
+      inlined_when_counted: value of `called_inlined` when `users` last changed.
+      first_blocks: number of its basic blocks at the first call site inside it; None before.
+      last_blocks: number of its basic blocks at the last call site inside it; UNKNOWN before.
     """
 
     called: int = 0
@@ -88,7 +88,7 @@ class FeatureTracker:
 
     def __init__(self, announced: tuple[str, ...]) -> None:
         self.names = feature_names(announced)
-        # LLVM's own decision, which some announce, is among the derived ones.
+        # Some channels announce LLVM's own decision, which is among the derived features.
         self._extra = [k for k, name in enumerate(announced) if name in DERIVED_FEATURES]
         self._users = announced.index("callee_users")
         self._blocks = announced.index("caller_basic_block_count")
@@ -99,18 +99,18 @@ class FeatureTracker:
         self._num_inlined = 0
 
     def observe(self, site: CallSite, linkage: Mapping[str, str]) -> list[int]:
-        """Feature vector of a call site, F values in the order of `names`, within 32 bits.
+        """Return the feature vector of a call site: F values in the order of `names`, in 32 bits.
 
         Args:
           site: the call site, before its decision.
-          linkage: linkage by name of the module's functions.
+          linkage: linkage of the module's functions, by name.
         """
         values = list(map(int, site.features))
         for place in self._extra:
             del values[place]
         callee, caller = site.callee, site.caller
         if callee is not None and values[self._callee_blocks] == UNKNOWN:
-            # LLVM goes bottom-up: what the callee calls has mostly been decided by now.
+            # LLVM goes bottom-up: most call sites inside the callee have been decided by now.
             values[self._callee_blocks] = self._function(callee).last_blocks
         kind = None if callee is None else linkage.get(callee)
         values.append(int(site.default))
@@ -120,17 +120,17 @@ class FeatureTracker:
         values += [UNKNOWN] * 6 if callee is None else self._of_callee(callee, site, kind)
         values += self._of_caller(caller, site)
         values += (self._num_decisions, self._num_inlined)
-        # The store packs them into 32 bits: what is recalled must be what was seen.
+        # The store packs features into 32 bits, and a policy must see the same values as are kept.
         if max(values) > _INT32_MAX or min(values) < _INT32_MIN:
             return [min(max(value, _INT32_MIN), _INT32_MAX) for value in values]
         return values
 
     def record(self, decision: int, callee: str | None) -> None:
-        """Takes the decision at the last call site.
+        """Record the decision at the last call site.
 
         Args:
-          decision: 1 if it was inlined.
-          callee: the function called, as known when the decision was carried out.
+          decision: 1 if the call site was inlined.
+          callee: name of the function called, as known after the decision; None if unknown.
         """
         self._num_decisions += 1
         self._num_inlined += decision
@@ -169,10 +169,10 @@ class FeatureTracker:
 
 
 def _uses(function: _Function, counted: int) -> int:
-    """Uses of a function now: what LLVM counted, less what has been inlined since.
+    """Return a function's number of uses now: LLVM's count less the call sites inlined since.
 
-    LLVM counts a function's uses once, with one more if other modules may call it, and keeps the
-    figure while call sites go away. Where its figure changes it has counted anew.
+    LLVM counts a function's uses once, adds one if other modules may call the function, and keeps
+    the count while call sites disappear. If the count changes, LLVM has counted again.
     """
     if function.users != counted:
         function.users, function.inlined_when_counted = counted, function.called_inlined
@@ -181,7 +181,7 @@ def _uses(function: _Function, counted: int) -> int:
 
 @functools.cache
 def _groups(linkage: str | None) -> tuple[int, int, int]:
-    """Whether functions of this linkage are local, linkonce and droppable."""
+    """Return whether functions of this linkage are local, linkonce and droppable, each 0 or 1."""
     if linkage is None:
         return UNKNOWN, UNKNOWN, UNKNOWN
     return int(linkage in _LOCAL), int(linkage in _ONCE), int(linkage in _DROPPABLE)

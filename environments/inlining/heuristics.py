@@ -1,9 +1,9 @@
-"""The baselines: LLVM's own heuristic and other policies that nobody had to learn.
+"""The baselines: LLVM's own heuristic and other policies that are not learned.
 
-A policy here, and a learned one likewise, is an object with `begin`: for one compile of one module
-it gives a `Decider`, which turns feature vectors into decisions. Deciders take several rows at once
-so that a recorded compile can be followed without compiling (`collection/store.py`). A decision may
-depend on the row's features and on its place in the compile, on nothing else.
+A policy, learned or not, is an object with the method `begin`. For one compile of one module,
+`begin` returns a `Decider`, which turns feature vectors into decisions. Deciders take several rows
+at once, so that the store can follow a recorded compile without compiling (`collection/store.py`).
+A decision may depend only on the row's features and on its place in the compile.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ class Policy(Protocol):
     """Decides call sites.
 
     Attributes:
-      name: for tables and messages.
-      fingerprint: tells policies apart that decide differently; part of the key of caches.
+      name: name for tables and messages.
+      fingerprint: text that differs between policies that decide differently; part of the key of
+        caches.
     """
 
     name: str
     fingerprint: str
 
     def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
-        """A decider for one compile of a module; `names` are those of the feature vector."""
+        """Return a decider for one compile of a module; `names` are those of the feature vector."""
 
 
 class Default:
@@ -55,7 +56,7 @@ class Default:
 
 
 class _Column:
-    """Decides as one feature says."""
+    """A decider that copies one feature."""
 
     def __init__(self, column: int) -> None:
         self._column = column
@@ -64,7 +65,7 @@ class _Column:
         return features[:, self._column].astype(np.int8)
 
     def one(self, row: Sequence[int], _: int) -> int:
-        """The decision for a single row."""
+        """Return the decision for a single row."""
         return row[self._column]
 
 
@@ -81,7 +82,7 @@ class Constant:
 
 
 class Random:
-    """A fair coin for each call site, the same in every compile with this seed."""
+    """A fair coin for each call site; the same in every compile of a module with this seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self.name = "random"
@@ -101,7 +102,7 @@ class Random:
 
 
 class CostBelow:
-    """Inlines where the cost estimate is below a threshold; LLVM's own at -Oz is 5."""
+    """Inlines call sites whose cost estimate is below a threshold; LLVM's threshold at -Oz is 5."""
 
     def __init__(self, threshold: int) -> None:
         self.name = self.fingerprint = f"cost<{threshold}"
@@ -114,7 +115,7 @@ class CostBelow:
 
 
 class Replay:
-    """A recorded list of decisions; LLVM's default after its end."""
+    """Repeats a recorded list of decisions; after its end, LLVM's own decisions."""
 
     def __init__(self, decisions: Sequence[int] | np.ndarray, name: str = "replay") -> None:
         self.name = name
@@ -135,10 +136,14 @@ class Replay:
 
 
 def make_heuristic(name: str, seed: int = 0) -> Policy:
-    """The baseline called `name`: one of `HEURISTICS`, or `cost<N`.
+    """Make a baseline.
+
+    Args:
+      name: one of `HEURISTICS`, or `cost<N`.
+      seed: seed of `random`.
 
     Raises:
-      UserError: there is none of that name.
+      UserError: there is no baseline with that name.
     """
     if name == "default":
         return Default()
@@ -155,7 +160,7 @@ def make_heuristic(name: str, seed: int = 0) -> Policy:
 
 
 def one_at_a_time(decide: Decider) -> DecideOne:
-    """The same decider for single rows, which a compile asks for: its `one` if it has one."""
+    """Return a decider for single rows, as a compile needs: the decider's `one` if it has one."""
     own: DecideOne | None = getattr(decide, "one", None)
     if own is not None:
         return own
@@ -163,10 +168,14 @@ def one_at_a_time(decide: Decider) -> DecideOne:
 
 
 def feature_columns(names: tuple[str, ...], needed: Sequence[str]) -> np.ndarray:
-    """Places of the `needed` features in a vector whose features are `names`, int64 [len(needed)].
+    """Return the places of the `needed` features in a feature vector, int64 [len(needed)].
+
+    Args:
+      names: names of the vector's features, in order.
+      needed: names of the wanted features.
 
     Raises:
-      UserError: the compiler does not offer one of them.
+      UserError: the compiler does not offer one of the wanted features.
     """
     missing = [name for name in needed if name not in names]
     if missing:

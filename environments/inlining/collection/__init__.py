@@ -1,1 +1,1 @@
-"""Modules compiled under policies: one episode, many of them, and the store that keeps them."""
+"""Compiling modules under policies: one episode, many episodes, and the store that keeps them."""

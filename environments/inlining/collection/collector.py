@@ -1,8 +1,9 @@
-"""Many modules, several compilers, nothing compiled twice, and all of it outliving what goes wrong.
+"""Do a task with many modules, on several compilers at once, compiling nothing twice.
 
-The store is with the caller: what it has is recalled, only the rest goes to the compilers, and what
-they come to is put there at once, so that an interruption loses nothing that was finished. Where
-the compilers run, in this process or in others, is up to the `Pool` that the caller makes.
+The collector runs in the caller's process and holds the store. It takes from the store what is
+already there and sends only the other modules to the compilers. It stores each result as soon as
+that arrives, so an interruption loses no finished work. The `Pool` that the caller makes decides
+where the compilers run: in this process or in others.
 """
 
 from __future__ import annotations
@@ -28,25 +29,26 @@ _MAX_ATTEMPTS = 2
 
 @dataclasses.dataclass(frozen=True)
 class _UsersMistake:
-    """Stands in the place of a result, where the task could be done with no other module either.
+    """Stands in place of a result, if the task cannot be done with any module.
 
     Attributes:
-      message: of the `UserError`.
+      message: the message of the `UserError` that the task raised.
     """
 
     message: str
 
 
 class ModulePlayer:
-    """Does a task with one module after another; each worker of a pool holds one, with a compiler.
+    """A runner that does a task with one module after another; each worker of a pool holds one.
 
-    A compiler that dies or hangs is replaced, and the module tried once more.
+    It has a compiler of its own. If the compiler dies or hangs, the player replaces it and tries
+    the module once more.
 
     Args:
-      make_compiler: makes the compiler; whether it works is found out at once.
+      make_compiler: makes the compiler. The constructor checks at once that the compiler works.
 
     Raises:
-      UserError: there is no such compiler, or it does not work.
+      UserError: the compiler does not exist or does not work.
     """
 
     def __init__(self, make_compiler: Callable[[], Compiler]) -> None:
@@ -55,11 +57,16 @@ class ModulePlayer:
         self._task: Task[Any] | None = None
 
     def load(self, task: Task[Any]) -> None:
-        """Takes the task for the modules that follow."""
+        """Set the task to do with the modules that follow."""
         self._task = task
 
     def run(self, module: Module) -> Any:
-        """The task's result for the module, a function of the two; or what stands in its place."""
+        """Do the task with a module.
+
+        Returns:
+          The task's result, which depends only on the task and the module; a `Failure` if the
+          compiler failed twice; or a `_UsersMistake` if the task raised a `UserError`.
+        """
         assert self._task is not None
         try:
             for _ in range(_MAX_ATTEMPTS):
@@ -72,7 +79,7 @@ class ModulePlayer:
         return Failure(module.name, message)
 
     def close(self) -> None:
-        """Ends the compiler's process."""
+        """End the compiler's process."""
         self._compiler.close()
 
 
@@ -81,19 +88,19 @@ OnResult = Callable[[int, Any], None]
 
 
 class Pool(Protocol):
-    """Module players, as many as work at the same time; `tfrl_systems.drivers` has such pools."""
+    """Module players that work at the same time; `tfrl_systems.drivers` implements such pools."""
 
     def broadcast(self, data: Task[Any]) -> None:
-        """Has every player load a task."""
+        """Make every player load a task."""
 
     def map(self, jobs: Sequence[Module], on_result: OnResult) -> object:
-        """Has the players run each module; `on_result` is told of each result as it comes.
+        """Make the players run all modules, and call `on_result` with each result as it arrives.
 
-        What `on_result` raises ends the call.
+        If `on_result` raises an exception, the call ends and passes the exception on.
         """
 
     def close(self) -> None:
-        """Ends the players, also those at work."""
+        """End the players, including those that are at work."""
 
 
 MakePool = Callable[[Callable[[], ModulePlayer]], Pool]
@@ -107,16 +114,17 @@ class Collector:
     the modules.
 
     Args:
-      make_compiler: makes a compiler; called for each player.
+      make_compiler: makes a compiler; each player calls it.
       store: where compiles are kept.
-      make_pool: makes what does the work, once something is not in the store.
+      make_pool: makes the pool of players; called when the store lacks a result for the first time.
 
     Attributes:
-      compiler: one like those that compile, to ask what all of them are.
-      store: the same.
+      compiler: a compiler equal to those of the players, to ask for its name, identity and
+        features.
+      store: where compiles are kept.
 
     Raises:
-      UserError: there is no such compiler, or it does not work.
+      UserError: the compiler does not exist or does not work.
     """
 
     def __init__(
@@ -127,7 +135,7 @@ class Collector:
     ) -> None:
         self.compiler = make_compiler()
         assert self.compiler.announced
-        self.compiler.close()  # it has said all that is asked of it here
+        self.compiler.close()  # Its identity and feature names stay known.
         self.store = store
         self._make_compiler = make_compiler
         self._make_pool = make_pool
@@ -139,16 +147,25 @@ class Collector:
         policy: Policy,
         progress: Callable[[int], None] | None = None,
     ) -> list[Trajectory | Failure]:
-        """One episode for each module, in the order of `modules`."""
+        """Play one episode with each module.
+
+        Args:
+          modules: the modules.
+          policy: decides the call sites.
+          progress: called with 1 after each module.
+
+        Returns:
+          One trajectory or `Failure` for each module, in the order of `modules`.
+        """
         return self.map(Play(policy), modules, progress)
 
     def play_default(
         self, modules: Sequence[Module], progress: Callable[[int], None] | None = None
     ) -> list[Trajectory | Failure]:
-        """LLVM's own decisions in each module, with the sizes of plain compiles.
+        """Play LLVM's own decisions in each module; take the sizes from plain compiles.
 
         Returns:
-          As `play`. The sizes are what to measure policies against; see `CompilePlainly`.
+          The same as `play`. Policies are measured against these sizes; see `CompilePlainly`.
         """
         played = self.play(modules, Default(), progress)
         pairs = zip(modules, played, strict=True)
@@ -163,18 +180,18 @@ class Collector:
         modules: Sequence[Module],
         progress: Callable[[int], None] | None = None,
     ) -> list[Result | Failure]:
-        """Does `task` with each module.
+        """Do a task with each module.
 
         Args:
-          task: what to do.
-          modules: with what.
-          progress: called with 1 after each.
+          task: the task.
+          modules: the modules.
+          progress: called with 1 after each module.
 
         Returns:
           One result or `Failure` for each module, in the order of `modules`.
 
         Raises:
-          UserError: the task can be done with none.
+          UserError: the task cannot be done with any module.
         """
         results: list[Any] = [None] * len(modules)
         module_stores: dict[int, ModuleStore] = {}
@@ -212,7 +229,7 @@ class Collector:
         return results
 
     def close(self) -> None:
-        """Ends the compilers; the collector may be used again."""
+        """End the compilers; the collector may be used again."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None

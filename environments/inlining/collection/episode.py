@@ -1,4 +1,4 @@
-"""An episode of inlining: one compile, decided call site by call site."""
+"""An episode of inlining: one compile, in which a policy decides call site by call site."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class CompileEpisode:
         return self._rows[-1]
 
     def play(self, decide: Decider) -> Trajectory:
-        """Decide all call sites that are left by `decide`; return the whole compile.
+        """Decide all remaining call sites with `decide`; return the whole compile.
 
         Raises:
           CompilerError: the compiler failed, died or hung, or gave no object file.
@@ -70,10 +70,10 @@ class CompileEpisode:
         return self.trajectory()
 
     def decide(self, decision: int) -> None:
-        """Decide the present call site: 1 to inline, 0 not to.
+        """Decide the current call site: 1 to inline, 0 not to.
 
         Raises:
-          CompilerError: the compiler does not read the answers.
+          CompilerError: the compiler does not read the decisions.
         """
         self.compilation.advise(decision)
 
@@ -81,7 +81,7 @@ class CompileEpisode:
         """Return the whole compile, once `next_row` has returned None.
 
         Raises:
-          CompilerError: what was compiled is no object file.
+          CompilerError: the compiler's output is not an object file.
         """
         compiled = self.compilation.result()
         features = np.array(self._rows, np.int64).reshape(len(self._rows), len(self.names))

@@ -1,9 +1,9 @@
-"""Compiles that are kept: nothing is compiled twice with the same decisions.
+"""A store of compiles, so that no module is compiled twice with the same decisions.
 
-A compile is decided by the module's bytes, the compiler and the decisions. `TrajectoryStore` keeps
-each under that key, in one SQLite file that several processes may share. Because a compile is
-deterministic, a policy that was never run can often be followed through the compiles that were:
-`recall` walks them as a tree of decisions.
+The module's bytes, the compiler and the decisions determine a compile. `TrajectoryStore` keeps each
+compile under that key, in one SQLite file that several processes may share. Because compiles are
+deterministic, the kept compiles of other policies often tell the result of a policy that was never
+run: `recall` walks the kept compiles as a tree of decisions.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class Trajectory:
     size: ObjectSize
 
     def column(self, name: str) -> np.ndarray:
-        """One feature over the compile, int64 [T]."""
+        """Return the values of one feature at all call sites, int64 [T]."""
         return self.features[:, self.names.index(name)]
 
 
 class TrajectoryStore:
-    """Compiles by content, in an SQLite file.
+    """Compiles in an SQLite file, found by the content of their modules.
 
     Args:
-      path: the file, made with its directory if it is not there; None keeps all in memory.
+      path: the file; made with its directory if it does not exist. None keeps everything in memory.
 
     Raises:
       UserError: the file cannot be opened or written.
@@ -81,7 +81,13 @@ class TrajectoryStore:
             self._db.executescript(_SCHEMA)
 
     def put(self, key: str, compiler: str, trajectory: Trajectory) -> None:
-        """Keeps a compile with its features; `key` is the module's content hash."""
+        """Keep a compile with its features.
+
+        Args:
+          key: content hash of the module.
+          compiler: identity of the compiler.
+          trajectory: the compile.
+        """
         packed = zlib.compress(trajectory.features.astype("<i4").T.tobytes(), 1)
         with self._lock, self._writing(), self._db:
             self._db.execute(
@@ -103,14 +109,14 @@ class TrajectoryStore:
     def get(
         self, key: str, compiler: str, module_name: str, decisions: np.ndarray
     ) -> Trajectory | None:
-        """The compile with exactly these decisions, if it was kept."""
+        """Return the compile with exactly these decisions; None if it was not kept."""
         kept = self._trajectories(key, compiler, module_name, decisions)
         return kept[0] if kept else None
 
     def put_record(
         self, key: str, compiler: str, request: str, arrays: Mapping[str, np.ndarray]
     ) -> None:
-        """Keeps what was found out about a module by several compiles, under a name of its own."""
+        """Keep the results of several compiles of a module, under the name `request`."""
         packed = io.BytesIO()
         np.savez_compressed(packed, **arrays)
         with self._lock, self._writing(), self._db:
@@ -120,7 +126,7 @@ class TrajectoryStore:
             )
 
     def get_record(self, key: str, compiler: str, request: str) -> dict[str, np.ndarray] | None:
-        """What `put_record` kept, or None."""
+        """Return the arrays that `put_record` kept under a name; None if there are none."""
         rows = self._select(
             "SELECT arrays FROM records WHERE module = ? AND compiler = ? AND request = ?",
             (key, compiler, request),
@@ -133,16 +139,17 @@ class TrajectoryStore:
     def recall(
         self, key: str, compiler: str, module_name: str, decide: Decider
     ) -> Trajectory | None:
-        """The compile that a decider would come to, without compiling.
+        """Return the compile that a decider would lead to, without compiling.
 
         Args:
           key: content hash of the module.
           compiler: identity of the compiler.
-          module_name: for the result.
-          decide: asked for the decisions of each kept compile that still agrees with it.
+          module_name: name of the module, for the returned trajectory.
+          decide: the decider. It gets the features of a kept compile, from the first call site on
+            where its own decision is not known yet.
 
         Returns:
-          The kept compile with all of its decisions, None where there is none.
+          The kept compile whose decisions are all those of the decider; None if there is none.
         """
         kept = self._trajectories(key, compiler, module_name)
         current, step = kept[0] if kept else None, 0
@@ -161,7 +168,7 @@ class TrajectoryStore:
         return None
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._db.close()
 
     def _trajectories(

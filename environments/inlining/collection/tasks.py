@@ -1,7 +1,7 @@
-"""What is done with one module: compiled under a policy here, explored in `explore.py`.
+"""Tasks, which are done with one module at a time: compiling under a policy, or plainly.
 
-A task needs a compiler and no store, so that it can be done in another process. It says itself what
-of it a store has, and what of its result is to be kept.
+`explore.py` has a third task. `run` needs a compiler but no store, so another process can do it.
+The other two methods look up a task's result in a store, and put the result there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ModuleStore:
       module_name: name of the module.
       names: names of the features, in order.
       key: hash of all that decides the module's object besides compiler and decisions.
-      identity: of the compiler and of the features that are derived from what it says.
+      identity: identity of the compiler, and of the features derived from its channel's features.
     """
 
     store: TrajectoryStore
@@ -80,25 +80,25 @@ class ModuleStore:
 
 
 class Task(Protocol[Result]):
-    """Something that is done with modules, one by one. It can be pickled."""
+    """Something that is done with modules, one by one. A task can be pickled."""
 
     def recall(self, module_store: ModuleStore) -> Result | None:
         """Return the result for a module if all of it was kept; else None."""
 
     def run(self, compiler: Compiler, module: Module) -> Result:
-        """Does it.
+        """Do the task with a module and return the result.
 
         Raises:
           CompilerError: the compiler failed, died or hung.
         """
 
     def keep(self, module_store: ModuleStore, result: Result) -> None:
-        """Put what is worth keeping of a result into the store."""
+        """Put into the store what `recall` needs to return this result."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Play:
-    """One episode: the module compiled under a policy.
+    """The task of playing one episode: compiling the module under a policy.
 
     Attributes:
       policy: the policy.
@@ -123,13 +123,13 @@ class Play:
 
 @dataclasses.dataclass(frozen=True)
 class CompilePlainly:
-    """The module compiled at -Oz as users do: what every policy is measured against.
+    """The task of compiling the module at -Oz as users do. Policies are measured against its sizes.
 
     Answering each question with LLVM's own decision (`heuristics.Default`) mostly gives the same
     object, but not always. Inlining can leave call sites in unreachable code, for instance in the
     landing pad of an invoke whose callee turned out not to throw. A plain -Oz inlines there, too;
-    a steered one skips such a call site without asking. What is left of it counts as one more use
-    of the callee in the decisions that follow.
+    a steered one skips such a call site without asking. The call that stays there counts as one
+    more use of the callee in the decisions that follow.
     """
 
     def recall(self, module_store: ModuleStore) -> ObjectSize | None:
@@ -152,7 +152,9 @@ class CompilePlainly:
 def perform(
     task: Task[Result], compiler: Compiler, module: Module, store: TrajectoryStore
 ) -> Result:
-    """Does `task` with a module, or recalls it where the store has it.
+    """Return a task's result for a module: from the store, or else by doing the task.
+
+    A new result is put into the store.
 
     Raises:
       CompilerError: the compiler failed, died or hung.
@@ -166,7 +168,7 @@ def perform(
 
 
 def play(compiler: Compiler, module: Module, policy: Policy, store: TrajectoryStore) -> Trajectory:
-    """One episode: `module` compiled under `policy`, or recalled where the store has it.
+    """Play one episode, `module` compiled under `policy`, or take it from the store.
 
     Raises:
       CompilerError: the compiler failed, died or hung.

@@ -1,1 +1,1 @@
-"""Compilers that ask for each decision: channel, processes, sizes of objects."""
+"""Compilers that ask a policy for each decision: their channel, processes and object sizes."""

@@ -1,8 +1,9 @@
 r"""LLVM's interactive inlining channel: the protocol, and the host's end of it.
 
-A stock LLVM (17 or newer) that runs with ``-enable-ml-inliner=release`` and
-``-inliner-interactive-channel-base=BASE`` asks whoever holds the named pipes ``BASE.out`` and
-``BASE.in`` about every call site. This docstring is the specification that the code below follows.
+A stock LLVM (17 or newer) runs with the options ``-enable-ml-inliner=release`` and
+``-inliner-interactive-channel-base=BASE``. At every call site, it asks the process that holds the
+named pipes ``BASE.out`` and ``BASE.in``. This docstring is the specification that the code below
+follows.
 
 From LLVM, on ``BASE.out``::
 
@@ -17,12 +18,12 @@ padding. To LLVM, on ``BASE.in``, after each observation: one tensor of the advi
 
 What a host must know:
 
-* Names, types and order differ between LLVM versions: only the header tells them.
-* A module without decisions never opens the pipes, which is no error.
+* Names, types and order differ between LLVM versions: only the header gives them.
+* LLVM never opens the pipes for a module without decisions. This is no error.
 * LLVM spins for ever when its end of ``BASE.in`` is closed, and a host that reads waits for ever
-  when LLVM dies. Both pipes are therefore opened here for reading *and* writing, which never blocks
-  and never signals an end; that a compile is over is learned from the compiler's process.
-* stderr must be drained all the while, or a talkative compiler blocks.
+  when LLVM dies. The host therefore opens both pipes for reading *and* writing, which never blocks
+  and never signals an end. It learns from the compiler's process that a compile is over.
+* The host must read stderr during the whole compile, or a compiler that prints a lot blocks.
 """
 
 from __future__ import annotations
@@ -64,10 +65,10 @@ class Header:
     """What LLVM announces before its first observation.
 
     Attributes:
-      names: the announced features, in stream order.
-      sizes: numbers in the tensor of each.
-      structure: all tensors of one observation.
-      advices: what is written for a decision of 0 and for one of 1.
+      names: names of the announced features, in stream order.
+      sizes: number of elements in the tensor of each feature.
+      structure: binary layout of all tensors of one observation.
+      advices: the bytes to write for a decision of 0 and for a decision of 1.
     """
 
     names: tuple[str, ...]
@@ -77,10 +78,10 @@ class Header:
 
     @classmethod
     def parse(cls, line: bytes) -> Header:
-        """Reads the header line.
+        """Parse the header line.
 
         Raises:
-          ProtocolError: the line is no header, or announces an unknown tensor type.
+          ProtocolError: the line is not a header, or it announces an unknown tensor type.
         """
         try:
             announced = json.loads(line)
@@ -99,7 +100,7 @@ class Header:
         return cls(names, sizes, structure, (advice.pack(0), advice.pack(1)))
 
     def unpack(self, observation: bytes) -> tuple:
-        """The values of an observation in the order of `names`: numbers, or tuples of several."""
+        """Return an observation's values in the order of `names`: numbers, or tuples of several."""
         numbers = self.structure.unpack(observation)
         if len(numbers) == len(self.names):
             return numbers
@@ -112,7 +113,7 @@ class Header:
 
 @dataclasses.dataclass(frozen=True)
 class _Feature:
-    """One announced tensor: its name, the code of its type and how many numbers it holds."""
+    """One announced tensor: its name, the `struct` code of its type and its number of elements."""
 
     name: str
     code: str
@@ -127,10 +128,10 @@ class _Feature:
 
 
 class StreamParser:
-    """Turns the bytes of ``BASE.out``, however they are cut, into observations.
+    """Turns the bytes of ``BASE.out`` into observations, however the pipe cuts them into pieces.
 
-    The parser does no input or output: bytes go in by `feed`, observations come out of
-    `next_observation`.
+    The parser does no input or output: `feed` takes the bytes and `next_observation` returns the
+    observations.
     """
 
     def __init__(self) -> None:
@@ -138,19 +139,19 @@ class StreamParser:
         self._buffer = b""
 
     def feed(self, data: bytes) -> None:
-        """Adds bytes as they arrived."""
+        """Add bytes in the order in which they arrived."""
         self._buffer += data
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that are not yet part of a complete observation."""
+        """Number of bytes that no observation or header has used yet."""
         return len(self._buffer)
 
     def next_observation(self) -> bytes | None:
-        """Returns the next complete observation, or None until more bytes arrive.
+        """Return the next complete observation; None if more bytes must arrive first.
 
         Returns:
-          Its tensors as they came; `Header.unpack` tells their values.
+          The bytes of the observation's tensors; `Header.unpack` gives their values.
 
         Raises:
           ProtocolError: the bytes do not follow the protocol.
@@ -213,7 +214,7 @@ class Channel:
         self.parser = StreamParser()
 
     def pump(self) -> None:
-        """Moves what LLVM has written so far into the parser, without waiting."""
+        """Move into the parser what LLVM has written so far, without waiting."""
         try:
             while data := os.read(self.observation_fd, _READ_BYTES):
                 self.parser.feed(data)
@@ -223,10 +224,10 @@ class Channel:
             return
 
     def advise(self, decision: int) -> None:
-        """Answers the observation that was read last.
+        """Answer the last observation with a decision: 1 to inline, 0 not to.
 
         Raises:
-          ProtocolError: the answers so far were never read.
+          ProtocolError: the pipe is full, because LLVM reads no answers.
         """
         assert self.parser.header is not None, "an advice answers an observation"
         try:
@@ -238,16 +239,16 @@ class Channel:
             ) from error
 
     def answer_ahead(self, answers: bytes) -> None:
-        """Leaves answers in the pipe for observations that are still to come."""
+        """Write answers into the pipe before LLVM asks for them."""
         os.write(self._advice_fd, answers)
 
     def restart(self) -> None:
-        """Forgets the stream so far: the next compile begins with a header of its own."""
+        """Forget the stream so far: the next compile begins with a header of its own."""
         self.pump()
         self.parser = StreamParser()
 
     def close(self) -> None:
-        """Closes the pipes and removes their directory; may be called again."""
+        """Close the pipes and remove their directory; may be called again."""
         while self._fds:
             os.close(self._fds.pop())
         self._directory.cleanup()

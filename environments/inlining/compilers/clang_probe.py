@@ -1,4 +1,4 @@
-"""What a clang can do, found out by trying: versions differ, and so do their faults."""
+"""Find out by trying what a clang can do: versions differ, and so do their faults."""
 
 from __future__ import annotations
 
@@ -63,14 +63,15 @@ define void @caller_too(i32 %x) minsize optsize {
 
 @dataclasses.dataclass(frozen=True)
 class ClangFacts:
-    """What was found of one clang.
+    """Facts about one clang.
 
     Attributes:
       version: the full version, for instance "19.1.7".
-      banner: what tells two builds of one version apart: vendor, version and target.
-      default_feature: the feature in which its channel can send LLVM's own decision, perhaps one
-        that this overwrites (LLVM 19); "" where it can not.
-      announced: names of the features of its channel, in order.
+      banner: vendor, version and target, which distinguish two builds of one version.
+      default_feature: name of the feature in which the channel can send LLVM's own decision. In
+        LLVM 19 this is another feature, whose value the decision overwrites. "" if the channel
+        cannot send the decision.
+      announced: names of the features that the channel announces, in order.
     """
 
     version: str
@@ -80,15 +81,16 @@ class ClangFacts:
 
     @property
     def announces_default(self) -> bool:
-        """Can its channel send LLVM's own decision?"""
+        """Whether the channel can send LLVM's own decision."""
         return bool(self.default_feature)
 
 
 def probe_clang(executable: str) -> ClangFacts:
-    """Asks `executable` for its version and tries its interactive channel.
+    """Ask an executable for its version and try its interactive channel.
 
     Raises:
-      UserError: it is not clang, older than LLVM 17, or its channel does not work.
+      UserError: the executable is not clang, is older than LLVM 17, or has a channel that does not
+        work.
     """
     version, banner = _version(executable)
     if int(version.split(".")[0]) < MINIMUM_VERSION:
@@ -112,7 +114,7 @@ def probe_clang(executable: str) -> ClangFacts:
 
 
 def _version(executable: str) -> tuple[str, str]:
-    """The version, and the banner (see `ClangFacts`)."""
+    """Return the version and the banner (see `ClangFacts`)."""
     try:
         shown = subprocess.run(
             [executable, "--version"], capture_output=True, text=True, timeout=30, check=False
@@ -135,7 +137,10 @@ def _version(executable: str) -> tuple[str, str]:
 
 
 def _probe(executable: str, options: list[str]) -> dict[str, tuple[int, ...]]:
-    """What the channel says of the probe's call sites, by feature; empty where it says nothing."""
+    """Compile the probe; return each feature's values at its call sites, by name of the feature.
+
+    The result is empty if the channel sends nothing.
+    """
     channel = Channel()
     with tempfile.TemporaryDirectory(prefix="tfrl-probe-") as directory:
         source = pathlib.Path(directory) / "probe.ll"
@@ -143,7 +148,7 @@ def _probe(executable: str, options: list[str]) -> dict[str, tuple[int, ...]]:
         llvm_options = [option.format(base=channel.base) for option in ADVISE_OPTIONS]
         command = [executable, "-Oz", "-c", "-x", "ir", str(source), "-o", f"{directory}/probe.o"]
         command += [word for option in llvm_options + options for word in ("-mllvm", option)]
-        # All answers may wait in the pipe.
+        # The pipe has room for all answers, so they can be written before clang starts.
         channel.answer_ahead(bytes(8 * len(_PROBE_DEFAULTS)))
         try:
             subprocess.run(command, capture_output=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""One compile under advice: call sites out, decisions in, sizes at the end."""
+"""One compile under advice: it yields call sites, takes decisions, and ends with the sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from environments.inlining.compilers.object_size import (
 )
 
 DEFAULT_TIMEOUT_S = 300.0
-# Without the last, LLVM stops inlining once a module has doubled, which a plain -Oz does not.
+# The last option is needed because LLVM would stop inlining once a module has doubled in size. A
+# plain -Oz does not stop there.
 ADVISE_OPTIONS = (
     "-enable-ml-inliner=release",
     "-inliner-interactive-channel-base={base}",
@@ -33,7 +34,7 @@ DEFAULT_FEATURE = "inlining_default"
 UNKNOWN = -1
 """The value of a feature that LLVM does not send."""
 
-# At -Oz LLVM inlines below a cost of 5 and nothing else.
+# At -Oz LLVM inlines exactly those call sites whose cost is below 5.
 _OZ_THRESHOLD = 5
 
 _REMARK = b"remark: "
@@ -48,14 +49,15 @@ class CompilerError(UserError):
 
 
 class CallSite(NamedTuple):
-    """What LLVM says of one call site.
+    """What LLVM says about one call site.
 
     Attributes:
-      features: one value for each feature of the channel's header, in its order.
+      features: one value for each feature of the channel's header, in the header's order.
       default: LLVM's own decision at -Oz.
-      callee: name of the function called, where LLVM names it before the decision: at sites where
-        its default is not to inline, on versions whose default can be asked for. Else None.
-      caller: likewise, the function that holds the call.
+      callee: name of the function that is called, if LLVM gives it before the decision; else None.
+        LLVM gives it at sites where its own decision is not to inline, in versions that can send
+        their own decision.
+      caller: name of the function that contains the call, under the same conditions.
     """
 
     features: tuple
@@ -69,10 +71,10 @@ Decide = Callable[[CallSite], int]
 
 
 class _Reader:
-    """Reads observations, LLVM's own decision among them.
+    """Reads observations, and LLVM's own decision from them.
 
     Args:
-      header: what the channel announces.
+      header: the channel's header.
       default_feature: see `Compilation`.
     """
 
@@ -84,7 +86,7 @@ class _Reader:
         self._unused = header.names.index(DEFAULT_FEATURE) if self._is_overwritten else None
 
     def read(self, observation: bytes) -> tuple[tuple, tuple, bool]:
-        """The values as remarks tell them, as features, and LLVM's own decision."""
+        """Return the values as remarks print them, the features, and LLVM's own decision."""
         sent = self._unpack(observation)
         value = sent[self._place]
         if self._is_cost:
@@ -97,13 +99,13 @@ class _Reader:
 
 @dataclasses.dataclass(frozen=True)
 class CompiledModule:
-    """The end of one compile.
+    """The results of one compile with T call sites.
 
     Attributes:
       size: sizes of the object.
       decisions: int8 [T], 1 where a call site was inlined.
-      callees: T names of the functions called, known when the compile is over; None where LLVM did
-        not name one.
+      callees: names of the T functions called, as known at the end of the compile; None where LLVM
+        gave no name.
     """
 
     size: ObjectSize
@@ -112,12 +114,12 @@ class CompiledModule:
 
 
 class Backend(Protocol):
-    """What a compiler hands to `Compilation`: a running process that compiles one module.
+    """A running process that compiles one module, as a compiler hands it to `Compilation`.
 
     Attributes:
-      process: the process; its stderr is a pipe, non-blocking.
-      end_fd: readable when the compile may be over.
-      linkage: name to linkage of the module's functions, filled in when it is known.
+      process: the process; its stderr is a non-blocking pipe.
+      end_fd: file descriptor that becomes readable when the compile may be over.
+      linkage: linkage of the module's functions by name; empty until it is known.
     """
 
     process: subprocess.Popen
@@ -125,27 +127,31 @@ class Backend(Protocol):
     linkage: Mapping[str, str]
 
     def poll_end(self) -> bool:
-        """Is the compile over? Called when `end_fd` is readable; raises CompilerError."""
+        """Return whether the compile is over; called when `end_fd` is readable.
+
+        Raises:
+          CompilerError: the compiler failed or died.
+        """
 
     def read_object(self) -> bytes:
-        """The object file, after the end."""
+        """Return the bytes of the object file, once the compile is over."""
 
     def finish(self) -> None:
-        """Releases what the compile held; ends the process if the compile is not over."""
+        """Release the compile's resources; end the process if the compile is not over."""
 
 
 class Compilation:
-    """A compile in progress. Use as a context manager; leaving it early ends the compiler.
+    """A compile in progress. It is a context manager; leaving it early ends the compiler.
 
     Args:
-      module_name: for messages.
+      module_name: name of the module, for messages.
       backend: the process that compiles.
-      channel: its channel.
-      default_feature: the feature in which the channel sends LLVM's own decision; "" where it does
-        not, and the cost must tell. Another than `DEFAULT_FEATURE` is overwritten by it: its own
-        value is unknown.
-      timeout_s: how long in all the compiler may keep its host waiting.
-      owns_channel: close the channel with the compile.
+      channel: the channel of that process.
+      default_feature: name of the feature in which the channel sends LLVM's own decision. "" if
+        the channel does not send it; the decision is then derived from the cost. If it is not
+        `DEFAULT_FEATURE`, the decision overwrites that feature, whose own value is unknown.
+      timeout_s: how long the host may wait for the compiler in total, in s.
+      owns_channel: whether to close the channel with the compile.
     """
 
     def __init__(
@@ -181,27 +187,30 @@ class Compilation:
 
     @property
     def announced(self) -> tuple[str, ...]:
-        """Names of the channel's features, in order; none before the first call site."""
+        """Names of the channel's features, in order; empty before the first call site."""
         header = self._channel.parser.header
         return () if header is None else header.names
 
     @property
     def linkage(self) -> Mapping[str, str]:
-        """Linkage by name of the functions that the module defines; empty where unknown."""
+        """Linkage of the functions that the module defines, by name; empty if unknown."""
         return self._backend.linkage
 
     @property
     def last_decision(self) -> int:
-        """The decision that was given last."""
+        """The last decision."""
         return self._decisions[-1]
 
     @property
     def last_callee(self) -> str | None:
-        """The callee of that decision; where LLVM names it late, with the next call site."""
+        """Name of the callee of the last decision; None if LLVM has not given it.
+
+        LLVM may give the name only after the decision; it is then known at the next call site.
+        """
         return self._callees[-1]
 
     def next_site(self) -> CallSite | None:
-        """Waits for the next call site; None when the compile is over.
+        """Wait for the next call site and return it; return None when the compile is over.
 
         Raises:
           CompilerError: the compiler failed, died, took longer than its time limit, or speaks
@@ -219,16 +228,16 @@ class Compilation:
                 self._told, features, default = self._reader.read(observation)
                 return CallSite(features, default, *self._names)
             if self._ended:
-                # What belongs to this compile must not be read as a part of the next.
+                # The rest of stderr belongs to this compile, not to the next.
                 self._drain_stderr()
                 return None
             self._wait()
 
     def advise(self, decision: int) -> None:
-        """Decides the call site that `next_site` returned last: 1 to inline, 0 not to.
+        """Decide the call site that `next_site` returned last: 1 to inline, 0 not to.
 
         Raises:
-          CompilerError: the compiler does not read the answers.
+          CompilerError: the compiler does not read the decisions.
         """
         decision = int(decision)
         self._decisions.append(decision)
@@ -240,10 +249,10 @@ class Compilation:
             raise CompilerError(f"{self._module_name}: {error}") from error
 
     def result(self) -> CompiledModule:
-        """Sizes and decisions, after `next_site` returned None.
+        """Return sizes and decisions, once `next_site` has returned None.
 
         Raises:
-          CompilerError: what was compiled is no ELF object.
+          CompilerError: the compiler's output is not an ELF object.
         """
         assert self._ended, "the compile is not over"
         try:
@@ -257,12 +266,12 @@ class Compilation:
         )
 
     def function_bytes(self) -> dict[str, int]:
-        """Bytes of the object by function, after `next_site` returned None."""
+        """Return each function's bytes in the object, once `next_site` has returned None."""
         assert self._ended, "the compile is not over"
         return read_function_bytes(self._backend.read_object())
 
     def close(self) -> None:
-        """Ends the compile and releases what it held; may be called again."""
+        """End the compile and release its resources; may be called again."""
         if self._closed:
             return
         self._closed = True
@@ -282,9 +291,9 @@ class Compilation:
             ) from error
 
     def _wait(self) -> None:
-        # stderr is not waited for: it would wake the host twice for each call site. It is read with
-        # each call site, and now and then, so that its pipe never stays full.
-        # Only time spent here counts: whoever decides may take as long as they like.
+        # The host does not wait for stderr, which would wake it twice for each call site. It reads
+        # stderr with each call site, and now and then, so that the pipe never stays full.
+        # Only time spent here counts: the policy may take as long as it likes.
         began_s = time.monotonic()
         ready = self._poll.poll(_DRAIN_EVERY_MS)
         self._waited_s += time.monotonic() - began_s
@@ -310,7 +319,7 @@ class Compilation:
             raise CompilerError(f"{self._module_name}: {error}{self._complaint()}") from error
 
     def _drain_stderr(self) -> None:
-        """Reads what is in stderr, without waiting."""
+        """Read what has arrived on stderr, without waiting."""
         try:
             while data := os.read(self._stderr_fd, _READ_BYTES):
                 self._take_text(data)
@@ -338,10 +347,10 @@ class Compilation:
             self._name_last_callee(line)
 
     def _name_last_callee(self, line: bytes) -> None:
-        """Takes the callee from the remark after a decision.
+        """Take the name of the callee from the remark that follows a decision.
 
-        It says: remark: FILE:LINE:COLUMN: NAME, without a space all values, true or false, and
-        perhaps the option that asked for remarks.
+        The remark reads "remark: FILE:LINE:COLUMN: NAME". All values and "true" or "false" follow
+        the name without a space, and perhaps the option that asked for remarks, in brackets.
         """
         *_, text = line.partition(b" [-R")[0].rpartition(b": ")
         values = b"%d" * len(self._told) % self._told
@@ -369,7 +378,7 @@ class Compilation:
 
 
 def compile_without_advice(module_name: str, backend: Backend, timeout_s: float) -> ObjectSize:
-    """Waits for a compile that asks nothing.
+    """Wait for a compile that asks for no decisions, and return the sizes of its object.
 
     Raises:
       CompilerError: the compiler failed, died or hung.

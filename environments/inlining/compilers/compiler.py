@@ -1,7 +1,8 @@
-"""Compilers behind one small interface: the embedded LLVM, and a clang of the user's.
+"""The interface of compilers, with two implementations: the embedded LLVM and the user's clang.
 
-Both run stock LLVM in a process of its own and speak the interactive channel (`channel.py`), so
-that the same policy steers either. Answering the default decision gives the bytes of a plain -Oz.
+Both run stock LLVM in a process of its own and use the interactive channel (`channel.py`), so the
+same policy can steer either. If a policy always answers LLVM's own decision, the object is mostly
+that of a plain -Oz; `collection.tasks.CompilePlainly` names the exceptions.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ __all__ = ["Compiler", "EmbeddedLlvm", "SystemClang", "make_compiler", "run_poli
 
 
 class Compiler(Protocol):
-    """Compiles modules at -Oz, asking for every inlining decision, one module at a time.
+    """Compiles modules at -Oz, one at a time, and asks for every inlining decision.
 
     Attributes:
-      name: short, for messages and tables.
-      identity: everything that decides the bytes of an object; the key of caches.
+      name: short name, for messages and tables.
+      identity: text that is the same only for compilers that make the same objects; part of the
+        key of caches.
     """
 
     name: str
@@ -36,23 +38,27 @@ class Compiler(Protocol):
 
     @property
     def announced(self) -> tuple[str, ...]:
-        """Names of the features in the header of its channel, in order."""
+        """Names of the features in the header of the compiler's channel, in order."""
 
     def compile(self, module: Module) -> Compilation:
-        """Begins to compile `module` under advice."""
+        """Begin to compile a module under advice."""
 
     def compile_plain(self, module: Module) -> ObjectSize:
-        """Compiles `module` without advice, as users do."""
+        """Compile a module without advice, as users do, and return the sizes of its object."""
 
     def read_calls(self, module: Module) -> Mapping[str, Sequence[str]]:
-        """Direct calls in `module` as it was written: callees by name of the calling function."""
+        """Return the direct calls in a module before optimisation: callees by caller's name."""
 
     def close(self) -> None:
-        """Ends the compiler's process, if one waits; the compiler may be used again."""
+        """End the compiler's processes, if there are any; the compiler may be used again."""
 
 
 def make_compiler(name: str = "embedded", timeout_s: float = DEFAULT_TIMEOUT_S) -> Compiler:
-    """The compiler called `name`: "embedded", or a clang by its path or its name on PATH.
+    """Make a compiler.
+
+    Args:
+      name: "embedded", or a clang: a path or a name on PATH.
+      timeout_s: how long one compile may keep the host waiting, in s.
 
     Raises:
       UserError: there is no such program, it is not clang, or it is too old.
@@ -63,7 +69,7 @@ def make_compiler(name: str = "embedded", timeout_s: float = DEFAULT_TIMEOUT_S) 
 
 
 def run_policy(compiler: Compiler, module: Module, decide: Decide) -> CompiledModule:
-    """Compiles `module` with `decide` at every call site.
+    """Compile a module, letting `decide` decide every call site.
 
     Raises:
       CompilerError: the compiler failed, died or hung.

@@ -1,4 +1,4 @@
-"""The LLVM inside the llvmlite wheel, in a worker process of its own (`embedded_worker.py`)."""
+"""A compiler: the LLVM inside the llvmlite wheel, in its own process (`embedded_worker.py`)."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _WORKER_SCRIPT = pathlib.Path(__file__).with_name("embedded_worker.py")
 _NAME_CALLEES = ("-pass-remarks-missed=inline", "-pass-remarks=inline")
 _READ_BYTES = 1 << 16
 # llvmlite 0.50 leaks the passes that it builds, about 50 KiB for each compile and more for large
-# modules; a worker that has grown so large makes room for a new one.
+# modules; a worker that uses more memory than this is replaced by a new one.
 _MAX_WORKER_BYTES = 512 << 20
-# By identity: the same in the whole process.
+# Feature names by identity of the compiler; shared by all compilers of this process.
 _announced: dict[str, tuple[str, ...]] = {}
 
 
 class EmbeddedLlvm:
-    """The embedded LLVM: needs nothing installed, starts once for many modules.
+    """The embedded LLVM. It needs no installed compiler, and one process compiles many modules.
 
     Args:
-      timeout_s: a compile that keeps its host waiting longer is stopped.
+      timeout_s: how long one compile may keep the host waiting, in s; then it is stopped.
     """
 
     def __init__(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
@@ -50,13 +50,13 @@ class EmbeddedLlvm:
         self.identity = f"embedded llvmlite-{version} -Oz pic {ADVISE_OPTIONS[-1]}"
         self._timeout_s = timeout_s
         self._worker: EmbeddedWorker | None = None
-        # LLVM's options hold for a whole process, so that one process cannot do both.
+        # LLVM's options hold for a whole process, so one process cannot do both kinds of compiles.
         self._plain_worker: EmbeddedWorker | None = None
         self._channel: Channel | None = None
 
     @property
     def announced(self) -> tuple[str, ...]:
-        """Feature names of the channel, in order; found by compiling a small probe, once."""
+        """Names of the channel's features, in order; found by compiling a small probe once."""
         if self.identity not in _announced:
             _announced[self.identity] = self._probe()
         return _announced[self.identity]
@@ -71,7 +71,7 @@ class EmbeddedLlvm:
                 return compilation.announced
 
     def compile(self, module: Module) -> Compilation:
-        """Begins to compile `module`; see `Compiler`.
+        """Begin to compile a module under advice; see `Compiler`.
 
         Raises:
           CompilerError: the module needs options that only clang understands.
@@ -97,7 +97,7 @@ class EmbeddedLlvm:
         )
 
     def compile_plain(self, module: Module) -> ObjectSize:
-        """Compiles without advice, in a process of its own.
+        """Compile without advice, in a second worker process; see `Compiler`.
 
         Raises:
           CompilerError: the compiler failed, died or hung.
@@ -120,7 +120,7 @@ class EmbeddedLlvm:
         return read_module(worker, module, self._timeout_s, calls=True).calls
 
     def close(self) -> None:
-        """Ends the worker process and removes its pipes."""
+        """End the worker processes and remove their pipes."""
         for worker in (self._worker, self._plain_worker):
             if worker is not None:
                 worker.kill()
@@ -140,10 +140,10 @@ class EmbeddedLlvm:
 
 
 class EmbeddedWorker:
-    """An `embedded_worker.py` process.
+    """A process that runs `embedded_worker.py`.
 
     Args:
-      options: for LLVM; they hold for the whole process.
+      options: LLVM's options, "-name=value" each; they hold for the whole process.
     """
 
     def __init__(self, options: Sequence[str]) -> None:
@@ -156,7 +156,7 @@ class EmbeddedWorker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=(self._object_fd,),
-            # A Ctrl-C is for the host, which then ends its compilers in good order.
+            # Ctrl-C must reach only the host, which then ends its compilers properly.
             start_new_session=True,
         )
         guardian.watch(self.process)
@@ -165,26 +165,26 @@ class EmbeddedWorker:
             os.set_blocking(stream.fileno(), False)
 
     def is_spent(self) -> bool:
-        """Is the process gone, or has it grown too large for another request?"""
+        """Return whether the process has ended, or is too large for another request."""
         too_large = not self.busy and self.memory_bytes > _MAX_WORKER_BYTES
         return too_large or self.process.poll() is not None
 
     def request(self, message: dict) -> None:
-        """Asks for something; its replies must be read to their end before the next request."""
+        """Send a request; its replies must be read to their end before the next request."""
         assert self.process.stdin is not None
         if self.busy:
             raise RuntimeError("expected one module at a time, found a second in an EmbeddedLlvm")
         self.busy = True
-        with contextlib.suppress(BrokenPipeError):  # its death is reported by the reading side
+        with contextlib.suppress(BrokenPipeError):  # Reading the replies reports the death.
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
             self.process.stdin.flush()
 
     def read_object(self) -> bytes:
-        """The object that it wrote last."""
+        """Return the bytes of the object that the worker wrote last."""
         return os.pread(self._object_fd, os.fstat(self._object_fd).st_size, 0)
 
     def kill(self) -> None:
-        """Kills the process and releases what it held; may be called again."""
+        """Kill the process and release its resources; may be called again."""
         if self._object_fd < 0:
             return
         guardian.kill(self.process)
@@ -196,11 +196,12 @@ class EmbeddedWorker:
 
 
 class EmbeddedRequest:
-    """One module in an embedded worker, as `Compilation` wants it: compiled, or only read.
+    """A request to an embedded worker to compile or read one module; a `Backend` of `Compilation`.
 
     Attributes:
-      linkage: name to linkage of the functions defined, once the worker has told it.
-      calls: names called directly, by calling function, if asked for.
+      linkage: linkage of the functions that the module defines, by name; empty until the worker
+        has sent it.
+      calls: names of the functions called directly, by name of the caller; empty if not asked for.
     """
 
     def __init__(
@@ -252,7 +253,7 @@ class EmbeddedRequest:
         return self._worker.read_object()
 
     def finish(self) -> None:
-        """See `Backend`; the worker goes on to the next request unless this one is unfinished."""
+        """See `Backend`. Kill the worker if the request is unfinished; else it takes the next."""
         if self._worker.busy:
             self._worker.kill()
 
@@ -260,10 +261,10 @@ class EmbeddedRequest:
 def read_module(
     worker: EmbeddedWorker, module: Module, timeout_s: float, *, calls: bool
 ) -> EmbeddedRequest:
-    """Has `worker` read a module without compiling it.
+    """Make a worker read a module without compiling it.
 
     Raises:
-      CompilerError: this LLVM cannot read it, or not in time.
+      CompilerError: the embedded LLVM cannot read the module, or not within the time limit.
     """
     request = EmbeddedRequest(worker, module.path, compiles=False, calls=calls)
     waiting = select.poll()
@@ -280,5 +281,5 @@ def read_module(
 
 
 def describe_end(status: int) -> str:
-    """How a process ended, from its `returncode`."""
+    """Return words that say how a process ended, from its `returncode`."""
     return f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"

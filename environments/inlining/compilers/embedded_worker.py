@@ -1,11 +1,12 @@
-"""The process in which the embedded LLVM runs: one module after another, asked for on stdin.
+"""The process in which the embedded LLVM runs; it takes requests for one module each on stdin.
 
-LLVM's options hold for a whole process, and a fatal error in LLVM ends it: so LLVM never runs in
-the user's own process. This file is started as a script and imports nothing of this project, so
-that it is up in a fraction of a second.
+LLVM's options hold for a whole process, and a fatal error in LLVM ends the process: so LLVM never
+runs in the user's own process. This file is started as a script and imports nothing of this
+project, so it starts in a fraction of a second.
 
-Its arguments are the file descriptor that takes the objects, each from the start of the file, and
-the options for LLVM (``-name=value`` each). Then, a line of JSON each::
+The first argument is the file descriptor that the worker writes objects to, each from the start of
+the file. The other arguments are LLVM's options (``-name=value`` each). The two sides then exchange
+lines of JSON::
 
     from the parent   {"bitcode": PATH, "compiles": BOOL, "calls": BOOL}
     to the parent     {"functions": [[NAME, LINKAGE], ...]}         defined functions, module order
@@ -13,7 +14,7 @@ the options for LLVM (``-name=value`` each). Then, a line of JSON each::
     to the parent     {"done": true, "memory_bytes": N}             after the object was written
                       {"error": MESSAGE}                            or what went wrong
 
-The process ends when its stdin does, also in the middle of a compile.
+The process ends when its stdin does, even in the middle of a compile.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def _parse_text(data: bytes, context: llvm.ContextRef) -> llvm.ModuleRef:
 
 
 def _calls(module: llvm.ModuleRef) -> dict[str, list[str]]:
-    """Names that each defined function calls directly, in the module as it was written."""
+    """Return the names that each defined function calls directly, before any optimisation."""
     calls: dict[str, list[str]] = {}
     for function in module.functions:
         if function.is_declaration:
@@ -102,7 +103,7 @@ def _requests() -> queue.SimpleQueue[str]:
 
 
 def main(object_fd: int, options: list[str]) -> None:
-    """Serves requests until stdin ends."""
+    """Serve requests until stdin ends."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()

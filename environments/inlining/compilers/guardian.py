@@ -1,9 +1,9 @@
-"""Leaves nothing behind, whatever ends this process: SIGKILL included.
+"""Remove this process's compilers and pipes however it ends, even by SIGKILL.
 
-Compilers are processes that talk through named pipes, and a process that is killed removes neither.
-So the directory for the pipes is made and removed by a second process, the guardian, which also
-knows the running compilers. It waits on a pipe from its host; the kernel closes that pipe however
-the host ends, and the guardian then kills the compilers, removes the directory and ends too.
+Compilers are processes that communicate through named pipes, and a process that is killed removes
+neither. So a second process, the guardian, makes and removes the directory for the pipes and knows
+the running compilers. It waits on a pipe from its host. The kernel closes that pipe however the
+host ends; the guardian then kills the compilers, removes the directory and ends too.
 
 This file is the host's side; `guardian_process.py` is the guardian.
 """
@@ -29,7 +29,7 @@ _END_TIMEOUT_S = 10.0
 
 
 class _Guardian:
-    """The host's handle of its guardian."""
+    """The host's handle to its guardian process."""
 
     def __init__(self) -> None:
         self.host_pid = os.getpid()
@@ -38,7 +38,7 @@ class _Guardian:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            # A Ctrl-C is for the host alone: it would end the guardian before its work is done.
+            # Ctrl-C must reach only the host: it would end the guardian before its work is done.
             start_new_session=True,
         )
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -54,7 +54,7 @@ class _Guardian:
 
     def tell(self, verb: str, pid: int) -> None:
         assert self._process.stdin is not None
-        # A guardian that was killed guards no more, and nothing else is lost.
+        # A guardian that was killed no longer guards; everything else still works.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._process.stdin.fileno(), f"{verb} {pid}\n".encode())
 
@@ -73,7 +73,7 @@ _current: _Guardian | None = None
 
 
 def _guardian() -> _Guardian:
-    """The guardian of this process, started when first needed."""
+    """Return the guardian of this process; start it on the first call."""
     global _current
     with _lock:
         if _current is None or _current.host_pid != os.getpid():
@@ -83,10 +83,10 @@ def _guardian() -> _Guardian:
 
 
 def make_directory() -> tempfile.TemporaryDirectory:
-    """A new private directory, which goes when it is cleaned up or this process ends.
+    """Make a private directory; it is removed on cleanup or when this process ends.
 
     Raises:
-      UserError: there is no room for it.
+      UserError: there is no room for a directory.
     """
     try:
         return tempfile.TemporaryDirectory(dir=_guardian().directory)
@@ -98,12 +98,12 @@ def make_directory() -> tempfile.TemporaryDirectory:
 
 
 def watch(process: subprocess.Popen) -> None:
-    """Has `process`, which leads a group, killed should this process end before `kill`."""
+    """Have `process`, the leader of a group, killed if this process ends before it calls `kill`."""
     _guardian().tell("watch", process.pid)
 
 
 def kill(process: subprocess.Popen) -> None:
-    """Kills `process`, which leads a group, with its group, and ends the watch over it."""
+    """Kill `process`, the leader of a group, with its whole group, and stop watching it."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The sizes that this project counts, read from an object file."""
+"""Read the sizes of an object file and of the functions in it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ObjectSize:
 
 
 def read_object_size(data: bytes) -> ObjectSize:
-    """Adds up the section sizes of an ELF object.
+    """Add up the section sizes of an ELF object.
 
     Raises:
       UserError: `data` is not an ELF file.
@@ -46,10 +46,10 @@ def read_object_size(data: bytes) -> ObjectSize:
 
 
 def _read_sections(data: bytes) -> np.ndarray | None:
-    """The section headers of a 64-bit little-endian object; None for others, and damaged ones.
+    """Return the section headers of a 64-bit little-endian object; None for any other file.
 
-    pyelftools, which reads every kind, takes longer over the hundreds of sections of a C++ object
-    than LLVM over a small module.
+    pyelftools reads every kind of object, but for the hundreds of sections of a C++ object it takes
+    longer than LLVM takes to compile a small module.
     """
     if len(data) < _HEADER_BYTES or data[:6] != b"\x7fELF\x02\x01":
         return None
@@ -58,7 +58,8 @@ def _read_sections(data: bytes) -> np.ndarray | None:
     if entry_bytes != _SECTION.itemsize or not start:
         return None
     if count == 0 and start + entry_bytes <= len(data):
-        # More sections than the header can count: the first one's size says how many.
+        # The header's field is too small for the number of sections; the first section's size field
+        # holds it instead.
         count = int(np.frombuffer(data, _SECTION, 1, start)["size"][0])
     if start + count * entry_bytes > len(data):
         return None
@@ -120,10 +121,10 @@ _EXCEPTION_TABLE = ".gcc_except_table."
 
 
 def read_function_bytes(data: bytes) -> dict[str, int]:
-    """What each function adds to the text column of an x86-64 ELF object, in bytes.
+    """Return what each function adds to the text column of an x86-64 ELF object, in bytes.
 
-    A function brings its code, its entry in `.eh_frame` and, where that has a section of its own,
-    its exception table. Constants are not counted: functions share them.
+    A function adds its code, its entry in `.eh_frame` and, if that has a section of its own, its
+    exception table. Constants are not counted, because functions share them.
 
     Args:
       data: a relocatable object as LLVM emits it.
@@ -174,7 +175,7 @@ def _section_names(data: bytes, sections: np.ndarray) -> list[tuple[str, np.void
 def _frame_entries(
     data: bytes, sections: Mapping[str, np.void], symbols: np.ndarray
 ) -> list[tuple[tuple[int, int], int]]:
-    """((section, address) of the function, bytes) for each entry of `.eh_frame`."""
+    """Return ((section, address) of the function, bytes) for each function's `.eh_frame` entry."""
     if ".eh_frame" not in sections or ".rela.eh_frame" not in sections:
         return []
     relocations = np.frombuffer(_content(data, sections[".rela.eh_frame"]), _RELOCATION)
@@ -182,7 +183,8 @@ def _frame_entries(
     frames, offset, entries = _content(data, sections[".eh_frame"]), 0, []
     while offset + 8 <= len(frames):
         length, identity = struct.unpack_from("<II", frames, offset)
-        # An identity of 0 is a common entry; in a function's own, its address follows.
+        # An entry with identity 0 is shared (a CIE). In a function's own entry (an FDE), the
+        # function's address follows the identity.
         if identity and offset + 8 in targets:
             symbol, addend = targets[offset + 8]
             where = (int(symbols[symbol]["section"]), int(symbols[symbol]["value"]) + addend)

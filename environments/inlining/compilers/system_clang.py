@@ -1,4 +1,4 @@
-"""A clang of the user's, LLVM 17 or newer, steered without being rebuilt."""
+"""A compiler: the user's own clang, LLVM 17 or newer, steered without being rebuilt."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _NAME_CALLEES = ("-Rpass-missed=inline", "-Rpass=inline")
 
 
 class SystemClang:
-    """One clang process for each module, as a build system starts it.
+    """The user's clang; it starts one process for each module, as a build system does.
 
     Args:
-      executable: path, or a name on PATH.
-      timeout_s: a compile that keeps its host waiting longer is stopped.
+      executable: a path, or a name on PATH.
+      timeout_s: how long one compile may keep the host waiting, in s; then it is stopped.
 
     Raises:
       UserError: there is no such program, it is not clang, or it is too old.
@@ -53,19 +53,19 @@ class SystemClang:
         self.facts = probe_clang(found)
         self.identity = f"{self.facts.banner} -Oz {ADVISE_OPTIONS[-1]}"
         if self.facts.default_feature not in ("", DEFAULT_FEATURE):
-            self.identity += f" {INCLUDE_DEFAULT_OPTION}"  # it changes another feature
+            self.identity += f" {INCLUDE_DEFAULT_OPTION}"  # It overwrites another feature.
         self.announced = self.facts.announced
         self._timeout_s = timeout_s
         self._reader: EmbeddedWorker | None = None
-        # Of the module that was compiled last: exploring compiles one many times in a row.
+        # Hash and linkage of the last module: exploration compiles one module many times in a row.
         self._linkage: tuple[str, Mapping[str, str]] = ("", {})
 
     def command(self, module: Module, options: Sequence[str] = ()) -> list[str]:
-        """The command line that compiles `module` to its standard output.
+        """Return the command line that compiles a module to standard output.
 
         Args:
-          module: what to compile, with its recorded options if it has some.
-          options: for LLVM.
+          module: the module to compile; its recorded options are used if it has any.
+          options: LLVM's options, passed with -mllvm.
         """
         command = [self.executable, *(module.command or ("-Oz", "-c"))]
         if module.thinlto_index is not None:
@@ -75,7 +75,7 @@ class SystemClang:
         return [*command, "-x", "ir", os.fspath(module.path), "-o", "-"]
 
     def compile(self, module: Module) -> Compilation:
-        """Begins to compile `module`; see `Compiler`.
+        """Begin to compile a module under advice; see `Compiler`.
 
         Raises:
           CompilerError: clang cannot be started.
@@ -87,7 +87,7 @@ class SystemClang:
             options.append(INCLUDE_DEFAULT_OPTION)
             names = _NAME_CALLEES
         command = self.command(module, options)
-        command[2:2] = names  # behind -cc1, which must come first
+        command[2:2] = names  # After -cc1, which must come first.
         try:
             backend = _ClangProcess(module.name, command)
         except BaseException:
@@ -102,7 +102,7 @@ class SystemClang:
             owns_channel=True,
         )
         if self.facts.announces_default:
-            # Read while clang starts.
+            # The embedded LLVM reads the linkage while clang starts.
             try:
                 backend.linkage = self._read_linkage(module)
             except BaseException:
@@ -111,7 +111,7 @@ class SystemClang:
         return compilation
 
     def compile_plain(self, module: Module) -> ObjectSize:
-        """Compiles without advice.
+        """Compile without advice; see `Compiler`.
 
         Raises:
           CompilerError: clang failed, died or hung.
@@ -123,18 +123,22 @@ class SystemClang:
         """See `Compiler`.
 
         Raises:
-          CompilerError: the embedded LLVM, which reads them, cannot read the module.
+          CompilerError: the embedded LLVM, which reads the calls, cannot read the module.
         """
         return read_module(self._start_reader(), module, self._timeout_s, calls=True).calls
 
     def close(self) -> None:
-        """Ends the process that reads modules."""
+        """End the process that reads modules."""
         if self._reader is not None:
             self._reader.kill()
             self._reader = None
 
     def _read_linkage(self, module: Module) -> Mapping[str, str]:
-        """Linkage by name; empty where the embedded LLVM cannot read the module, say if newer."""
+        """Return the linkage of the module's functions by name.
+
+        It is empty if the embedded LLVM cannot read the module, for instance because a newer LLVM
+        wrote it.
+        """
         try:
             if self._linkage[0] == module.sha256:
                 return self._linkage[1]
@@ -154,7 +158,7 @@ class SystemClang:
 
 
 class _ClangProcess:
-    """One clang that compiles one module, as `Compilation` wants it."""
+    """A clang process that compiles one module; a `Backend` of `Compilation`."""
 
     def __init__(self, module_name: str, command: Sequence[str]) -> None:
         self.linkage: Mapping[str, str] = {}
@@ -165,7 +169,7 @@ class _ClangProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=self._object_fd,
                 stderr=subprocess.PIPE,
-                # A Ctrl-C is for the host, which then ends its compilers in good order.
+                # Ctrl-C must reach only the host, which then ends its compilers properly.
                 start_new_session=True,
             )
         except OSError as error:

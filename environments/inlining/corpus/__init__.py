@@ -1,1 +1,1 @@
-"""A corpus of modules: what it is, and how one is built from sources."""
+"""A corpus of modules: reading one, and building one from sources."""

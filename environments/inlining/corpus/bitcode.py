@@ -1,4 +1,4 @@
-"""Reads what a corpus records about a bitcode file, with the LLVM of llvmlite."""
+"""Read what a corpus records about a bitcode file, with the LLVM of llvmlite."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from environments.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class BitcodeFacts:
-    """Facts of one module.
+    """Facts about one module.
 
     Attributes:
         sha256: hash of the file.
         source: the source file that the bitcode names.
-        functions: functions defined in it.
+        functions: number of functions that the module defines.
         size_bytes: size of the file.
     """
 
@@ -27,16 +27,16 @@ class BitcodeFacts:
 
 
 def read_facts(path: pathlib.Path) -> BitcodeFacts:
-    """Reads a bitcode file.
+    """Read the facts about a bitcode file.
 
     Args:
         path: the file.
 
     Returns:
-        Its facts.
+        The facts.
 
     Raises:
-        UserError: if it cannot be read, or is no bitcode that this LLVM understands.
+        UserError: if the file cannot be read, or is not bitcode that this LLVM understands.
     """
     from llvmlite import binding as llvm
 

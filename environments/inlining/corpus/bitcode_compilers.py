@@ -2,8 +2,8 @@
 
 The bitcode is what clang hands to LLVM's passes at -Oz, before the first pass: every function
 carries minsize and optsize, and all inlining is still to be decided. The embedded compiler is the
-clang of the `ziglang` wheel. Its driver has defaults that would spoil every size (sanitizers, -Os,
-the machine's own processor, frame pointers), which its flags here undo.
+clang of the `ziglang` wheel. Its driver has defaults that would change every size (sanitizers, -Os,
+the machine's own processor, frame pointers); the flags in this file undo them.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class BitcodeCompiler:
 
     Attributes:
         name: "embedded" or the path of a clang.
-        version: what it calls itself; part of the key under which results are kept.
+        version: first line of `--version`; part of the key under which results are kept.
         c: command that compiles C.
         cxx: command that compiles C++.
-        flags: options put after the source's own, so that they win.
-        system_directories: prefixes of the headers that belong to the compiler or the system.
+        flags: options that follow the source's own options and so override them.
+        system_directories: path prefixes of headers that belong to the compiler or the system.
     """
 
     name: str
@@ -57,7 +57,7 @@ class BitcodeCompiler:
     def command(
         self, language: str, arguments: Sequence[str], source: str, output: pathlib.Path
     ) -> tuple[str, ...]:
-        """The command for one source.
+        """Return the command that compiles one source.
 
         Args:
             language: "c" or "c++".
@@ -66,7 +66,7 @@ class BitcodeCompiler:
             output: the bitcode file to write.
 
         Returns:
-            The argument list; no shell is involved.
+            The argument list, to be run without a shell.
         """
         driver = self.cxx if language == "c++" else self.c
         # A name that starts with "-" would be read as an option.
@@ -79,7 +79,7 @@ class CompilerRun:
     """How one run of a compiler ended.
 
     Attributes:
-        error: "" on success, else its first error line (or how it died).
+        error: "" on success, else the first error line or how the compiler died.
         seconds: wall-clock time.
     """
 
@@ -88,16 +88,16 @@ class CompilerRun:
 
 
 def find_compiler(name: str = EMBEDDED) -> BitcodeCompiler:
-    """Finds a compiler and asks for its version.
+    """Find a compiler and ask for its version.
 
     Args:
         name: "embedded", or a clang: a path or a name on PATH.
 
     Returns:
-        The compiler, known to run and to be new enough.
+        The compiler, which runs and is new enough.
 
     Raises:
-        UserError: if it is missing, does not run, is no clang or is too old.
+        UserError: if the compiler is missing, does not run, is not clang or is too old.
     """
     return _embedded() if name == EMBEDDED else _clang(name)
 
@@ -117,16 +117,16 @@ class CompilerProcesses:
         scratch: pathlib.Path,
         timeout_s: float,
     ) -> CompilerRun:
-        """Runs a compiler command to its end.
+        """Run a compiler command to its end.
 
         Args:
             command: argument list.
-            directory: where to run it.
-            scratch: an existing directory of this run alone, for temporary files.
-            timeout_s: time after which it is killed.
+            directory: where to run the command.
+            scratch: an existing directory for temporary files; no other run may use it.
+            timeout_s: time after which the compiler is killed, in s.
 
         Returns:
-            How it ended.
+            How the run ended.
         """
         started = time.monotonic()
         with tempfile.TemporaryFile(dir=scratch) as stderr:
@@ -145,7 +145,7 @@ class CompilerProcesses:
         return CompilerRun(error, time.monotonic() - started)
 
     def close(self) -> None:
-        """Kills what still runs; later runs are refused."""
+        """Kill all compilers that still run; refuse later runs."""
         with self._lock:
             self._closed = True
             for process in self._running:
@@ -159,7 +159,7 @@ class CompilerProcesses:
         scratch: pathlib.Path,
         stderr: BinaryIO,
     ) -> subprocess.Popen | None:
-        """Starts a process in a group of its own, unless closed."""
+        """Start a process in a group of its own; return None after `close`."""
         with self._lock:
             if self._closed:
                 return None
@@ -178,7 +178,7 @@ class CompilerProcesses:
 
 @functools.cache
 def _embedded() -> BitcodeCompiler:
-    """The clang inside the ziglang wheel."""
+    """Return the clang inside the ziglang wheel."""
     found = importlib.util.find_spec("ziglang")
     if found is None or not found.submodule_search_locations:
         raise UserError(
@@ -204,7 +204,7 @@ def _embedded() -> BitcodeCompiler:
 
 
 def _clang(name: str) -> BitcodeCompiler:
-    """A clang on this machine."""
+    """Return a clang that is installed on this machine."""
     path = shutil.which(name)
     if path is None:
         raise UserError(
@@ -218,14 +218,14 @@ def _clang(name: str) -> BitcodeCompiler:
             f"expected a clang >= {OLDEST_CLANG}, found {version!r} at {path}; "
             f"name another, or use the compiler {EMBEDDED!r}"
         )
-    # One driver for both languages, told which it is: clang++ may be missing beside clang-19.
+    # One driver compiles both languages, with -x for each: clang-19 may come without a clang++.
     return BitcodeCompiler(
         path, version, (path, "-x", "c"), (path, "-x", "c++"), ("-fPIC", *_TO_BITCODE)
     )
 
 
 def _clang_version(driver: tuple[str, ...]) -> str:
-    """The first line of `--version`."""
+    """Return the first line of `--version`."""
     try:
         with tempfile.TemporaryDirectory(prefix="tfrl-") as scratch:
             done = subprocess.run(
@@ -245,7 +245,7 @@ def _clang_version(driver: tuple[str, ...]) -> str:
 
 
 def _environment(scratch: pathlib.Path) -> dict[str, str]:
-    """This process's environment, with what a compiler reads from it made the same everywhere."""
+    """Return this process's environment, without its influence on the bitcode."""
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -263,7 +263,7 @@ def _environment(scratch: pathlib.Path) -> dict[str, str]:
 
 
 def _first_error(stderr: BinaryIO, status: int) -> str:
-    """The first error line that a failed compiler printed."""
+    """Return the first error line that a failed compiler printed, or else how it ended."""
     stderr.seek(0)
     text = stderr.read(1_000_000).decode(errors="replace")
     found = _ERROR.search(text)
@@ -277,7 +277,7 @@ def _first_error(stderr: BinaryIO, status: int) -> str:
 
 
 def _kill_group(process: subprocess.Popen) -> None:
-    """Ends a process and its children, and reaps it."""
+    """Kill a process and its children, and reap the process."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

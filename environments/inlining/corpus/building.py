@@ -1,12 +1,12 @@
-"""Makes a corpus: compiles sources to bitcode in parallel and writes the directory.
+"""Build a corpus: compile sources to bitcode in parallel and write the directory.
 
-A build can be repeated: a module is compiled again only if its source, a header it includes, its
-options or the compiler changed. Everything is made in a directory inside the corpus and moved in
-place at the end, so a build that is interrupted leaves the corpus as it was.
+A build can be repeated: it compiles a module again only if its source, a header that it includes,
+its options or the compiler changed. The build makes everything in a directory inside the corpus and
+moves it into place at the end, so an interrupted build leaves the corpus as it was.
 
-Beside the corpus itself (see modules.py) the directory gets `not_compiled.json`, which names each
-source that did not compile with its first error, and `build_state.json`, by which the next build
-knows what did not change.
+Beside the corpus itself (see modules.py), the build writes two files. `not_compiled.json` names
+each source that did not compile, with its first error. `build_state.json` tells the next build
+which modules have not changed.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class BuildReport:
     """What a build did.
 
     Attributes:
-        directory: the corpus.
-        modules: modules in it now.
-        compiled: modules made anew by this build.
-        reused: modules that had not changed.
-        duplicates: names left out because another module has the same bitcode.
-        empty: names left out because they define no function.
+        directory: directory of the corpus.
+        modules: number of modules in the corpus after the build.
+        compiled: number of modules that this build made.
+        reused: number of modules that had not changed.
+        duplicates: names of modules left out because another module has the same bitcode.
+        empty: names of modules left out because they define no function.
         not_compiled: sources that gave no module, with the reason.
         seconds: wall-clock time of the build.
     """
@@ -86,23 +86,23 @@ def build_corpus(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     project: str = "",
 ) -> BuildReport:
-    """Builds a corpus from sources of any kind.
+    """Build a corpus from sources of any kind.
 
     Args:
         sources: see `sources.gather_units`.
         output: directory of the corpus; made if needed.
         compiler: "embedded", or a clang: a path or a name on PATH.
-        jobs: compilers that run at the same time; one for each processor by default.
-        progress: called with (sources done, sources in all, name) after each.
-        timeout_s: time limit for one source.
+        jobs: number of compilers that run at the same time; by default one for each processor.
+        progress: called with (sources done, sources in all, name) after each source.
+        timeout_s: time limit for one source, in s.
         project: see `sources.gather_units`.
 
     Returns:
-        What was done.
+        What the build did.
 
     Raises:
-        UserError: if a source or the compiler is not usable, the output is some other directory,
-            or not one source gave a module.
+        UserError: if a source or the compiler is not usable, if the output is a directory with
+            other files, or if no source gave a module.
     """
     units = gather_units(sources, project)
     needs_compiler = any(isinstance(unit, CompileUnit) for unit in units)
@@ -118,9 +118,9 @@ def build_units(
     progress: Progress | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> BuildReport:
-    """Builds a corpus from units; arguments, result and errors as of `build_corpus`."""
+    """Build a corpus from units; all else is as in `build_corpus`."""
     started = time.monotonic()
-    # Compilers run elsewhere: where a source lies, or in a directory of their own.
+    # Absolute, because compilers run in other directories.
     output = pathlib.Path(output).absolute()
     with _building(output) as scratch:
         old = _load_state(output)
@@ -131,14 +131,14 @@ def build_units(
 
 
 def write_subset(corpus: corpus_lib.Corpus, output: pathlib.Path) -> None:
-    """Writes some modules of a built corpus as a corpus of their own.
+    """Write some modules of a built corpus as a corpus of their own.
 
     Args:
-        corpus: the modules, as `Corpus.select` or `without` left them.
-        output: directory to make; modules are hard links where the file system allows it.
+        corpus: the modules, as `Corpus.select` or `without` returned them.
+        output: directory to make. Modules become hard links if the file system allows it.
 
     Raises:
-        UserError: if the output is some other directory.
+        UserError: if the output is a directory with other files.
     """
     description = corpus_lib.read_description(corpus.directory)
     names = [module.name for module in corpus.modules]
@@ -152,7 +152,7 @@ def write_subset(corpus: corpus_lib.Corpus, output: pathlib.Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             _link_or_copy(module.path, scratch / "module.bc")
             (scratch / "module.bc").replace(target)
-            # Replacing one link by another to the same file leaves both.
+            # If both are links to the same file, `replace` leaves both of them.
             (scratch / "module.bc").unlink(missing_ok=True)
         description.update({"modules": names, corpus_lib.FACTS_KEY: facts})
         _write_json(scratch, output / corpus_lib.DESCRIPTION_FILE, description)
@@ -161,7 +161,7 @@ def write_subset(corpus: corpus_lib.Corpus, output: pathlib.Path) -> None:
 
 
 def _link_or_copy(source: pathlib.Path, target: pathlib.Path) -> None:
-    """Makes `target` the same file as `source`, or a copy where that cannot be."""
+    """Make `target` a hard link to `source`, or a copy if that is not possible."""
     try:
         os.link(source, target)
     except OSError:
@@ -174,7 +174,7 @@ def _write(
     made: Sequence[Made],
     compiler: BitcodeCompiler | None,
 ) -> BuildReport:
-    """Moves the modules in place, then writes what describes them."""
+    """Move the modules into place, then write the files that describe them."""
     kept, duplicates, empty = _sort_out(made)
     failed = tuple(
         NotCompiled(one.unit.name, _source_of(one.unit), one.error) for one in made if one.error
@@ -218,7 +218,7 @@ def _write(
 
 
 def _sort_out(made: Iterable[Made]) -> tuple[list[Made], tuple[str, ...], tuple[str, ...]]:
-    """Separates modules to keep, duplicates of them, and those that define no function."""
+    """Return the modules to keep, the names of duplicates, and of modules without functions."""
     kept: dict[str, Made] = {}
     duplicates, empty = [], []
     for one in made:
@@ -234,7 +234,7 @@ def _sort_out(made: Iterable[Made]) -> tuple[list[Made], tuple[str, ...], tuple[
 
 
 def _facts_entry(one: Made) -> dict[str, Any]:
-    """What the description records of a module."""
+    """Return what the description records about a module."""
     language = one.unit.language if isinstance(one.unit, CompileUnit) else None
     assert one.facts is not None
     language = language or corpus_lib.language_of(one.facts.source)
@@ -246,7 +246,7 @@ def _source_of(unit: Unit) -> str:
 
 
 def _place(one: Made, target: pathlib.Path, scratch: pathlib.Path) -> None:
-    """Puts one module's bitcode where the corpus wants it."""
+    """Put one module's bitcode at its place in the corpus."""
     if one.reused or one.path is None:
         return
     path = one.path
@@ -258,7 +258,7 @@ def _place(one: Made, target: pathlib.Path, scratch: pathlib.Path) -> None:
 
 
 def _module_names(output: pathlib.Path) -> set[str]:
-    """Modules that an earlier build left in the corpus."""
+    """Return the names of the modules that an earlier build left in the corpus."""
     try:
         return set(corpus_lib.read_description(output)["modules"])
     except UserError:
@@ -266,7 +266,7 @@ def _module_names(output: pathlib.Path) -> set[str]:
 
 
 def _load_state(output: pathlib.Path) -> Mapping[str, Mapping[str, Any]]:
-    """What an earlier build remembers; nothing if it is damaged or of another format."""
+    """Return the state that an earlier build wrote; empty if damaged or in another format."""
     fields = {"key", "dependencies", "facts"}
     try:
         state = json.loads((output / STATE_FILE).read_bytes())
@@ -282,7 +282,7 @@ def _load_state(output: pathlib.Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _write_json(scratch: pathlib.Path, path: pathlib.Path, value: Any) -> None:
-    """Writes a file so that readers see the old one or the new one."""
+    """Write a file in one step, so that readers see either the old file or the new one."""
     temporary = scratch / path.name
     temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     temporary.replace(path)
@@ -290,7 +290,7 @@ def _write_json(scratch: pathlib.Path, path: pathlib.Path, value: Any) -> None:
 
 @contextlib.contextmanager
 def _building(output: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Makes the output directory and, inside it, one for this build alone."""
+    """Make the output directory and, inside it, a locked directory for this build alone."""
     if output.exists() and not output.is_dir():
         raise UserError(f"expected a directory for the corpus, found a file at {output}")
     scratch = output / _BUILDING
@@ -323,7 +323,7 @@ def _building(output: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def _clear(directory: pathlib.Path) -> None:
-    """Removes what a killed build left."""
+    """Remove the files that a killed build left."""
     for path in directory.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

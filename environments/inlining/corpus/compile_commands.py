@@ -1,4 +1,4 @@
-"""Reads compilation databases: compile_commands.json, as CMake, Meson and bear write it."""
+"""Read compilation databases: compile_commands.json, as CMake, Meson and bear write it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from environments.inlining.corpus.units import CompileUnit, safe_name
 
 FILE_NAME = "compile_commands.json"
 _CMAKE_HOME = re.compile(r"^CMAKE_HOME_DIRECTORY:\w+=(.+)$", re.MULTILINE)
-# Options that say where results go, what is linked, or how to optimise; with their own argument.
+# Options with a separate argument that say where results go, what is linked, or how to optimise.
 _DROP_WITH_ARGUMENT = frozenset(
     ("-o", "-MF", "-MT", "-MQ", "-MJ", "-arch", "-l", "-L", "-Xlinker", "-u", "-T", "-z", "--param")
     + ("-target", "-Xclang", "-mllvm", "-B", "-wrapper", "--config")
@@ -30,24 +30,24 @@ _DROP = re.compile(
     r"|f(no-)?omit-frame-pointer|fpass-plugin=.*|f(no-)?(ipa|tree|gcse|var-tracking|gnu-unique"
     r"|conserve-stack|allow-store-data-races|reorder-blocks|gnu-tm)\b.*"
     r"|m(arch|cpu|tune)=.*|mno-omit-leaf-frame-pointer|m32|mx32|-target=.*"
-    # What would have the compiler load or run other code.
+    # Options that make the compiler load or run other code.
     r"|fplugin.*|B.+|-config.*)"
 )
 
 
 def read_units(path: pathlib.Path, project: str = "") -> list[CompileUnit]:
-    """Reads the units of a compilation database.
+    """Read the units of a compilation database.
 
     Args:
         path: the compile_commands.json.
-        project: first component of the module names; by default that of the project's root, which
-            CMake tells, and `find_project_root` for other build systems.
+        project: first component of the module names; by default the name of the project's root.
+            CMake's cache names the root; for other build systems, `find_project_root` finds it.
 
     Returns:
         One unit for each entry that compiles C or C++.
 
     Raises:
-        UserError: if the file cannot be read or is no compilation database.
+        UserError: if the file cannot be read or is not a compilation database.
     """
     remedy = "let the build write it again (cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, or bear)"
     try:
@@ -86,7 +86,7 @@ def read_units(path: pathlib.Path, project: str = "") -> list[CompileUnit]:
 
 
 def clean_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Keeps of a build's compiler options those that say what the source means.
+    """Keep only those of a build's compiler options that determine what the source means.
 
     Args:
         arguments: options without the compiler itself and without the source file.
@@ -106,7 +106,7 @@ def clean_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def _cmake_home(path: pathlib.Path) -> pathlib.Path | None:
-    """The top of the source tree, from the cache of the CMake that wrote the database."""
+    """Return the top of the source tree from CMake's cache; None if there is no cache."""
     for directory in (path.parent, path.resolve().parent):
         with contextlib.suppress(OSError):
             cache = (directory / "CMakeCache.txt").read_text(errors="replace")
@@ -118,7 +118,7 @@ def _cmake_home(path: pathlib.Path) -> pathlib.Path | None:
 def _parse_entry(
     base: pathlib.Path, entry: dict[str, Any]
 ) -> tuple[pathlib.Path, pathlib.Path, str, tuple[str, ...]]:
-    """One entry of a compilation database: directory, file, language, cleaned options."""
+    """Return directory, file, language and cleaned options of one database entry."""
     directory = pathlib.Path(os.path.normpath(base / entry["directory"]))
     file = pathlib.Path(os.path.normpath(directory / entry["file"]))
     words = entry.get("arguments")
@@ -127,7 +127,7 @@ def _parse_entry(
     if not words or not all(isinstance(word, str) for word in words):
         raise ValueError("no command")
     language = language_of(file)
-    # `ccache c++ ...`: the compiler is the last word before the first option.
+    # The compiler is the last word before the first option, as in `ccache c++ -c ...`.
     first_option = next((i for i, word in enumerate(words) if word.startswith("-")), 1)
     driver = pathlib.PurePath(words[max(0, first_option - 1)]).name
     if language == "c" and "++" in driver:
@@ -141,7 +141,7 @@ def _parse_entry(
 
 
 def _explicit_language(options: Sequence[str], language: str) -> str:
-    """The language after `-x`, where the options hold one."""
+    """Return the language that an `-x` option gives, or else `language`."""
     joined = [option[2:] for option in options if option.startswith("-x") and len(option) > 2]
     after = [word for option, word in zip(options, options[1:], strict=False) if option == "-x"]
     for word in (*joined, *after):

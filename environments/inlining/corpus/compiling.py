@@ -1,4 +1,4 @@
-"""Makes the bitcode of units: compiles them in parallel, or finds that nothing has changed."""
+"""Make the bitcode of units: compile them in parallel, or reuse bitcode that is up to date."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Progress = Callable[[int, int, str], None]
 
 @dataclasses.dataclass(frozen=True)
 class Made:
-    """One unit's result: a bitcode file and its facts, or an error.
+    """The result of one unit: a bitcode file and its facts, or an error.
 
     Attributes:
-        unit: what it was made from.
-        path: the bitcode file, None where there is an error.
-        facts: what the bitcode says of itself.
-        error: first error line of the compiler, "" on success.
-        reused: whether it is that of an earlier build, because nothing has changed.
-        key: hash of all that decided it, "" for bitcode that was taken over.
-        dependencies: source and headers, relative to where it is compiled.
+        unit: the unit.
+        path: the bitcode file; None if there is an error.
+        facts: facts about the bitcode; None if there is an error.
+        error: first error line of the compiler; "" on success.
+        reused: whether the bitcode is that of an earlier build, because nothing has changed.
+        key: hash of everything that determines the bitcode; "" for a unit that is a bitcode file.
+        dependencies: source and headers, relative to the directory where the compiler runs.
     """
 
     unit: Unit
@@ -46,7 +46,7 @@ class Made:
 
 
 class Maker:
-    """Makes units' bitcode, in threads that each wait for a compiler process."""
+    """Makes the bitcode of units, in threads that each wait for a compiler process."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Maker:
         self._hashes: dict[pathlib.Path, str] = {}
 
     def make_all(self, units: Sequence[Unit], jobs: int, progress: Progress | None) -> list[Made]:
-        """Makes every unit; results in the units' order whatever the number of jobs."""
+        """Make the bitcode of every unit; the results are in the order of the units."""
         executor = concurrent.futures.ThreadPoolExecutor(jobs)
         try:
             futures = {
@@ -89,7 +89,10 @@ class Maker:
         return reused or self._compile(unit, self._scratch / str(number))
 
     def _compile(self, unit: CompileUnit, scratch: pathlib.Path) -> Made:
-        """Tries the unit's argument sets in turn; the first error of the first set is reported."""
+        """Compile a unit with the first of its argument sets that works.
+
+        If none works, the error is that of the first set.
+        """
         compiler = self._compiler
         assert compiler is not None
         scratch.mkdir()
@@ -114,7 +117,7 @@ class Maker:
         return Made(unit, error=error)
 
     def _checked(self, made: Made) -> Made:
-        """Reads the bitcode; what LLVM cannot read becomes an error."""
+        """Add the facts about the bitcode; if LLVM cannot read it, return an error instead."""
         assert made.path is not None
         try:
             return dataclasses.replace(made, facts=read_facts(made.path))
@@ -122,7 +125,7 @@ class Maker:
             return Made(made.unit, error=str(error))
 
     def _reuse(self, unit: CompileUnit) -> Made | None:
-        """The module of an earlier build, if nothing that it was made from changed."""
+        """Return the module of an earlier build; None if something that determines it changed."""
         old = self._old.get(unit.name)
         path = self._output / f"{unit.name}.bc"
         if old is None or not path.is_file():
@@ -134,7 +137,7 @@ class Maker:
         return Made(unit, path, facts, "", True, old["key"], dependencies)
 
     def _key(self, unit: CompileUnit, dependencies: Iterable[str]) -> str:
-        """Hash of all that decides what a unit compiles to."""
+        """Return a hash of everything that determines the bitcode of a unit."""
         assert self._compiler is not None
         parts = [
             self._compiler.version,
@@ -147,7 +150,7 @@ class Maker:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def _hash(self, path: pathlib.Path) -> str:
-        """Content hash of a file, "" where there is none; each file is read once in a build."""
+        """Return a file's content hash, "" if it cannot be read; a build reads it only once."""
         with self._hash_lock:
             if path not in self._hashes:
                 with contextlib.suppress(OSError):
@@ -156,9 +159,9 @@ class Maker:
 
 
 def _list_headers(path: pathlib.Path) -> tuple[str, ...]:
-    """Options that have clang list the headers it reads.
+    """Return options that make clang list the headers that it reads.
 
-    It is not `-MD -MF`, with which the embedded compiler writes the list and no bitcode.
+    `-MD -MF` would not do: with them, the embedded compiler writes the list but no bitcode.
     """
     return ("-Xclang", "-header-include-file", "-Xclang", str(path))
 
@@ -166,9 +169,9 @@ def _list_headers(path: pathlib.Path) -> tuple[str, ...]:
 def _read_dependencies(
     path: pathlib.Path, unit: CompileUnit, compiler: BitcodeCompiler
 ) -> tuple[str, ...]:
-    """The unit's source and headers, relative to where it is compiled.
+    """Return a unit's source and headers, relative to the directory where the compiler runs.
 
-    Headers that come with the compiler or the system are left out: its version stands for them.
+    Headers of the compiler or the system are left out: the compiler's version stands for them.
     """
     lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
     files = [os.path.relpath(unit.directory / line, unit.directory) for line in lines]

@@ -1,6 +1,6 @@
 """A corpus: compiled but not yet optimised modules (LLVM bitcode) in a directory.
 
-On disk it is the layout of ml-compiler-opt, so that either side reads what the other wrote::
+The layout on disk is that of ml-compiler-opt, so that each project can read the other's corpora::
 
     corpus_description.json   {"modules": ["zlib/inflate.c", ...], "has_thinlto": false, ...}
     zlib/inflate.c.bc         the bitcode
@@ -8,8 +8,8 @@ On disk it is the layout of ml-compiler-opt, so that either side reads what the 
     zlib/inflate.c.3.import.bc and zlib/inflate.c.thinlto.bc
                               instead, or beside, in a ThinLTO corpus
 
-What only this project knows about a module (language, source, content hash) is in the same file
-under the key "tfrl", which other readers pass over. Reading needs neither LLVM nor TensorFlow.
+The same file holds, under the key "tfrl", what only this project records about a module (language,
+source, content hash). Other readers ignore that key. Reading needs neither LLVM nor TensorFlow.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from environments.errors import UserError
 DESCRIPTION_FILE = "corpus_description.json"
 FACTS_KEY = "tfrl"
 COMMAND_KEY = "global_command_override"
-# ml-compiler-opt's tools ask for real options where this stands; here it means that none are
-# needed.
+# ml-compiler-opt's tools ask the user for real options if they find this value; here it means that
+# a module needs no options.
 UNSPECIFIED_COMMAND = ["<UNSPECIFIED>"]
 _LANGUAGE_OF_SUFFIX = {
     ".c": "c",
@@ -43,7 +43,7 @@ _LANGUAGE_OF_SUFFIX = {
 
 
 def language_of(source: str | pathlib.PurePath) -> str:
-    """Tells the language of a source file from its suffix: "c", "c++" or "unknown"."""
+    """Return the language of a source file, from its suffix: "c", "c++" or "unknown"."""
     return _LANGUAGE_OF_SUFFIX.get(pathlib.PurePath(source).suffix, "unknown")
 
 
@@ -56,7 +56,7 @@ class Module:
         path: the bitcode file.
         project: first component of the name; "." where modules lie flat in the corpus.
         language: "c", "c++" or "unknown".
-        command: the options of `clang -cc1` that go with it; () where there are none.
+        command: the options of `clang -cc1` for the module; () if there are none.
         thinlto_index: the ThinLTO index of the module, or None.
     """
 
@@ -72,17 +72,17 @@ class Module:
 
     @functools.cached_property
     def sha256(self) -> str:
-        """Hash of the bitcode as it is now, whatever the corpus recorded: caches rely on it."""
+        """Hash of the bitcode file as it is now, not as the corpus recorded it: for cache keys."""
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """Modules of one directory, sorted by name.
+    """The modules of one directory, sorted by name.
 
     Attributes:
-        directory: where the corpus lies.
-        modules: its modules; after `select` or `without`, some of them.
+        directory: directory of the corpus.
+        modules: all modules in the directory; after `select` or `without`, some of them.
     """
 
     directory: pathlib.Path
@@ -90,10 +90,10 @@ class Corpus:
 
     @classmethod
     def load(cls, directory: str | pathlib.Path) -> Corpus:
-        """Reads the corpus in a directory.
+        """Read the corpus in a directory.
 
         Args:
-            directory: holds `corpus_description.json` and the modules it names.
+            directory: holds `corpus_description.json` and the modules that this file names.
 
         Returns:
             The corpus, with at least one module.
@@ -121,13 +121,13 @@ class Corpus:
         return {project: tuple(found[project]) for project in sorted(found)}
 
     def select(self, projects: Iterable[str]) -> Corpus:
-        """Keeps only the named projects.
+        """Return the corpus of some projects only.
 
         Args:
             projects: names of projects of this corpus.
 
         Returns:
-            A corpus over the same directory with these projects' modules.
+            A corpus in the same directory with these projects' modules.
 
         Raises:
             UserError: if one of the projects is not in the corpus.
@@ -137,7 +137,7 @@ class Corpus:
         return dataclasses.replace(self, modules=kept)
 
     def without(self, projects: Iterable[str]) -> Corpus:
-        """Leaves the named projects out; arguments and errors as in `select`."""
+        """Return the corpus without some projects; arguments and errors are as in `select`."""
         unwanted = self._known(projects)
         kept = tuple(module for module in self.modules if module.project not in unwanted)
         return dataclasses.replace(self, modules=kept)
@@ -154,31 +154,32 @@ class Corpus:
 
 
 def describe(corpus: Corpus) -> dict[str, Any]:
-    """Summarises a corpus.
+    """Summarise a corpus.
 
     Args:
         corpus: any corpus.
 
     Returns:
-        A JSON object: "directory", "modules", "size_bytes" (of the bitcode), "languages"
-        {language: modules} and "projects" [{"project", "modules", "languages", "size_bytes"}].
+        A JSON object: "directory", "modules" (their number), "size_bytes" (of the bitcode),
+        "languages" {language: number of modules} and "projects" [{"project", "modules",
+        "languages", "size_bytes"}].
     """
     projects = [{"project": name, **_count(modules)} for name, modules in corpus.projects.items()]
     return {"directory": str(corpus.directory), **_count(corpus.modules), "projects": projects}
 
 
 def read_description(directory: pathlib.Path) -> dict[str, Any]:
-    """Reads and checks `corpus_description.json`.
+    """Read and check `corpus_description.json`.
 
     Args:
         directory: the corpus.
 
     Returns:
-        The description; "modules" is a list of safe relative names and not empty, "has_thinlto"
-        is a bool, "global_command_override" is a list of strings where present.
+        The description. "modules" is a list of safe relative names and not empty, "has_thinlto"
+        is a bool, and "global_command_override", if present, is a list of strings.
 
     Raises:
-        UserError: if the file is missing, is no JSON, or says something else.
+        UserError: if the file is missing, is not JSON, or does not have these fields.
     """
     path = directory / DESCRIPTION_FILE
     make_one = f"make one with `tfrl corpus build SOURCE -o {directory}`"
@@ -199,7 +200,7 @@ def read_description(directory: pathlib.Path) -> dict[str, Any]:
 
 
 def is_safe_name(name: str) -> bool:
-    """Tells whether a module name stays inside its corpus: relative, no "..", no odd bytes."""
+    """Return whether a module name stays inside its corpus: relative, no "..", no odd bytes."""
     parts = name.split("/")
     return (
         bool(name)
@@ -210,7 +211,7 @@ def is_safe_name(name: str) -> bool:
 
 
 def _check_description(path: pathlib.Path, description: Any) -> None:
-    """Raises UserError unless the description has the fields and types of the layout."""
+    """Raise a UserError unless the description has the fields and types of the layout."""
     remedy = "build the corpus again, or correct the file"
     if not isinstance(description, dict):
         raise UserError(f"expected a JSON object in {path}, found another value; {remedy}")
@@ -234,7 +235,7 @@ def _check_description(path: pathlib.Path, description: Any) -> None:
 
 
 def _facts_by_module(description: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Our own facts, or nothing where another tool wrote the corpus or they are damaged."""
+    """Return this project's facts by module; empty if there are none or they are damaged."""
     ours = description.get(FACTS_KEY)
     facts = ours.get("modules") if isinstance(ours, dict) else None
     if not isinstance(facts, dict):
@@ -248,7 +249,7 @@ def _load_module(
     description: Mapping[str, Any],
     facts: Mapping[str, Any],
 ) -> Module:
-    """Finds the files of one module."""
+    """Find the files of one module and return the module."""
     path = directory / f"{name}.bc"
     thinlto_index = None
     if description["has_thinlto"]:
@@ -274,7 +275,7 @@ def _load_module(
 
 
 def _load_command(path: pathlib.Path, description: Mapping[str, Any]) -> tuple[str, ...]:
-    """The cc1 options of a module: the corpus's one command for all, or the module's own."""
+    """Return the cc1 options of a module: those of the whole corpus, or else the module's own."""
     override = description.get(COMMAND_KEY, [])
     if override and override != UNSPECIFIED_COMMAND:
         return tuple(override)
@@ -290,7 +291,7 @@ def _load_command(path: pathlib.Path, description: Mapping[str, Any]) -> tuple[s
 
 
 def _count(modules: Iterable[Module]) -> dict[str, Any]:
-    """Counts modules, bytes of bitcode and languages."""
+    """Count modules, bytes of bitcode and languages."""
     modules = tuple(modules)
     languages = collections.Counter(module.language for module in modules)
     return {

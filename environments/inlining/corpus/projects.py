@@ -1,4 +1,4 @@
-"""Finds the project that a source belongs to: its top directory gives the project its name."""
+"""Find the project that a source belongs to; the project is named after its top directory."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _BUILD_FILES = (
 
 
 def find_project_root(directory: pathlib.Path) -> pathlib.Path:
-    """Finds the top of the project that a directory belongs to.
+    """Find the top of the project that a directory belongs to.
 
-    That is the nearest directory upwards that is a repository or has a build file. If the
-    directories above it have build files as well, it is the uppermost of these, because a
-    CMakeLists.txt or a Makefile often stands in each folder of a project; it is never above a
-    repository's top. The user's home directory and what lies above are nobody's project.
+    The search goes upwards from the directory. The top is the first repository that it meets. If it
+    meets a build file first, it goes on while the next directory has one too, because a
+    CMakeLists.txt or a Makefile often stands in each folder of a project. The top is then the
+    uppermost of these directories, or a repository that directly follows them. The user's home
+    directory and the directories above it belong to no project.
 
     Args:
         directory: absolute path of a directory with sources.

@@ -1,7 +1,7 @@
-"""What a corpus is built from: compile_commands.json, source trees, bitcode files.
+"""Turn the sources of a corpus into units: compile_commands.json, source trees, bitcode files.
 
-Each is turned into `CompileUnit`s (a source and the options it needs) or `BitcodeUnit`s. Nothing is
-compiled here.
+A unit is a `CompileUnit` (a source file and the options that it needs) or a `BitcodeUnit`. Nothing
+is compiled here.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ _STANDARDS = {"c": ("-std=gnu11",), "c++": ("-std=c++17",)}
 
 
 def gather_units(sources: Iterable[str | pathlib.Path], project: str = "") -> tuple[Unit, ...]:
-    """Finds everything that can become a module.
+    """Find everything that can become a module.
 
     Args:
-        sources: each a compile_commands.json, a directory (one that holds a compile_commands.json,
-            a source tree, or bitcode files), a bitcode file or a C or C++ file.
-        project: what the modules' names begin with; by default the name of the project that each
-            source belongs to (see `find_project_root`). Source trees of one project that are given
-            side by side count as projects of their own.
+        sources: each is a compile_commands.json, a directory (one that holds a
+            compile_commands.json, a source tree, or bitcode files), a bitcode file or a C or C++
+            file.
+        project: first component of the modules' names; by default the name of the project that
+            each source belongs to (see `find_project_root`). If several source trees of one project
+            are given, each counts as a project of its own.
 
     Returns:
         Units with distinct names, sorted by name.
@@ -56,13 +57,13 @@ def gather_units(sources: Iterable[str | pathlib.Path], project: str = "") -> tu
 
 
 def is_bitcode(path: pathlib.Path) -> bool:
-    """Tells from its first bytes whether a file claims to be LLVM bitcode."""
+    """Return whether a file's first bytes are those of LLVM bitcode."""
     with path.open("rb") as file:
         return file.read(4) in _BITCODE_MAGICS
 
 
 def _gather(path: pathlib.Path, project: str) -> list[Unit]:
-    """The units of one source."""
+    """Return the units of one source."""
     if path.is_dir():
         if _has_database(path):
             return list(compile_commands.read_units(path / compile_commands.FILE_NAME, project))
@@ -86,7 +87,7 @@ def _has_database(directory: pathlib.Path) -> bool:
 
 
 def _from_directory(directory: pathlib.Path, project: str) -> list[Unit]:
-    """The sources, or else the bitcode files, of a directory tree."""
+    """Return units of the C and C++ files in a directory tree, or else of its bitcode files."""
     files = _files_below(directory)
     sources = [path for path in files if language_of(path) != "unknown"]
     if sources:
@@ -104,16 +105,16 @@ def _from_directory(directory: pathlib.Path, project: str) -> list[Unit]:
 def _tree_units(
     root: pathlib.Path, sources: Iterable[pathlib.Path], project: str
 ) -> list[CompileUnit]:
-    """Units of a source tree, with include directories guessed from where its headers lie.
+    """Make the units of a source tree, guessing include directories from the places of headers.
 
     Args:
         root: top of the tree.
-        sources: files below it.
+        sources: source files below the top.
         project: see `gather_units`.
 
     Returns:
-        One unit for each source. Guesses are, in turn: what lies near the source, every directory
-        with headers, the source's own directory.
+        One unit for each source. Its argument sets are, in turn: directories near the source, every
+        directory with headers, the source's own directory.
     """
     headers = _header_directories(root)
     top = root if project else find_project_root(root)
@@ -136,7 +137,10 @@ def _tree_units(
 
 
 def _files_below(directory: pathlib.Path) -> list[pathlib.Path]:
-    """Regular files of a tree, sorted; hidden directories and links to directories left out."""
+    """Return the regular files of a tree, sorted.
+
+    Hidden directories and links to directories are left out.
+    """
     found: list[pathlib.Path] = []
     for where, directories, names in os.walk(directory):
         directories[:] = sorted(name for name in directories if not name.startswith("."))
@@ -145,7 +149,7 @@ def _files_below(directory: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _header_directories(root: pathlib.Path) -> tuple[pathlib.PurePosixPath, ...]:
-    """Directories that hold headers, relative to the root, those near it first."""
+    """Return the directories that hold headers, relative to the root, those near the root first."""
     found = {
         pathlib.PurePosixPath(path.parent.relative_to(root).as_posix())
         for path in _files_below(root)
@@ -157,7 +161,7 @@ def _header_directories(root: pathlib.Path) -> tuple[pathlib.PurePosixPath, ...]
 def _include_sets(
     source: pathlib.Path, headers: Sequence[pathlib.PurePosixPath]
 ) -> list[tuple[str, ...]]:
-    """Sets of -I options for a source, the likeliest first."""
+    """Return sets of -I options for a source, the likeliest first."""
     own = pathlib.PurePosixPath(source.parent.as_posix())
     above = [own, *own.parents]
     includes = [parent / name for parent in above for name in ("include", "inc", "src")]
@@ -168,12 +172,12 @@ def _include_sets(
 
 
 def _holds(path: pathlib.PurePosixPath, headers: Sequence[pathlib.PurePosixPath]) -> bool:
-    """Tells whether headers lie somewhere below a directory."""
+    """Return whether a directory has headers somewhere below it."""
     return any(path in header.parents for header in headers)
 
 
 def _with_distinct_names(units: Iterable[Unit]) -> list[Unit]:
-    """Numbers units whose names are equal (one source compiled twice, say)."""
+    """Add numbers to equal names, for instance if a source is compiled twice."""
     taken: set[str] = set()
     result = []
     for unit in units:

@@ -1,4 +1,4 @@
-"""What a module is made from: a source with the options it needs, or a bitcode file as it is."""
+"""Units, from which modules are made: a source with the options it needs, or a bitcode file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class CompileUnit:
 
     Attributes:
         name: module name in the corpus.
-        source: the source file, relative to `directory`, so that the bitcode does not say where
-            the checkout lies.
+        source: the source file, relative to `directory`, so that the bitcode does not depend on the
+            place of the checkout.
         directory: where the compiler runs.
-        root: the path that is written as "." wherever the source asks for its own name.
+        root: the path that the compiler replaces by "." in file names, as in `__FILE__`.
         language: "c" or "c++".
-        argument_sets: options to compile it with; tried in turn until one works.
+        argument_sets: sets of compiler options; tried in turn until one works.
     """
 
     name: str
@@ -46,6 +46,6 @@ Unit = CompileUnit | BitcodeUnit
 
 
 def safe_name(name: str) -> str:
-    """A module name from a path: nothing that could escape the corpus or upset a tool."""
+    """Make a module name from a path, without parts that leave the corpus or confuse tools."""
     parts = [re.sub(r"[^\w.+@=-]", "_", part, flags=re.ASCII) for part in name.split("/")]
     return "/".join(part for part in parts if part not in ("", ".", ".."))

@@ -1,1 +1,1 @@
-"""What other decisions would have saved."""
+"""Exploration: trying other decisions around those of a policy, to find what they would save."""

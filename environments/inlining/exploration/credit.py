@@ -1,12 +1,16 @@
-"""What each of many changed decisions saved: the differences of two compiles, function by function.
+"""Find what each of many changed decisions saved, by comparing two compiles function by function.
 
-A changed decision at a call site (caller F, callee G) changes the bytes of F, and those of G, which
-may go away; seldom anything else. When many decisions are changed in one compile at call sites that
-share no function, each change of a function's bytes therefore belongs to one decision, and one
-compile gives the Δbytes of all of them. Where a function changed that no decision names, because F
-was itself inlined into it, it belongs to the decisions whose F it reaches by calls: if that is one,
-it is counted there; if there are several, their Δbytes are unknown. Where it reaches no F but calls
-a G, it is the next to have its call of G inlined, because G has one use less than it had.
+A changed decision at a call site (caller F, callee G) changes the bytes of F. It also changes the
+bytes of G, which may be removed, and seldom anything else. So if one compile changes many decisions
+at call sites that share no function, the change in each function's bytes belongs to one decision,
+and this one compile gives the Δbytes of all decisions.
+
+Sometimes a function changes that no decision names. If F was itself inlined into that function, the
+change belongs to F's decision. The candidates are the decisions whose F the function reaches by
+calls, and those whose G reaches the function by calls. If there is one candidate, the change counts
+for it; if there are several, their Δbytes are unknown. If there is none, but the function calls a
+G, the change belongs to G's decision: G has one use less than before, so LLVM may now inline this
+other call of G.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-# Part of the key of what exploration found: to be raised whenever a Δbytes is told another way.
+# Part of the key under which results of exploration are kept. Raise it whenever the way of finding
+# a Δbytes changes.
 ATTRIBUTION = 1
 
 
@@ -33,17 +38,17 @@ def attribute(
     after: Mapping[str, int],
     calls: Mapping[str, Sequence[str]],
 ) -> list[int | None]:
-    """Δbytes of each changed decision.
+    """Return the Δbytes of each changed decision.
 
     Args:
       sites: the changed decisions; no function may be caller or callee of two of them.
       before: bytes by function, with the decisions as they were.
-      after: bytes by function, with all of them changed.
-      calls: direct calls by name of the calling function.
+      after: bytes by function, with all of these decisions changed.
+      calls: direct calls: callees by name of the caller.
 
     Returns:
-      For each site the change in bytes that it caused (negative: smaller), or None where its share
-      cannot be told from another's.
+      For each site the change in bytes that it caused (negative: smaller), or None if its share
+      cannot be separated from that of another site.
     """
     owner = {name: k for k, site in enumerate(sites) for name in (site.caller, site.callee)}
     deltas = {
@@ -67,15 +72,15 @@ def attribute(
 def disjoint_rounds(
     sites: Sequence[ChangedSite], num_rounds: int, per_round: int
 ) -> list[list[int]]:
-    """Divides call sites into rounds in which no function occurs twice.
+    """Divide call sites into rounds in which no function occurs twice.
 
     Args:
-      sites: in order of preference.
-      num_rounds: rounds at most.
-      per_round: sites of one round at most.
+      sites: call sites in order of preference.
+      num_rounds: largest number of rounds.
+      per_round: largest number of sites in one round.
 
     Returns:
-      Indices into `sites` for each round; sites that fit nowhere are left out.
+      Indices into `sites` for each round; sites that fit into no round are left out.
     """
     rounds: list[list[int]] = []
     used: list[set[str]] = []
@@ -107,9 +112,10 @@ def _reaching(
     calls: Mapping[str, Sequence[str]],
     wanted: set[str],
 ) -> dict[str, set[int]]:
-    """For each wanted function, the sites whose caller it reaches or whose callee reaches it.
+    """Return, for each wanted function, the sites that may have changed it.
 
-    Where there are none, those whose callee it calls.
+    These are the sites whose caller the function reaches by calls, and those whose callee reaches
+    the function. If there are none, they are the sites whose callee the function calls.
     """
     found: dict[str, set[int]] = {name: set() for name in wanted}
     if not wanted:

@@ -1,14 +1,15 @@
-"""Exploration: what would have happened, had one decision been another?
+"""Exploration: find out how the size of a module changes if single decisions are changed.
 
 Algorithm 3 of the BC-Max paper (Marinov et al., D.2) follows a policy to one call site, plays the
 other action there, and goes on with the policy: one compile for one Δbytes. Here one compile plays
-the other action at many call sites that share no function, and `credit` tells their Δbytes
-apart; with one call site a compile it is the paper's own step.
+the other action at many call sites that share no function, and `credit` separates their Δbytes.
+With one call site in each compile, this is the paper's own step.
 
-A call site is named by caller, callee and how often that pair occurred before, because its place in
-the compile moves when earlier decisions change. Sites whose functions LLVM does not name before the
-decision (see `compilation.CallSite`) are not explored: those that its default inlines, and all of
-them on an LLVM whose default cannot be asked for.
+Exploration names a call site by its caller, its callee and how often that pair has been met. The
+site's place in the compile would not do, because it moves when earlier decisions change. LLVM must
+name both functions before the decision (see `compilation.CallSite`). So exploration leaves out the
+sites that LLVM's default inlines. With an LLVM that cannot send its default, it leaves out all
+sites.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ SiteKey = tuple[str, str, int]
 
 @dataclasses.dataclass(frozen=True)
 class DetailedCompile:
-    """A compile under a policy, with all that exploration needs of it.
+    """A compile under a policy, with all that exploration needs to know about it.
 
     Attributes:
-      trajectory: its T call sites and the sizes it came to.
-      keys: for each of the T call sites its name, or None where LLVM does not tell it in time.
-      function_bytes: bytes by function.
+      trajectory: the T call sites, their decisions and the sizes of the object.
+      keys: name of each of the T call sites; None if LLVM does not give it before the decision.
+      function_bytes: bytes in the object by name of the function.
     """
 
     trajectory: Trajectory
@@ -57,18 +58,18 @@ class DetailedCompile:
 
     @property
     def text_bytes(self) -> int:
-        """The text column of the object."""
+        """Size of the object in bytes, the text column of `llvm-size`."""
         return self.trajectory.size.text_bytes
 
 
 class SiteNames:
-    """Names the call sites of one compile as they come."""
+    """Names the call sites of one compile, in their order."""
 
     def __init__(self) -> None:
         self._seen: collections.Counter[tuple[str, str]] = collections.Counter()
 
     def name(self, site: CallSite) -> SiteKey | None:
-        """The site's name, if LLVM told its caller and callee."""
+        """Return the next site's name; None if LLVM does not name its caller and callee."""
         if site.caller is None or site.callee is None:
             return None
         pair = (site.caller, site.callee)
@@ -79,7 +80,7 @@ class SiteNames:
 def compile_in_detail(
     compiler: Compiler, module: Module, policy: Policy, flips: Collection[SiteKey] = ()
 ) -> DetailedCompile:
-    """Compiles under `policy`, playing the other action at the call sites `flips`.
+    """Compile a module under a policy, but play the other action at the call sites `flips`.
 
     Raises:
       CompilerError: the compiler failed, died or hung.
@@ -104,13 +105,13 @@ class ExplorationConfig:
     """How much to explore.
 
     Attributes:
-      num_rounds: compiles with changed decisions at most, for each module and policy.
-      flips_per_round: decisions changed in one compile at most; 1 is Algorithm 3 to the letter.
-      decisions_per_flip: a round is worth its compile if it changes one decision of so many. The
-        first two rounds are played all the same.
-      max_bitcode_bytes: larger modules are not learned on, because exploring compiles a module
-        many times; 0 for no limit.
-      seed: orders call sites where the policy gives no order.
+      num_rounds: largest number of compiles with changed decisions, for each module and policy.
+      flips_per_round: largest number of decisions changed in one compile; 1 is exactly Algorithm 3.
+      decisions_per_flip: a round is compiled only if it changes at least one decision of this many.
+        The first two rounds are compiled in any case.
+      max_bitcode_bytes: modules with more bitcode are not learned on, because exploration compiles
+        a module many times; 0 for no limit.
+      seed: seed of the random order of call sites, used if the policy gives no order.
     """
 
     num_rounds: int = 12
@@ -126,9 +127,9 @@ class Explored:
 
     Attributes:
       base: the compile under the policy.
-      steps: int64 [N], call sites of `base` where the other action was tried.
-      deltas: int64 [N], the bytes that this added to the object (negative: saved).
-      best: the smallest compile that was met, `base` included.
+      steps: int64 [N], numbers of the call sites of `base` where the other action was tried.
+      deltas: int64 [N], bytes that the other action added to the object (negative: saved).
+      best: the smallest of all compiles, `base` included.
     """
 
     base: Trajectory
@@ -143,17 +144,17 @@ CertaintyFn = Callable[[np.ndarray], np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Explore:
-    """Algorithm 3 for one module (`tasks.Task`).
+    """Algorithm 3 for one module, as a `tasks.Task`.
 
-    Call sites are tried from the least certain on (in random order without a `certainty_fn`). At
-    the end all decisions that saved bytes are changed together, which is often better than each
-    alone; the smallest compile met is the trajectory to imitate.
+    The task tries call sites from the least certain one on, or in random order if there is no
+    `certainty_fn`. At the end it changes all decisions that saved bytes together, which is often
+    better than each alone. The smallest of all compiles is the trajectory to imitate.
 
     Attributes:
-      policy: what to explore around.
+      policy: the policy to explore around.
       config: how much to explore.
-      certainty_fn: of the policy, if it has one.
-      scope_feature: only call sites where this feature is 1 are tried; all if empty.
+      certainty_fn: the policy's certainty, if it has one.
+      scope_feature: name of a feature; only call sites where it is 1 are tried. All if empty.
     """
 
     policy: Policy
@@ -211,7 +212,7 @@ class Explore:
     def _try(
         self, compiler: Compiler, module: Module, base: DetailedCompile, keys: list[SiteKey]
     ) -> tuple[list[DetailedCompile], dict[SiteKey, int]]:
-        """All compiles that were met, and Δbytes by call site."""
+        """Compile all rounds; return all compiles, and the Δbytes by call site."""
         sites = [ChangedSite(caller, callee) for caller, callee, _ in keys]
         calls = compiler.read_calls(module) if keys else {}
         found: dict[SiteKey, int] = {}
@@ -239,7 +240,7 @@ def explore(
     certainty_fn: CertaintyFn | None = None,
     scope_feature: str = "",
 ) -> Explored:
-    """`Explore` for one module, or what the store kept of it.
+    """Explore one module, or take the result from the store; arguments are as in `Explore`.
 
     Raises:
       CompilerError: the compiler failed, died or hung.
@@ -248,7 +249,7 @@ def explore(
 
 
 def _in_scope(trajectory: Trajectory, scope_feature: str) -> np.ndarray:
-    """Which call sites may be tried, bool [T]."""
+    """Return which call sites may be tried, bool [T]."""
     if not scope_feature:
         return np.ones(len(trajectory.decisions), bool)
     return trajectory.features[:, trajectory.names.index(scope_feature)] == 1
@@ -260,9 +261,9 @@ def _deltas(
     trial: DetailedCompile,
     calls: Mapping[str, Sequence[str]],
 ) -> list[int | None]:
-    """Δbytes of each of `sites`, which were changed in `trial`."""
+    """Return the Δbytes of each of `sites`, whose decisions `trial` changed."""
     if len(sites) == 1:
-        # All of it is this one's: also constants, jump tables and padding.
+        # The whole difference belongs to this site, even constants, jump tables and padding.
         return [trial.text_bytes - base.text_bytes]
     return attribute(sites, base.function_bytes, trial.function_bytes, calls)
 

@@ -1,1 +1,1 @@
-"""Rules: what may be computed in another way. Their language, their proofs, their origins."""
+"""Rules for rewriting graphs: their language, their verification, and where they come from."""

@@ -1,12 +1,13 @@
-"""The rules that come with this package, and rules in files of the same form.
+"""Read and write files of rules, such as `rules.json`, which comes with this package.
 
-`rules.json` says how it was made and holds the rules: some were generated (`generation`), most were
-written by people (`library`). Each was verified as `verified_by` says, in that many `instances`;
-`may_change_nonfinite` is true unless it was found to keep NaN and infinity there (`nonfinite`).
-`sha256` says what the rule was then: a rule that was changed since is refused.
+`rules.json` holds the rules and says how it was made. Some rules were generated (`generation`),
+most were written by people (`library`). For each rule, `verified_by` says how it was verified, and
+`instances` in how many instances. `may_change_nonfinite` is false if none of these instances showed
+a change of NaN or infinity (`nonfinite`). `sha256` is the digest of the rule that was verified; a
+rule that was changed since then is refused.
 
-A reader need not believe any of that. When a file is loaded, each rule that is neither the
-package's own nor verified on this machine before is verified. A file with a wrong rule is refused.
+`load` does not trust these entries. It verifies each rule that is neither one of the package's own
+nor was verified on this machine before. A file with a wrong rule is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class RuleFile:
       rules: the rules.
       origins: GENERATED, WRITTEN or IMPORTED, by name of the rule.
       made: how the file was made.
-      instances: in how many instances a rule was verified, by its name; not known for all.
+      instances: number of instances in which a rule was verified, by name of the rule; rules for
+        which it is not known are missing.
     """
 
     rules: tuple[Rule, ...]
@@ -51,14 +53,14 @@ class RuleFile:
 
 
 def load(path: str | pathlib.Path | None = None, strict: bool = False) -> tuple[Rule, ...]:
-    """Returns the rules of a file, all of them verified.
+    """Return the rules of a file, all of them verified.
 
     Args:
       path: the file; by default the one that comes with the package.
-      strict: leaves out rules that may change NaN or infinity.
+      strict: whether to leave out rules that may change NaN or infinity.
 
     Raises:
-      UserError: there is no such file, it holds no rules, or one of them is wrong.
+      UserError: the file does not exist, holds no rules, or holds a wrong rule.
     """
     rules = _own().rules
     if path is not None:
@@ -67,11 +69,11 @@ def load(path: str | pathlib.Path | None = None, strict: bool = False) -> tuple[
 
 
 def read(path: str | pathlib.Path | None = None) -> RuleFile:
-    """Reads a file of rules as it is; nothing is verified.
+    """Read a file of rules without verifying them.
 
     Raises:
-      UserError: there is no such file, it holds no rules, or one of them was changed after it was
-        verified.
+      UserError: the file does not exist, holds no rules, or holds a rule that was changed after it
+        was verified.
     """
     path = PATH if path is None else pathlib.Path(path)
     try:
@@ -123,10 +125,10 @@ def _rule(entry: Mapping[str, Any], path: pathlib.Path) -> Rule:
 
 
 def write(file: RuleFile, path: str | pathlib.Path) -> None:
-    """Writes a file of rules; all at once, or not at all.
+    """Write a file of rules: either all of it, or nothing.
 
     Raises:
-      UserError: it cannot be written.
+      UserError: the file cannot be written.
     """
     path = pathlib.Path(path)
     entries = []
@@ -148,14 +150,14 @@ def write(file: RuleFile, path: str | pathlib.Path) -> None:
 
 
 def digest(rule: Rule) -> str:
-    """Returns a hash of all that verification depends on."""
+    """Return a hash of everything that the verification of a rule depends on."""
     parts = [*map(str, rule.source), "=>", *map(str, rule.target), "if", *map(str, rule.conditions)]
     parts += ["constants", *sorted(rule.constants)]
     return hashlib.sha256("\n".join([str(_METHOD), *parts]).encode()).hexdigest()
 
 
 def _verified(rule: Rule, path: str | pathlib.Path) -> Rule:
-    """The rule with what was found out about it: before, on this machine, or now."""
+    """Return the rule with its verification: the package's, this machine's, or one made now."""
     key = digest(rule)
     known = _own_by_digest().get(key)
     if known is not None:
@@ -164,7 +166,7 @@ def _verified(rule: Rule, path: str | pathlib.Path) -> Rule:
     try:
         return dataclasses.replace(rule, **json.loads(record.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
-        pass  # It was not verified here before.
+        pass  # The rule was not verified on this machine before.
     from environments.tensor_graphs.rules.verification.verify import verify
 
     verdict = verify(rule, _NUM_INSTANCES)
@@ -186,7 +188,7 @@ def _own_by_digest() -> Mapping[str, Rule]:
 
 
 def _directory() -> pathlib.Path:
-    """Where this machine remembers which rules it has verified."""
+    """Return the directory in which this machine records the rules that it has verified."""
     return cache_directory() / "verified_rules"
 
 
@@ -196,4 +198,4 @@ def _remember(record: pathlib.Path, rule: Rule) -> None:
         record.parent.mkdir(parents=True, exist_ok=True)
         record.write_text(json.dumps(fields) + "\n", encoding="utf-8")
     except OSError:
-        return  # Where nothing can be remembered, rules are verified each time.
+        return  # Without a record, the rule is verified again next time.

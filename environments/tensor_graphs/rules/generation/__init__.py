@@ -1,1 +1,1 @@
-"""Rules found by machine: enumerate, fingerprint, generalise, verify, prune (thesis, 3.1)."""
+"""Generate rules: enumerate, fingerprint, generalise, verify, prune (thesis, section 3.1)."""

@@ -1,4 +1,4 @@
-"""Makes `rules.json`: generated and written rules, all verified."""
+"""Make `rules.json`: generated and written rules, all verified."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _FEW = 200
 
 @dataclasses.dataclass(frozen=True)
 class Thoroughness:
-    """How rules are verified before they are kept.
+    """How thoroughly rules are verified before they are kept.
 
     Attributes:
-      num_instances: how many instances of each rule are looked at with each seed.
-      seeds: one for each time.
+      num_instances: number of instances of each rule to test with each seed.
+      seeds: seeds of the verification; a rule is verified once with each.
       num_jobs: number of processes.
     """
 
@@ -43,18 +43,19 @@ def make_rules(
     command: str = "",
     progress_fn: Callable[[str], None] = lambda text: None,
 ) -> RuleFile:
-    """Verifies the rules that are given, and generates others.
+    """Verify written rules, generate others, and return all that are right.
 
     Args:
       written: rules that people wrote; wrong ones are left out and reported.
-      seed: of all that is random while rules are generated.
-      max_size: the most operators in a source that is generated.
-      thoroughness: of the verification.
-      vocabularies: of the generator.
-      earlier: a file that was made before. What it has is not verified again, and its generated
+      seed: seed of everything random in the generation of rules.
+      max_size: largest number of operators in a generated source; by default that of the
+        vocabulary.
+      thoroughness: how to verify the rules.
+      vocabularies: what to generate rules from.
+      earlier: a file that was made before. Its rules are not verified again, and its generated
         rules are taken instead of new ones.
-      command: how to make the same file again.
-      progress_fn: told what was done.
+      command: command that makes the same file again; recorded in the file.
+      progress_fn: called with a line of text on what was done.
     """
     thoroughness = thoroughness or Thoroughness()
     few = min(_FEW, thoroughness.num_instances)
@@ -91,7 +92,7 @@ def make_rules(
 
 
 def _verified_before(earlier: RuleFile | None) -> dict[str, tuple[Rule, int]]:
-    """Rules as they were verified, and in how many instances, by their digests."""
+    """Return the verified rules of a file, with their numbers of instances, by digest."""
     if earlier is None:
         return {}
     known = [one for one in earlier.rules if one.name in earlier.instances]
@@ -104,7 +105,7 @@ def _verified(
     thoroughness: Thoroughness,
     progress_fn: Callable[[str], None],
 ) -> list[tuple[Rule, int]]:
-    """Those that are right, with the number of their instances."""
+    """Return the rules that are right, each with the number of instances it was verified in."""
     known = _verified_before(earlier)
     needed = thoroughness.num_instances * len(thoroughness.seeds)
     known = {key: one for key, one in known.items() if one[1] >= needed}
@@ -140,7 +141,7 @@ def _considered(
     stages: dict[str, dict[str, int]],
     progress_fn: Callable[[str], None],
 ) -> list[Rule]:
-    """The written rules that seem to be right, without conditions that they do not need."""
+    """Return the written rules that are right in a few instances, without needless conditions."""
     rules: list[Rule] = []
     counts = {"given": len(written), "refused": 0, "conditions not needed": 0}
     for number, rule in enumerate(written, 1):
@@ -162,14 +163,16 @@ def _considered(
 
 
 def without_needless(rule: Rule, num_instances: int, seed: int = 0) -> Rule:
-    """Without those conditions whose absence never makes it wrong.
+    """Return a rule without the conditions that it does not need to be right.
 
-    Often the types that an operator takes, or that a new output must have, say the same already.
+    Often a condition is implied by the types that an operator takes, or by the type that a new
+    output must have.
 
     Args:
       rule: a rule that is right.
-      num_instances: how many instances it must survive without a condition.
-      seed: of all that is random.
+      num_instances: sets how many instances are tested to drop a condition: each of two
+        verifications takes five times as many.
+      seed: seed of everything random.
     """
     for condition in rule.conditions:
         if needs(rule, condition, 10 * num_instances, seed) is not None:

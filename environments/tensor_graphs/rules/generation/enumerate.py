@@ -1,7 +1,8 @@
-"""All small expressions over an operator vocabulary, and which of them are equal.
+"""Enumerate all small expressions over an operator vocabulary, and find which ones are equal.
 
-Expressions are built from the inside out. One that equals a smaller one in all worlds is a
-candidate for a rule, and nothing larger is built from it: the smaller one leads to the same.
+Expressions are built from the inside out. An expression that equals an earlier one in all worlds is
+a candidate for a rule. No larger expression is built from it, because the same larger expressions
+built from the earlier one are equal to those.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ _MOST_PARTIAL = 3
 
 @dataclasses.dataclass(frozen=True)
 class Move:
-    """A way to build an expression.
+    """An operator with attributes, from which expressions are built.
 
     Attributes:
-      op: operator.
+      op: name of the operator.
       arity: number of inputs.
-      attributes: terms by name.
-      outputs: how many outputs there are.
+      attributes: (name, term) pairs.
+      outputs: number of outputs.
     """
 
     op: str
@@ -37,13 +38,13 @@ class Move:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """An expression and its values.
+    """An expression and its values in the worlds.
 
     Attributes:
       expression: the expression.
-      size: number of its operators; repeated ones count each time.
-      places: where its value is, in each world; None where it has none.
-      prints: its fingerprints.
+      size: number of operators in the expression; repeated ones count each time.
+      places: the place of its value in each world; None where it has no value.
+      prints: the fingerprint of its value in each world; None where it has no value.
     """
 
     expression: Expression
@@ -53,7 +54,7 @@ class Entry:
 
     @property
     def num_worlds(self) -> int:
-        """In how many worlds it has a value."""
+        """Number of worlds in which the expression has a value."""
         return sum(one is not None for one in self.prints)
 
 
@@ -62,9 +63,9 @@ class Candidate:
     """Two expressions that may be equal.
 
     Attributes:
-      larger: as many operators as `smaller`, or more.
-      smaller: was there before.
-      always: whether they are equal in every world in which both have values.
+      larger: the new expression; it has as many operators as `smaller`, or more.
+      smaller: the expression that was built earlier.
+      always: whether the two are equal in every world in which both have values.
     """
 
     larger: Entry
@@ -73,17 +74,17 @@ class Candidate:
 
 
 class Enumeration:
-    """Expressions of up to a number of operators.
+    """All expressions with up to a number of operators.
 
     Args:
-      worlds: where they have values.
+      worlds: the worlds in which to compute values of expressions.
       leaves: variables and constants.
-      moves: how to build more.
-      max_size: the most operators.
+      moves: operators to build expressions with.
+      max_size: largest number of operators in an expression.
 
     Attributes:
-      candidates: pairs that may be equal.
-      num_expressions: how many expressions have values in enough worlds.
+      candidates: pairs of expressions that may be equal.
+      num_expressions: number of expressions that have values in enough worlds.
     """
 
     def __init__(
@@ -160,7 +161,10 @@ class Enumeration:
                 by_print.setdefault(one, []).append(entry)
 
     def _partly_equal(self, entry: Entry) -> list[tuple[Entry, bool]]:
-        """Expressions that equal it in some worlds, the most equal first."""
+        """Return expressions equal to an entry's in some worlds, those with the most worlds first.
+
+        Each comes with whether the two are equal in every world in which both have values.
+        """
         found: collections.Counter[int] = collections.Counter()
         entries: dict[int, Entry] = {}
         for by_print, one in zip(self._by_print, entry.prints, strict=True):

@@ -1,4 +1,4 @@
-"""Fingerprints of expressions: hashes of their values in a few small worlds.
+"""Compute fingerprints of expressions: hashes of their values in a few small worlds.
 
 A world gives every variable a shape and random elements, in the field of `operators.field`, and
 every attribute a value. Expressions with the same values in all worlds are almost certainly equal;
@@ -30,12 +30,13 @@ Place = tuple[int, int]
 
 
 class World:
-    """Shapes, elements and attributes in which expressions have values.
+    """Shapes, elements and attributes with which expressions have values.
 
     Args:
-      shapes: of the variables, float32.
-      attributes: values of the names.
-      seed: determines the elements, and what functions and the order of numbers mean.
+      shapes: shapes of the variables by name; all variables are float32.
+      attributes: values of the attributes by name.
+      seed: determines the elements of the variables, and the functions and the order of numbers
+        in the field.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class World:
         self._terms: dict[Term, Any] = {}
 
     def place(self, expression: Expression) -> Place | None:
-        """Where a variable or a constant is."""
+        """Add a leaf, a variable or a constant, and return its place; None if it has no value."""
         try:
             place = add_expression(self._computation, expression, self.bindings)
         except (OperatorError, TermError, TooLargeError):
@@ -66,7 +67,7 @@ class World:
         attributes: Sequence[tuple[str, Term]],
         output: int = 0,
     ) -> Place | None:
-        """Where the output of an operation is; None where it cannot be."""
+        """Apply an operator and return the place of an output; None if it cannot be applied."""
         if any(one is None for one in inputs):
             return None
         try:
@@ -78,7 +79,7 @@ class World:
         return place
 
     def fingerprint(self, place: Place | None) -> int | None:
-        """Equal for equal tensors; None where there is none."""
+        """Return the hash of the tensor at a place, equal for equal tensors; None for None."""
         return None if place is None else self._prints[place[0]][place[1]]
 
     def _value_of(self, term: Term) -> Any:
@@ -93,7 +94,7 @@ class World:
         return found
 
     def _catch_up(self) -> None:
-        """Computes the steps that are new."""
+        """Compute the values and hashes of steps that were added since the last call."""
         for step in self._computation.steps[len(self._values) :]:
             if step.op:
                 arrays = [self._values[one[0]][one[1]] for one in step.inputs if one is not None]

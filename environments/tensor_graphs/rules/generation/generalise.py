@@ -1,7 +1,8 @@
-"""Turns two expressions that were equal in a few worlds into a rule, with conditions if needed.
+"""Turn two expressions that were equal in a few worlds into a rule, with conditions if needed.
 
-Conditions are learned from instances: they must exclude all in which the rule would be wrong, and
-should admit those in which it is right. Of such conditions the most general is taken.
+Conditions are learned from instances. They must exclude all instances in which the rule would be
+wrong, and should admit those in which it is right. The conditions that admit the most instances are
+taken.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _FLOATS = '(list "bfloat16" "float16" "float32" "float64")'
 
 
 def is_source(expression: Expression) -> bool:
-    """Whether an expression can be matched: its attributes are names and literals."""
+    """Return whether an expression can be matched: its attributes are names, literals or lists."""
     return isinstance(expression, Apply) and all(
         isinstance(part, (Variable, Literal, Name, Apply, Array)) or part.function == "list"
         for part in parts(as_source(expression))
@@ -46,7 +47,7 @@ def is_source(expression: Expression) -> bool:
 
 
 def as_source(expression: Expression) -> Expression:
-    """Constants of a target say their shape and type, those of a source do not."""
+    """Turn a target into a source: drop the shape and type of its constants."""
     if isinstance(expression, Array):
         return Array(expression.function, expression.arguments[:1])
     if isinstance(expression, Apply):
@@ -56,7 +57,7 @@ def as_source(expression: Expression) -> Expression:
 
 
 def as_target(expression: Expression) -> Expression:
-    """Constants of a source as a target may say them: without axes, typed as the first variable."""
+    """Turn a source into a target: make its constants scalars with the first variable's type."""
     first = Variable(variables(expression)[0])
     if isinstance(expression, Array):
         return expression
@@ -77,7 +78,7 @@ def as_target(expression: Expression) -> Expression:
 def make_rule(
     name: str, sources: Sequence[Expression], targets: Sequence[Expression]
 ) -> Rule | None:
-    """Returns the rule that replaces some expressions by others; None if they make no rule."""
+    """Return the rule that replaces some expressions by others; None if they make no rule."""
     if not all(map(is_source, sources)):
         return None
     try:
@@ -87,14 +88,15 @@ def make_rule(
 
 
 def find_conditions(rule: Rule, seed: int = 0) -> Rule | None:
-    """The same rule under conditions that make it right, as far as its instances tell.
+    """Add conditions to a rule so that it is right in all instances drawn.
 
     Args:
       rule: a rule without conditions.
-      seed: determines the instances.
+      seed: seed of the instances.
 
     Returns:
-      None if there seem to be no such conditions among those that are tried.
+      The rule with conditions, or without if it is right in all instances. None if none of the
+      conditions tried makes the rule right, or if too few instances are right.
     """
     drawer = InstanceDrawer(rule, seed)
     rng = np.random.default_rng([seed, 3])
@@ -118,7 +120,10 @@ def find_conditions(rule: Rule, seed: int = 0) -> Rule | None:
 def _best(
     rule: Rule, right: Sequence[Instance], wrong: Sequence[Instance]
 ) -> tuple[Term, ...] | None:
-    """The conditions that exclude all wrong instances and keep the most of the right ones."""
+    """Return the one or two conditions that exclude all wrong instances and keep most right ones.
+
+    One condition is preferred to two. The result is None if no conditions keep enough instances.
+    """
     found: list[tuple[frozenset[int], frozenset[int], Term]] = []
     seen = set()
     for atom in _atoms(rule, right[0]):
@@ -141,7 +146,7 @@ def _best(
 
 
 def _atoms(rule: Rule, instance: Instance) -> Iterator[Term]:
-    """Conditions that a rule may have, the simplest first."""
+    """Yield conditions to try for a rule, the simplest first."""
     for text in (*_of_tensors(rule), *_of_attributes(rule, instance)):
         yield parse_term(text)
 

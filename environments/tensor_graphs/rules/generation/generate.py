@@ -1,4 +1,4 @@
-"""Rules are generated: enumerate, fingerprint, generalise, prune, verify (thesis, section 3.1)."""
+"""Generate rules: enumerate, fingerprint, generalise, prune, verify (thesis, section 3.1)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,13 @@ _DEPTHS = {1: 2, 2: 3, 3: 3}
 
 @dataclasses.dataclass(frozen=True)
 class Proposal:
-    """A rule that may be right, and where it was seen."""
+    """A rule that may be right.
+
+    Attributes:
+      rule: the rule.
+      size: number of operators in the larger of its two expressions.
+      worlds: worlds in which the two expressions were equal; empty for rules that merge outputs.
+    """
 
     rule: Rule
     size: int
@@ -49,7 +55,7 @@ class Proposal:
 
     @property
     def num_variables(self) -> int:
-        """How many tensors it is about."""
+        """Number of variables of the rule."""
         return len(self.rule.variables)
 
 
@@ -57,14 +63,14 @@ class Generator:
     """Generates rules, vocabulary by vocabulary.
 
     Args:
-      seed: of all that is random.
-      max_size: the most operators in an expression; as many as the vocabulary says by default.
-      num_instances: how many instances a rule must survive.
-      known: rules that there are already; what they imply is not found again.
+      seed: seed of everything random.
+      max_size: largest number of operators in an expression; by default that of the vocabulary.
+      known: rules that exist already; rules that they imply are not generated.
+      num_instances: number of instances in which a rule must be right.
 
     Attributes:
-      rules: those that were found right and new.
-      counts: how many there were in each of STAGES, by vocabulary.
+      rules: the rules that were found, right and new.
+      counts: the counts of each of STAGES, by name of the vocabulary.
     """
 
     def __init__(
@@ -88,7 +94,15 @@ class Generator:
         vocabularies: Sequence[Vocabulary] = VOCABULARIES,
         progress_fn: Callable[[str], None] | None = None,
     ) -> list[Rule]:
-        """Generates; what is known from one vocabulary is not found again in another."""
+        """Generate rules from each vocabulary; rules found in one are known in the next.
+
+        Args:
+          vocabularies: what to generate rules from.
+          progress_fn: called with a line of text after each vocabulary.
+
+        Returns:
+          All rules that were found, `rules`.
+        """
         for vocabulary in vocabularies:
             counts = self.counts.setdefault(
                 vocabulary.name, collections.Counter(dict.fromkeys(STAGES, 0))
@@ -98,7 +112,7 @@ class Generator:
             found = Enumeration(worlds, vocabulary.leaves, vocabulary.moves, size)
             counts["expressions"] += found.num_expressions
             proposals = list(_proposals(found.candidates, worlds, counts))
-            # General rules first: others are then seen to be instances of them.
+            # General rules come first, so that they imply the special ones that follow.
             proposals.sort(key=lambda one: (one.size, -one.num_variables, len(str(one.rule))))
             rewriters: dict[int, Rewriter] = {}
             for proposal in proposals:
@@ -117,7 +131,7 @@ class Generator:
     def _consider(
         self, proposal: Proposal, rewriters: dict[int, Rewriter], counts: collections.Counter[str]
     ) -> Rule | None:
-        """The rule as it is right, if it is right and new."""
+        """Return the proposed rule, with conditions if it needs them; None if not right and new."""
         rule = proposal.rule
         key = canonical(rule)
         if key in self._seen:
@@ -174,7 +188,7 @@ class Generator:
         if len(proposal.rule.source) > 1 or not proposal.worlds:
             return False
         target = proposal.rule.target[0]
-        # Of constants, the source does not say all that a world must know.
+        # Constants in a source lack the shape and type that a world needs.
         source = proposal.rule.source[0]
         for world in proposal.worlds[:_WORLDS_TO_REWRITE]:
             rewriter = rewriters.get(id(world))
@@ -185,7 +199,7 @@ class Generator:
         return True
 
     def _name(self, rule: Rule) -> str:
-        """Made of the operators, the outermost first."""
+        """Return a new name, made of the operators of both sides, the outermost first."""
         sides = [
             "_".join(
                 part.op.lower() for one in side for part in parts(one) if isinstance(part, Apply)
@@ -221,10 +235,12 @@ def _proposals(
 
 
 def _is_worth_it(one: Candidate) -> bool:
-    """Whether a candidate may become a rule that anybody wants.
+    """Return whether a candidate may become a useful rule.
 
-    Constants are only of use where they go away with their operator. What does not get smaller must
-    have each variable once, and large sources must get much smaller or be about different tensors.
+    A candidate with constants is useful only if its larger side is a single operator, such as
+    x + 0. If both sides have the same size, they must be small and mention each variable once. The
+    sides of a large candidate must be equal in every world in which both have values; it must also
+    become much smaller or have more than two variables.
     """
     sides = (one.larger.expression, one.smaller.expression)
     if any(isinstance(part, Array) for side in sides for part in parts(side)):
@@ -239,7 +255,10 @@ def _is_worth_it(one: Candidate) -> bool:
 
 
 def _applies_often(rule: Rule, seed: int) -> bool:
-    """Whether the new types are mostly the old ones; else a rule is about degenerate shapes."""
+    """Return whether source and target have the same types in enough random instances of a source.
+
+    If not, the rule holds for degenerate shapes only.
+    """
     drawer = InstanceDrawer(rule, seed)
     drawn = [drawer.draw() for _ in range(_FEW)]
     return sum(one is not None and bool(one.targets) for one in drawn) >= _OFTEN * _FEW
@@ -250,7 +269,7 @@ def _num_operators(expressions: Sequence[Expression]) -> int:
 
 
 def _worlds_of(one: Entry, other: Entry, worlds: Sequence[World]) -> tuple[World, ...]:
-    """The worlds in which both have the same value."""
+    """Return the worlds in which two expressions have the same value."""
     return tuple(
         world
         for world, left, right in zip(worlds, one.prints, other.prints, strict=True)
@@ -259,7 +278,7 @@ def _worlds_of(one: Entry, other: Entry, worlds: Sequence[World]) -> tuple[World
 
 
 def _merges(candidates: Sequence[Candidate], worlds: Sequence[World]) -> Iterator[Proposal]:
-    """Two expressions that are the outputs of one Split: both are replaced at once."""
+    """Yield rules that replace two expressions at once, by the two outputs of one Split."""
     halves: dict[Expression, dict[int, Candidate]] = {}
     for one in candidates:
         split = one.larger.expression

@@ -1,9 +1,9 @@
-"""Finds rules that say nothing new (section 3.1 of the thesis: renamings, common subgraphs).
+"""Find rules that add nothing to others (section 3.1 of the thesis: renamings, common subgraphs).
 
 Renamings           the same rule with other names, or operands of a commutative operator exchanged
 Common subgraphs    source and target share an expression; a rule with a variable in its place is
                     more general (figure 3.1)
-Implied             a few steps by shorter rules do the same
+Implied             a few steps by other rules have the same effect
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _COMMON = "common"
 
 
 def canonical(rule: Rule) -> str:
-    """A text that is the same for all renamings of a rule."""
+    """Return a text that is the same for all renamings of a rule."""
     orders = [list(itertools.islice(_variants(one), _MOST_VARIANTS)) for one in rule.source]
     found = []
     for sources in itertools.islice(itertools.product(*orders), _MOST_VARIANTS):
@@ -62,7 +62,7 @@ def canonical(rule: Rule) -> str:
 
 
 def _variants(expression: Expression) -> Iterator[Expression]:
-    """With the operands of commutative operators in all orders."""
+    """Yield an expression with the operands of commutative operators in all orders."""
     if not isinstance(expression, Apply):
         yield expression
         return
@@ -76,7 +76,7 @@ def _variants(expression: Expression) -> Iterator[Expression]:
 
 
 def _sorted_text(part: Part | None) -> str:
-    """The text of an expression with the operands of commutative operators in one order."""
+    """Return the text of an expression, with the operands of commutative operators sorted."""
     if not isinstance(part, Apply):
         return str(part)
     inputs = [_sorted_text(one) for one in part.inputs]
@@ -87,7 +87,7 @@ def _sorted_text(part: Part | None) -> str:
 
 
 def without_common(rule: Rule) -> Iterator[Rule]:
-    """The rules that have variables in the place of what source and target have in common."""
+    """Yield more general rules: each has a variable for an expression that both sides share."""
     inside = {
         part
         for one in rule.source
@@ -121,8 +121,8 @@ class Rewriter:
     """Applies rules to the steps of a computation.
 
     Args:
-      bindings: of the variables and attributes of the expressions.
-      rules: by which to rewrite, in both directions where that is possible.
+      bindings: types and values of the expressions' variables and attributes.
+      rules: the rules to apply, in both directions where that is possible.
     """
 
     def __init__(self, bindings: Bindings, rules: Sequence[Rule]) -> None:
@@ -134,7 +134,7 @@ class Rewriter:
             self.add_rule(rule)
 
     def add_rule(self, rule: Rule) -> None:
-        """One more rule; both ways if that is possible."""
+        """Add a rule; it is also applied backwards if its target can be matched."""
         if len(rule.source) > 1:
             return
         (source,), (target,) = rule.source, rule.target
@@ -147,7 +147,14 @@ class Rewriter:
             self._add_direction(back, as_target(source), rule)
 
     def leads_to(self, old: Expression, new: Expression, depth: int) -> bool:
-        """Whether rewriting one expression leads to another, without it growing on the way."""
+        """Return whether rules turn one expression into another.
+
+        Args:
+          old: the expression to rewrite.
+          new: the expression to reach.
+          depth: largest number of steps. No expression on the way may have more operators than the
+            larger of the two.
+        """
         start = add_expression(self._computation, old, self._bindings)
         goal = add_expression(self._computation, new, self._bindings)
         most = max(self._size(start), self._size(goal))
@@ -257,7 +264,7 @@ class Rewriter:
         return self._computation.type_of(place)
 
     def _size(self, place: Place) -> int:
-        """How many operators an expression has, those that are there twice counted twice."""
+        """Return the number of operators in an expression; shared ones count each time."""
         for step in self._computation.steps[len(self._sizes) :]:
             inputs = sum(self._sizes[one[0]] for one in step.inputs if one is not None)
             self._sizes.append(inputs + 1 if step.op else 0)

@@ -1,8 +1,8 @@
-"""What the generator builds expressions from: operators, attributes, and worlds to try them in.
+"""Vocabularies of the generator: operators, attributes, and worlds to compute expressions in.
 
 Each vocabulary is small enough to build all its expressions, and large enough to show how its
-operators interact. Attributes are terms: a source can bind only names and literals; other terms
-are for targets.
+operators interact. Attributes are terms. A source can contain only names, literals and lists of
+them; other terms are for targets.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Vocabulary:
     """Operators and operands that expressions are built from.
 
     Attributes:
-      name: of the vocabulary, for the command line.
+      name: name of the vocabulary, for the command line.
       leaves: variables and constants.
       moves: operators with their attributes.
-      world_fn: shapes and attributes of a random world.
-      max_size: the most operators in an expression.
-      num_worlds: how many worlds to try expressions in.
+      world_fn: draws the shapes and attributes of a random world.
+      max_size: largest number of operators in an expression.
+      num_worlds: number of worlds to compute expressions in.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Vocabulary:
     num_worlds: int = 12
 
     def worlds(self, seed: int) -> list[World]:
-        """The worlds, all different."""
+        """Make the worlds; each has its own shapes, attributes and elements."""
         found = []
         for number in range(self.num_worlds):
             draw = Draw(random.Random(f"{self.name} {seed} {number}"))
@@ -53,7 +53,14 @@ class Vocabulary:
 
 
 def _moves(op: str, arity: int = 1, outputs: int = 1, **attributes: Any) -> list[Move]:
-    """A move for each combination of the attributes' values: a text, or a list of them."""
+    """Make a move for each combination of the attributes' values.
+
+    Args:
+      op: name of the operator.
+      arity: number of inputs.
+      outputs: number of outputs.
+      **attributes: for each attribute the text of a term, or a list of such texts.
+    """
     names = sorted(attributes)
     values = [[one] if isinstance(one, str) else one for one in map(attributes.__getitem__, names)]
     return [
@@ -77,7 +84,7 @@ def _perm(draw: Draw, rank: int) -> tuple[int, ...]:
 
 
 def _along(draw: Draw, shape: Sequence[int], axis: int) -> tuple[int, ...]:
-    """The same shape but for one axis, or the same."""
+    """Return a shape whose size along one axis is mostly drawn anew."""
     return tuple(
         draw.size() if place == axis and draw.chance(0.7) else size
         for place, size in enumerate(shape)

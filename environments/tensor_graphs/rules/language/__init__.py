@@ -1,1 +1,1 @@
-"""What rules are written in: expressions of tensors, terms about shapes, a notation in Python."""
+"""The language of rules: expressions of tensors, terms about shapes, and a notation in Python."""

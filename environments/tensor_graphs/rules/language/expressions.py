@@ -4,20 +4,21 @@ An expression says how a tensor is computed:
 
   Variable   any tensor.                                              ?x
   Apply      an output of an operator, with ONNX's names.             (Conv ?x ?w :strides $s)
-             Of operators with several outputs, any but the first:    (output 1 (Split ?x …))
-             Inputs that are left out:                                (Clip ?x nil ?max)
+             An output other than the first:                          (output 1 (Split ?x …))
+             An input that is left out:                               (Clip ?x nil ?max)
   Array      a constant.                                              (full 0.5)
 
-A term says what an attribute is, or under which condition a rule holds:
+A term gives the value of an attribute, or a condition under which a rule holds:
 
   number, "string"
   Name       an attribute: bound where it stands alone in a source.   $s
-  Call       a function of `terms`, of terms and of variables.        (dim ?x 0)   (= $s (list 1 1))
+  Call       a function of `terms`, on terms and variables.           (dim ?x 0)   (= $s (list 1 1))
 
-In a source, an attribute that is not named must have the operator's default. `(list $m $n)` there
-takes a list of that length apart; any other call must have the value of the attribute. `(full $c)`
-there is any constant whose elements are all the same, of whatever shape, and `(full 0.5)` one whose
-elements are 0.5 as its type rounds it. In a target, arrays say all: `(full 0.5 (list) (dtype ?x))`.
+In a source, an attribute that is not named must have the operator's default. `(list $m $n)` matches
+a list of two elements and binds both; any other call must equal the attribute's value. `(full $c)`
+matches any constant whose elements are all equal, whatever its shape. `(full 0.5)` matches one
+whose elements are 0.5, rounded to the constant's type. In a target, an array also gives its shape
+and type: `(full 0.5 (list) (dtype ?x))`.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ _OUTPUT = "output"
 
 
 class ExpressionError(ValueError):
-    """A text that is no expression; the message is one line."""
+    """A text is not an expression or a term; the message is one line."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Variable:
-    """Any tensor: the same one wherever its name stands."""
+    """Any tensor; the same one wherever its name occurs."""
 
     name: str
 
@@ -53,7 +54,7 @@ class Variable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Literal:
-    """A number or a string. Lists are calls of `list`: see `term`."""
+    """A number or a string; lists are calls of the function `list` (see `term`)."""
 
     value: Scalar
 
@@ -63,7 +64,7 @@ class Literal:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Name:
-    """An attribute of something in the source."""
+    """An attribute of an operator in the source, or an element of one."""
 
     name: str
 
@@ -73,11 +74,11 @@ class Name:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """A function of terms.
+    """A call of a function on terms and variables.
 
     Attributes:
-      function: one of `terms.FUNCTIONS`.
-      arguments: what a Variable means is up to the function: mostly, its type.
+      function: name of the function, one of `terms.FUNCTIONS`.
+      arguments: the arguments; for a Variable, the function mostly gets the tensor's type.
     """
 
     function: str
@@ -92,10 +93,10 @@ class Apply:
     """An output of an operator.
 
     Attributes:
-      op: ONNX's name of it.
-      inputs: None where an optional one is left out.
-      attributes: terms by name, sorted by name; those that are missing have the default.
-      output: which.
+      op: ONNX's name of the operator.
+      inputs: the inputs; None for an optional one that is left out.
+      attributes: (name, term) pairs, sorted by name; attributes that are missing have the default.
+      output: index of the output.
     """
 
     op: str
@@ -118,8 +119,9 @@ class Array:
     """A constant.
 
     Attributes:
-      function: one of `terms.ARRAYS`; in a source only "full", with one argument.
-      arguments: what it is made of.
+      function: name of the function that makes it, one of `terms.ARRAYS`; in a source only "full",
+        with one argument.
+      arguments: arguments of the function.
     """
 
     function: str
@@ -135,7 +137,7 @@ Part = Term | Expression
 
 
 def term(value: Attribute | Term) -> Term:
-    """The term that is that value; a tuple becomes a call of `list`."""
+    """Return the term for a value; a tuple becomes a call of `list`."""
     if isinstance(value, (Literal, Name, Call)):
         return value
     if isinstance(value, tuple):
@@ -144,7 +146,7 @@ def term(value: Attribute | Term) -> Term:
 
 
 def parts(part: Part | None) -> Iterator[Part]:
-    """Everything that an expression or a term is made of, itself first, from left to right."""
+    """Yield an expression or term and all that it is made of, itself first, from left to right."""
     if part is None:
         return
     yield part
@@ -157,22 +159,26 @@ def parts(part: Part | None) -> Iterator[Part]:
 
 
 def variables(*given: Part | None) -> tuple[str, ...]:
-    """Names of all variables, each once, in the order of their first mention."""
+    """Return the names of all variables, each once, in the order of their first mention."""
     found = (one.name for part in given for one in parts(part) if isinstance(one, Variable))
     return tuple(dict.fromkeys(found))
 
 
 def names(*given: Part | None) -> tuple[str, ...]:
-    """Names of all attributes, each once, in the order of their first mention."""
+    """Return the names of all attributes, each once, in the order of their first mention."""
     found = (one.name for part in given for one in parts(part) if isinstance(one, Name))
     return tuple(dict.fromkeys(found))
 
 
 def substitute(part: Part, values: Mapping[str, Part]) -> Part:
-    """Puts other things in the places of variables ("?x") and of attributes ("$s").
+    """Replace variables and attributes.
+
+    Args:
+      part: an expression or a term.
+      values: what to put in place of variables ("?x") and attributes ("$s"), by their texts.
 
     Raises:
-      ExpressionError: something stands where it cannot be, a term as an operator's input say.
+      ExpressionError: a value does not fit its place, such as a term as an operator's input.
     """
     if isinstance(part, (Variable, Name)):
         return values.get(str(part), part)
@@ -199,15 +205,15 @@ def fold(
     apply_fn: Callable[[Apply, tuple[T | None, ...]], T],
     done: dict[Expression, T] | None = None,
 ) -> T:
-    """Computes something of an expression from its inputs up.
+    """Compute a result for an expression from the results for its inputs.
 
     Args:
-      expression: what to compute it of.
-      variable_fn: for a variable.
-      array_fn: for a constant.
-      apply_fn: for an operator, from those of its inputs.
-      done: what is known already and will be known. Give one for several expressions that share
-        parts: each is computed once.
+      expression: the expression.
+      variable_fn: returns the result for a variable.
+      array_fn: returns the result for a constant.
+      apply_fn: returns the result for an operator, given the results for its inputs.
+      done: results by expression; new ones are added. Pass the same dict for several expressions
+        that share parts, so that each part is computed once.
     """
     done = {} if done is None else done
     known = done.get(expression)
@@ -228,19 +234,19 @@ def fold(
 
 
 def parse(text: str) -> Expression:
-    """The expression that a text is.
+    """Parse an expression.
 
     Raises:
-      ExpressionError: it is none.
+      ExpressionError: the text is not an expression.
     """
     return _expression(_read(text), text)
 
 
 def parse_term(text: str) -> Term:
-    """The term that a text is.
+    """Parse a term.
 
     Raises:
-      ExpressionError: it is none.
+      ExpressionError: the text is not a term.
     """
     found = _term(_read(text), text)
     if isinstance(found, Variable):
@@ -249,7 +255,7 @@ def parse_term(text: str) -> Term:
 
 
 def _read(text: str) -> str | list:
-    """Nested lists of words."""
+    """Return a text as nested lists of words, one for each pair of parentheses."""
     stack: list[list] = [[]]
     for word in _TOKEN.findall(text):
         if word == "(":

@@ -1,4 +1,4 @@
-"""Rules written in Python, in lines that read as mathematics.
+"""A notation for writing rules in Python, close to mathematics.
 
   @rule
   def scale_into_weight(x, w: Constant, s: Scalar):
@@ -8,17 +8,17 @@
   def transposed_twice(x, p: Attribute, q: Attribute):
       return op.Transpose(op.Transpose(x, perm=p), perm=q), op.Transpose(x, perm=permute(p, q))
 
-The function is called once, with names in the places of tensors and attributes. It returns the
-source and the target, each an expression or a tuple of them, then the conditions:
+The function is called once, with symbols for tensors and attributes. It returns the source and the
+target, each an expression or a tuple of them, and then the conditions:
 
   @rule
   def add_is_associative_here(x, y, z):
       return (x + y) + z, x + (y + z), y.shape == z.shape
 
-Annotations of parameters: Constant, a tensor that depends on constants alone (a restriction);
-Scalar, a tensor with one element (a condition); ConstantScalar, both; Attribute. A condition in
-`only_where` is a restriction: where the rule is worth a try. What is right without it is not said
-to be wrong.
+A parameter may be annotated: Constant is a tensor that depends on constants alone (a restriction);
+Scalar is a tensor with one element (a condition); ConstantScalar is both; Attribute is an attribute
+of an operator. A condition in `only_where` is a restriction: it says where the rule is worth
+trying, not where it is right.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Restriction:
-    """A condition of which a rule's rightness does not depend."""
+    """A condition that does not affect whether the rule is right, only where it is tried."""
 
     condition: Quantity
 
 
 def only_where(condition: Quantity) -> Restriction:
-    """Where a rule is to be tried."""
+    """Restrict a rule to the places where a condition holds."""
     return Restriction(condition)
 
 
@@ -99,10 +99,10 @@ _KINDS = {kind.__name__: kind for kind in (Constant, Scalar, ConstantScalar, Att
 
 
 def rule(function: Callable[..., Any]) -> Rule:
-    """The rule that a function says.
+    """Make the rule that a function describes; used as a decorator.
 
     Raises:
-      RuleError: it is none.
+      RuleError: the function does not describe a rule.
     """
     conditions: list[object] = []
     arguments: list[object] = []
@@ -136,16 +136,16 @@ def _kind(name: str, parameter: inspect.Parameter) -> type | None:
 
 
 def make_rule(name: str, source: object, target: object, *conditions: object) -> Rule:
-    """A rule of its parts.
+    """Make a rule from its parts.
 
     Args:
-      name: of the rule.
-      source: a Tensor, or several.
-      target: likewise.
-      conditions: Quantities, and Restrictions.
+      name: name of the rule.
+      source: a Tensor, or a tuple or list of several.
+      target: what replaces the source: as many Tensors.
+      *conditions: Quantities for conditions, Restrictions for restrictions.
 
     Raises:
-      RuleError: it is none.
+      RuleError: the parts make no rule.
     """
     sources = _expressions(name, source)
     needed = tuple(_condition(name, one) for one in conditions if not isinstance(one, Restriction))
@@ -155,7 +155,7 @@ def make_rule(name: str, source: object, target: object, *conditions: object) ->
 
 
 def rules_in(module: types.ModuleType | Mapping[str, Any]) -> tuple[Rule, ...]:
-    """All rules that a module defines, or has in lists, in the order of their definition."""
+    """Return all rules among a module's values and in its lists, in the order of definition."""
     found: dict[str, Rule] = {}
     for value in (module if isinstance(module, Mapping) else vars(module)).values():
         for one in value if isinstance(value, (list, tuple)) else (value,):
@@ -181,7 +181,7 @@ def _condition(name: str, given: object) -> Term:
 
 
 def _with_dtypes(expression: Expression, source: Sequence[Expression]) -> Expression:
-    """Numbers in a target get the type of what they are computed with."""
+    """Give numbers in a target the element type of a variable that they are computed with."""
     if not isinstance(expression, Apply):
         return expression
     near = variables(*expression.inputs) or variables(*source)

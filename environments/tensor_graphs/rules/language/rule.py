@@ -1,14 +1,15 @@
-"""Rules: what may be computed in another way, and when.
+"""Rules: which expressions may be replaced by which others, and when.
 
 A rule (section 3.1 of the thesis calls it a transformation or an xfer) says that the expressions of
-its source and of its target have the same values, whatever tensors its variables stand for. Several
-expressions can be replaced together:
+its source and of its target have the same values, whatever tensors its variables stand for. A rule
+can replace several expressions together:
 
   (MatMul ?x ?v)   =>   (output 0 (Split (MatMul ?x (Concat ?v ?w …)) …))
   (MatMul ?x ?w)   =>   (output 1 (Split (MatMul ?x (Concat ?v ?w …)) …))
 
-Conditions make that true. Restrictions say where a rule is worth trying: where a weight is a
-constant, say, because what is computed from constants alone costs nothing when the model runs.
+Conditions say when the values are the same. Restrictions say where the rule is worth trying, for
+instance where a weight is a constant: a value computed from constants alone costs nothing when the
+model runs.
 
 Every rule has one more condition: a new output has the type of the output that it replaces.
 """
@@ -42,7 +43,7 @@ _FIELDS = ("name", "source", "target", "conditions", "restrictions", "verified_b
 
 
 class RuleError(ValueError):
-    """A rule that makes no sense; the message is one line."""
+    """A rule is not well formed; the message is one line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,17 +51,18 @@ class Rule:
     """A rule by which a graph may be changed.
 
     Attributes:
-      name: unique among the rules that are used together.
-      source: what is replaced; none is a part of another.
-      target: by what, one for each.
+      name: name of the rule, unique among the rules that are used together.
+      source: the expressions that are replaced; none is a part of another.
+      target: the expressions that replace them, one for each.
       conditions: terms that must hold for the rule to be right.
       restrictions: terms that must hold for the rule to be tried.
-      verified_by: how it was shown to be right; empty when it was not.
-      may_change_nonfinite: whether it may turn NaN or infinity into something else, or something
-        else into them; false only where verification found no such case.
+      verified_by: how the rule was shown to be right; empty if it was not.
+      may_change_nonfinite: whether the rule may turn NaN or infinity into something else, or
+        something else into them; false only if verification found no such case.
 
     Raises:
-      RuleError: it uses a variable that it does not bind, an unknown function, …
+      RuleError: the rule is not well formed; for instance, it uses a variable that it does not
+        bind, or an unknown function.
     """
 
     name: str
@@ -87,7 +89,7 @@ class Rule:
 
     @property
     def constants(self) -> frozenset[str]:
-        """Variables that it is tried with only where their tensors are constants."""
+        """Variables whose tensors must be constants for the rule to be tried."""
         return frozenset(
             variable.name
             for one in self.restrictions
@@ -97,7 +99,7 @@ class Rule:
         )
 
     def as_verified(self, record: Rule) -> Rule:
-        """Returns this rule with what verification found out about an equal one."""
+        """Return this rule with the results of the verification of an equal rule."""
         return dataclasses.replace(
             self,
             verified_by=record.verified_by,
@@ -105,7 +107,7 @@ class Rule:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the rule as a JSON object."""
         return {
             "name": self.name,
             **{field: [str(one) for one in getattr(self, field)] for field in _FIELDS[1:5]},
@@ -115,7 +117,7 @@ class Rule:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Rule:
-        """Returns the rule that `as_dict` wrote.
+        """Make a rule from the result of `as_dict`.
 
         Raises:
           RuleError: the fields make no rule.
@@ -188,7 +190,7 @@ def _source_problems(source: Part) -> Iterator[str]:
 
 
 def _bound_names(source: tuple[Expression, ...]) -> Iterator[str]:
-    """Names that stand alone, or in a list, as an attribute."""
+    """Yield the names that a source binds: those that are an attribute, or an element of a list."""
     for part in (part for one in source for part in parts(one)):
         values: tuple[Any, ...] = ()
         if isinstance(part, Apply):
@@ -221,7 +223,10 @@ def _part_problems(part: Part) -> Iterator[str]:
 
 
 def _connection_problems(source: tuple[Expression, ...]) -> Iterator[str]:
-    """Expressions that have nothing in common could be anywhere in a graph."""
+    """Report an expression of the source that shares no variable with the others.
+
+    Without a shared variable, it could be anywhere in a graph.
+    """
     reached = set(variables(source[0])) if source else set()
     rest = list(source[1:])
     while rest:

@@ -1,4 +1,4 @@
-"""Tensors and terms of rules as Python's operators have them: `notation` is written in these."""
+"""Python objects that build expressions and terms by Python's operators; used by `notation`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from environments.tensor_graphs.rules.language.rule import RuleError
 
 
 class Quantity:
-    """A term: a size, an attribute, a truth.
+    """A term with Python's operators: a size, an attribute or a truth value.
 
     Attributes:
-      term: as data.
+      term: the term as data.
     """
 
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, term: Term) -> None:
-        """Wraps a term."""
+        """Wrap a term."""
         self.term = term
 
     def __getitem__(self, index: int | slice) -> Quantity:
@@ -96,18 +96,18 @@ class Quantity:
 
 
 class Tensor:
-    """An expression.
+    """An expression with Python's operators.
 
     Attributes:
-      expression: as data.
+      expression: the expression as data.
     """
 
     def __init__(self, expression: Expression) -> None:
-        """Wraps an expression."""
+        """Wrap an expression."""
         self.expression = expression
 
     def output(self, number: int) -> Tensor:
-        """Another output of the operator."""
+        """Return another output of the operator whose output this is."""
         assert isinstance(self.expression, Apply)
         return Tensor(dataclasses.replace(self.expression, output=number))
 
@@ -146,36 +146,36 @@ class Tensor:
 
     @property
     def dtype(self) -> Quantity:
-        """The type of its elements."""
+        """The type of the tensor's elements."""
         return call("dtype", self)
 
     @property
     def rank(self) -> Quantity:
-        """Its number of axes."""
+        """The tensor's number of axes."""
         return call("rank", self)
 
     @property
     def shape(self) -> Quantity:
-        """Its sizes, a list."""
+        """The tensor's sizes, a list."""
         return call("shape", self)
 
     @property
     def size(self) -> Quantity:
-        """Its number of elements."""
+        """The tensor's number of elements."""
         return call("size", self)
 
     @property
     def is_constant(self) -> Quantity:
-        """Whether it depends on constants alone."""
+        """Whether the tensor depends on constants alone."""
         return call("constant", self)
 
     def dim(self, axis: object) -> Quantity:
-        """One of its sizes."""
+        """Return the tensor's size along an axis."""
         return call("dim", self, axis)
 
 
 class _Operators:
-    """ONNX's operators: `op.Conv(x, w, strides=s)`."""
+    """ONNX's operators as functions: `op.Conv(x, w, strides=s)`."""
 
     def __getattr__(self, name: str) -> Callable[..., Tensor]:
         def apply(*inputs: object, **attributes: object) -> Tensor:
@@ -190,7 +190,7 @@ op: Any = _Operators()
 
 
 def call(function: str, *arguments: object) -> Quantity:
-    """A function of `terms.FUNCTIONS`."""
+    """Call one of `terms.FUNCTIONS`."""
     return Quantity(
         Call(
             function,
@@ -205,7 +205,7 @@ def call(function: str, *arguments: object) -> Quantity:
 
 
 def as_term(value: object) -> Term:
-    """The term of a number, a string, a list of such things, or of a Quantity."""
+    """Return the term of a number, a string, a list of such values, or a Quantity."""
     if isinstance(value, Quantity):
         return value.term
     if isinstance(value, (tuple, list)):
@@ -216,7 +216,7 @@ def as_term(value: object) -> Term:
 
 
 def as_expression(value: object) -> Expression:
-    """The expression of a Tensor, or of a number."""
+    """Return the expression of a Tensor; a number or a Quantity becomes a constant."""
     if isinstance(value, Tensor):
         return value.expression
     if isinstance(value, (int, float, Quantity)):
@@ -225,55 +225,58 @@ def as_expression(value: object) -> Expression:
 
 
 def array(function: str, *arguments: object) -> Tensor:
-    """A constant: one of `terms.ARRAYS`."""
+    """Make a constant with one of `terms.ARRAYS`."""
     return Tensor(Array(function, tuple(as_term(one) for one in arguments)))
 
 
 def permute(values: object, order: object) -> Quantity:
-    """A list in another order; also the permutation `order` after the permutation `values`."""
+    """Return a list in another order.
+
+    For permutations, the result is `order` applied after `values`.
+    """
     return call("permute", values, order)
 
 
 def concat(*values: object) -> Quantity:
-    """One list after the other."""
+    """Join lists, one after the other."""
     return call("concat", *values)
 
 
 def repeat(value: object, times: object) -> Quantity:
-    """A list of the same."""
+    """Return a list that contains a value several times."""
     return call("repeat", value, times)
 
 
 def numbers(start: object, stop: object) -> Quantity:
-    """The list of the numbers from one on to before another."""
+    """Return the list of integers from `start` up to, but not including, `stop`."""
     return call("range", start, stop)
 
 
 def total(values: object) -> Quantity:
-    """The sum of a list."""
+    """Return the sum of a list."""
     return call("sum", values)
 
 
 def product(values: object) -> Quantity:
-    """The product of a list."""
+    """Return the product of a list."""
     return call("product", values)
 
 
 def all_of(*conditions: Quantity) -> Quantity:
-    """Whether all are true."""
+    """Return the condition that all conditions hold."""
     return call("and", *conditions)
 
 
 def any_of(*conditions: Quantity) -> Quantity:
-    """Whether one is true."""
+    """Return the condition that at least one condition holds."""
     return call("or", *conditions)
 
 
 def no(condition: Quantity) -> Quantity:
-    """Whether it is false."""
+    """Return the condition that a condition is false."""
     return call("not", condition)
 
 
 def broadcast(*shapes: object) -> Quantity:
-    """The shape that elementwise operators make of shapes."""
+    """Return the shape to which elementwise operators broadcast these shapes."""
     return call("broadcast", *shapes)

@@ -15,7 +15,7 @@ from environments.tensor_graphs.operators import dimensions
 
 
 class TermError(ValueError):
-    """A term that has no value here."""
+    """A term has no value for these shapes and attributes."""
 
 
 class Size(str):
@@ -26,11 +26,11 @@ class Size(str):
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """What a function gets for a variable.
+    """The argument that a function gets for a variable.
 
     Attributes:
-      type: of the tensor.
-      is_constant: whether it depends on constants alone.
+      type: type of the tensor.
+      is_constant: whether the tensor depends on constants alone.
     """
 
     type: TensorType
@@ -38,7 +38,11 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int | Size, ...]:
-        """Its sizes."""
+        """The tensor's sizes.
+
+        Raises:
+          TermError: the rank is not known.
+        """
         if self.type.shape is None:
             raise TermError("the rank is not known")
         return tuple(Size(one) if isinstance(one, str) else one for one in self.type.shape)
@@ -49,9 +53,10 @@ class Function:
     """A function that terms may call.
 
     Attributes:
-      compute: of the values of the arguments; of the terms themselves and the bindings if lazy.
+      compute: computes the value from the values of the arguments. A lazy function gets the terms
+        themselves as a tuple, and the bindings.
       takes_tensors: whether arguments may be variables.
-      is_lazy: whether it decides which arguments are evaluated.
+      is_lazy: whether the function itself decides which arguments to evaluate.
     """
 
     compute: Callable[..., Any]
@@ -190,7 +195,10 @@ def _concat(*values: tuple) -> tuple:
 
 
 def _permuted(values: tuple, order: tuple[int, ...]) -> tuple:
-    """Transpose(Transpose(x, p), q) = Transpose(x, permute(p, q)); shapes are permuted alike."""
+    """Permute a list, so that Transpose(Transpose(x, p), q) = Transpose(x, permute(p, q)).
+
+    A shape is permuted in the same way.
+    """
     if sorted(order) != list(range(len(values))):
         raise TermError(f"{order} is no permutation of {len(values)}")
     return tuple(values[one] for one in order)
@@ -215,7 +223,7 @@ def _axis(axis: int, rank: int) -> int:
 
 
 def _broadcast(*shapes: tuple) -> tuple:
-    """The shape of an elementwise operator's output."""
+    """Return the shape of an elementwise operator's output."""
     rank = max(len(shape) for shape in shapes)
     found: list[Any] = [1] * rank
     for shape in shapes:
@@ -242,14 +250,14 @@ def _dimension(tensor: Tensor, index: int) -> Any:
 
 
 FUNCTIONS: Mapping[str, Function] = {
-    # Of tensors.
+    # Functions of tensors.
     "dtype": _of_tensor(lambda tensor: tensor.type.dtype),
     "rank": _of_tensor(lambda tensor: len(tensor.shape)),
     "shape": _of_tensor(lambda tensor: tensor.shape),
     "dim": _of_tensor(_dimension),
     "size": _of_tensor(lambda tensor: _multiply(1, *tensor.shape)),
     "constant": _of_tensor(lambda tensor: tensor.is_constant),
-    # Of numbers. A number that does not divide another has no quotient.
+    # Functions of numbers. "/" of integers has no value if there is a remainder.
     "+": Function(_add),
     "-": Function(_subtract),
     "*": Function(_multiply),
@@ -260,7 +268,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "max": Function(_number_list(max)),
     "sqrt": Function(lambda value: math.sqrt(value)),
     "axis": Function(_axis),
-    # Of lists.
+    # Functions of lists.
     "list": Function(lambda *values: tuple(values)),
     "nth": Function(_element),
     "length": Function(lambda values: len(values)),
@@ -275,7 +283,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "inverse": Function(_inverse),
     "broadcast": Function(_broadcast),
     "in": Function(lambda value, values: any(_equal(value, one) for one in values)),
-    # Truths.
+    # Truth values.
     "=": Function(_equal),
     "!=": Function(lambda left, right: not _equal(left, right)),
     "<": Function(_compare(lambda left, right: left < right)),
@@ -291,7 +299,14 @@ def _full(value: float, shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def _identity_kernel(channels: int, groups: int, spatial_rank: int, dtype: str) -> np.ndarray:
-    """The weight of a convolution that does nothing: [channels, channels / groups, 1, …]."""
+    """Return the weight of a convolution that changes nothing, [channels, channels / groups, 1, …].
+
+    Args:
+      channels: number of channels of input and output.
+      groups: number of groups.
+      spatial_rank: number of spatial axes.
+      dtype: element type of the weight.
+    """
     if channels % groups:
         raise ValueError(f"{groups} groups of {channels} channels")
     each = channels // groups

@@ -1,8 +1,8 @@
-"""What the terms of rules mean: functions of shapes and attributes, and the constants they make.
+"""Evaluate the terms of rules: functions of shapes and attributes, and the constants they make.
 
-A size that is known only when the model runs is a name. Such sizes equal each other where their
-names do; whether they equal anything else cannot be told, and a term that asks has no value. A rule
-whose conditions have no value does not match.
+A size that is known only when the model runs has a name. Two such sizes are equal if their names
+are. Whether such a size equals anything else is unknown, and a term that compares the two has no
+value. A rule does not match where one of its conditions has no value.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Bindings:
     """What the variables and attributes of a rule stand for.
 
     Attributes:
-      types: of tensors, by variable.
-      attributes: values, by name.
-      constants: the variables whose tensors depend on constants alone.
+      types: types of the tensors, by name of the variable.
+      attributes: values of the attributes, by name.
+      constants: names of the variables whose tensors depend on constants alone.
       opset: the version of ONNX's operators that the model may use.
     """
 
@@ -54,10 +54,11 @@ class Bindings:
 
 
 def evaluate(term: Term | Variable, bindings: Bindings) -> Any:
-    """The value of a term: a number, a size, a string, a truth, or a tuple of such.
+    """Return the value of a term: a number, a size, a string, a truth value, or a tuple of these.
 
     Raises:
-      TermError: it has none: a list is too short, a number does not divide another, …
+      TermError: the term has no value; for instance, a list is too short, or a number does not
+        divide another.
     """
     if isinstance(term, Literal):
         return term.value
@@ -81,7 +82,7 @@ def evaluate(term: Term | Variable, bindings: Bindings) -> Any:
 
 
 def holds(condition: Term, bindings: Bindings) -> bool:
-    """Whether a condition is met; one that has no value is not."""
+    """Return whether a condition is true; false if it has no value."""
     try:
         return evaluate(condition, bindings) is True
     except TermError:
@@ -89,10 +90,10 @@ def holds(condition: Term, bindings: Bindings) -> bool:
 
 
 def make_array(array: Array, bindings: Bindings) -> np.ndarray:
-    """The constant that an expression says, as a target says it: with all arguments.
+    """Make the constant of an Array in a target, which has all arguments.
 
     Raises:
-      TermError: an argument has no value.
+      TermError: an argument has no value, or the arguments do not fit together.
     """
     given = [evaluate(one, bindings) for one in array.arguments]
     try:
@@ -102,7 +103,7 @@ def make_array(array: Array, bindings: Bindings) -> np.ndarray:
 
 
 def as_attribute(value: Any) -> Any:
-    """A term's value as attributes have it: names of sizes are strings again."""
+    """Convert a term's value to an attribute's: sizes become strings, truth values integers."""
     if isinstance(value, tuple):
         return tuple(as_attribute(one) for one in value)
     if isinstance(value, Size):
@@ -134,6 +135,6 @@ FUNCTIONS: Mapping[str, Function] = {
     "and": Function(_and, is_lazy=True),
     "or": Function(_or, is_lazy=True),
     "if": Function(_if, is_lazy=True),
-    # Of the model.
+    # A function of the model.
     "opset": Function(lambda arguments, bindings: bindings.opset, is_lazy=True),
 }

@@ -1,7 +1,7 @@
-"""Rules that people know, written down. Others are found: see `generation`.
+"""Rules written by people; for generated ones see `generation`.
 
-`branches`, `folding`, `merging`, `products`, `elementwise`, `layout`, `images`, `recognition` and
-`transformers` have them.
+Each module in NAMES defines one family of rules: `branches`, `folding`, `merging`, `products`,
+`elementwise`, `layout`, `images`, `recognition` and `transformers`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ NAMES = (
 
 @functools.lru_cache(maxsize=1)
 def all_rules() -> tuple[Rule, ...]:
-    """The rules of all families; they are not verified here."""
+    """Return the rules of all families, without verifying them."""
     return tuple(one for name in NAMES for one in rules_of(name))
 
 
 def rules_of(name: str) -> tuple[Rule, ...]:
-    """The rules of one family, by its name."""
+    """Return the rules of one family, by its name."""
     return rules_in(importlib.import_module(f"{__name__}.{name}"))

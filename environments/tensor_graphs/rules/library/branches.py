@@ -1,6 +1,6 @@
-"""Sums of convolutions of one image become one convolution (RepVGG's branches)."""
+"""Rules that turn a sum of convolutions into one convolution (RepVGG's branches)."""
 
-# ruff: noqa: D103 (rules say what they do)
+# ruff: noqa: D103 (a rule's code says what it does)
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ def sum_of_convs_of_images_with_bias(x, y, v, w, a, b):
     )
 
 
-# A kernel of one pixel is the middle of a kernel of 3 × 3.
+# A kernel of one pixel is a kernel of 3 × 3 with zeros around its middle.
 
 
 def in_the_middle(kernel: Tensor) -> Tensor:
-    """A kernel with zeros around."""
+    """Return a kernel of one pixel padded with zeros to 3 × 3."""
     return op.Pad(kernel, pads=(0, 0, 1, 1, 0, 0, 1, 1))
 
 
 @rule
 def larger_kernel(x, w: Constant, pads: Attribute, dilations: Attribute):
-    """Alone this only costs: it makes kernels alike that are to be merged."""
+    """Alone this rule only adds cost; it gives kernels one size, so that other rules merge them."""
     window = {"strides": WINDOW["strides"], "group": WINDOW["group"]}
     more = tuple(pads[side] + dilations[side % 2] for side in range(4))
     return (
@@ -111,11 +111,11 @@ def conv_beside_pixels_with_bias(
     )
 
 
-# The image itself is a convolution of it, with the identity.
+# Adding the image itself is the same as adding its convolution with the identity kernel.
 
 
 def identity(x: Tensor, group: Quantity) -> Tensor:
-    """The kernel of 3 × 3 that changes nothing."""
+    """Return the kernel of 3 × 3 that changes nothing."""
     return in_the_middle(array("identity_kernel", x.dim(1), group, 2, x.dtype))
 
 

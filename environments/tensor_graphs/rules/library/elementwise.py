@@ -1,6 +1,6 @@
-"""Arithmetic of single elements: constants come together, what does nothing goes."""
+"""Rules of elementwise arithmetic: they join constants and remove operations without effect."""
 
-# ruff: noqa: D103 (rules say what they do)
+# ruff: noqa: D103 (a rule's code says what it does)
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from environments.tensor_graphs.rules.language.notation import (
 )
 from environments.tensor_graphs.rules.library.parts import has_fractions, inverse
 
-# What does nothing.
+# Operations that have no effect.
 
 
 @rule
@@ -59,7 +59,7 @@ def padded_by_nothing(x, mode: Attribute, pads: Attribute, value: Attribute):
     return op.Pad(x, mode=mode, pads=pads, value=value), x
 
 
-# Other operators for the same.
+# Other operators with the same result.
 
 
 @rule
@@ -89,7 +89,7 @@ def negative_added(x, y):
 
 @rule
 def relu_of_clip(x):
-    """ReLU6, as it is written with a maximum."""
+    """ReLU6, if it is written as a Relu followed by a Clip."""
     return op.Clip(op.Relu(x), min=0.0, max=6.0), op.Clip(x, min=0.0, max=6.0)
 
 
@@ -98,7 +98,7 @@ def maximum_with_zero(x):
     return op.Max(x, 0.0), op.Relu(x)
 
 
-# Constants come together.
+# Rules that join constants.
 
 
 @rule

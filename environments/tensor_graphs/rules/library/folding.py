@@ -1,6 +1,6 @@
-"""Multiplications and additions that constants are folded into: of convolutions and matrices."""
+"""Rules that fold multiplications and additions of constants into convolutions and products."""
 
-# ruff: noqa: D103 (rules say what they do)
+# ruff: noqa: D103 (a rule's code says what it does)
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 
 from __future__ import annotations

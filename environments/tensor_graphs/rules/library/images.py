@@ -1,6 +1,6 @@
-"""Convolutions, pools and pads of images that change places or become one."""
+"""Rules that exchange or merge convolutions, pools and pads of images."""
 
-# ruff: noqa: D103 (rules say what they do)
+# ruff: noqa: D103 (a rule's code says what it does)
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _POOL = {
 
 @rule
 def average_of_pixels(x, w: Constant, counted: Attribute):
-    """A kernel of one pixel mixes channels, a pool neighbours: in either order."""
+    """A kernel of one pixel mixes channels and a pool mixes neighbours, so their order is free."""
     return (
         op.AveragePool(op.Conv(x, w), count_include_pad=counted, **_POOL),
         op.Conv(op.AveragePool(x, count_include_pad=counted, **_POOL), w),
@@ -62,7 +62,7 @@ def global_average_of_pixels_with_bias(x, w: Constant, b: Constant):
 
 @rule
 def average_pool_is_conv(x, kernel: Attribute, strides: Attribute):
-    """One kernel for each channel, with the same number everywhere."""
+    """An average pool is a convolution with one kernel for each channel, all elements equal."""
     shape = concat((x.dim(1), 1), kernel)
     weight = array("full", 1 / (kernel[0] * kernel[1]), shape, x.dtype)
     return (
@@ -73,7 +73,11 @@ def average_pool_is_conv(x, kernel: Attribute, strides: Attribute):
 
 @rule
 def relu_of_largest(x):
-    """Windows with gaps may lie in the padding: then the largest is -inf, and its Relu 0."""
+    """This rule needs dilations of 1.
+
+    A window with gaps may lie in the padding only. Its largest element is then -inf, whose Relu
+    is 0.
+    """
     pool = {name: value for name, value in _POOL.items() if name != "dilations"}
     return op.Relu(op.MaxPool(x, **pool)), op.MaxPool(op.Relu(x), **pool)
 
@@ -99,7 +103,7 @@ def concat_of_pools(x, y):
     )
 
 
-# One convolution after the other, where the second has a kernel of one pixel.
+# Two convolutions, one after the other; the second has a kernel of one pixel.
 
 
 @rule

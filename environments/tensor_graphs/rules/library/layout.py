@@ -1,6 +1,9 @@
-"""Operators that only move elements: they cancel each other, and move past those that compute."""
+"""Rules for operators that only move elements, such as Reshape, Transpose, Concat and Split.
 
-# ruff: noqa: D103 (rules say what they do)
+These operators cancel each other, or move past operators that compute.
+"""
+
+# ruff: noqa: D103 (a rule's code says what it does)
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ _UNARY = ("Relu", "Sigmoid", "Tanh", "Erf", "Gelu")
 _BINARY = ("Add", "Sub", "Mul", "Div")
 _WAYS = (2, 3, 4)
 
-# They cancel each other.
+# Operators that cancel each other.
 
 
 @rule
@@ -66,7 +69,7 @@ def cast_not_at_all(x, t: Attribute):
 
 @rule
 def transposed_sizes_of_one(x, p: Attribute):
-    """Where only axes of size 1 change places nothing moves: a row becomes a column."""
+    """Turning a row into a column moves no elements, so a Reshape does it too."""
     return (
         op.Transpose(x, perm=p),
         op.Reshape(x, shape=permute(x.shape, p)),
@@ -86,7 +89,7 @@ def _cancelling(count: int) -> Iterator[Rule]:
     )
     together = op.Split(op.Concat(*x, axis=axis), axis=axis, split=sizes)
     for number, one in enumerate(x):
-        # The type says where the last part ends, and so where it begins.
+        # The output's type gives the last part's size, so no condition is needed for it.
         before = x[:number] if number + 1 < count else []
         yield make_rule(
             f"part_{number + 1}_of_{count}_of_concat",
@@ -106,7 +109,7 @@ def concat_in_concat_behind(x, y, z, axis: Attribute):
     return op.Concat(x, op.Concat(y, z, axis=axis), axis=axis), op.Concat(x, y, z, axis=axis)
 
 
-# They move past what takes elements one by one.
+# Moving past elementwise operators.
 
 
 def _unary(name: str) -> Iterator[Rule]:
@@ -177,7 +180,7 @@ def _binary(name: str) -> Iterator[Rule]:
     )
 
 
-# They move past what works along the last axis.
+# Moving past operators that work along the last axis.
 
 
 @rule
@@ -204,7 +207,7 @@ def layer_norm_of_reshaped(x, g, b, s: Attribute, epsilon: Attribute):
 
 @rule
 def layer_norm_of_rows(x, g, b, epsilon: Attribute):
-    """What is normalised one by one may have any number of axes: it is rows all the same."""
+    """Normalising the last axis of a tensor is normalising the rows of a matrix."""
     rows = op.Reshape(x, shape=(-1, x.dim(-1)))
     return (
         op.LayerNormalization(x, g, b, axis=x.rank - 1, epsilon=epsilon),

@@ -1,6 +1,7 @@
-"""Products of one tensor with several matrices are one product, then split; convolutions alike.
+"""Rules that merge products of one tensor with several matrices, and likewise convolutions.
 
-The other way round, what was computed together is computed apart.
+The merged operator computes all results together, and a Split separates them. Other rules do the
+reverse: they compute apart what was computed together.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from environments.tensor_graphs.rules.library.parts import PLAIN, WINDOW
 
 
 def tensors(letter: str, count: int) -> list[Tensor]:
-    """Variables a1, a2, …."""
+    """Return variables that are numbered from 1: a1, a2, … for the letter "a"."""
     return [Tensor(Variable(f"{letter}{number}")) for number in range(1, count + 1)]
 
 
 def outputs(split: Tensor, count: int) -> tuple[Tensor, ...]:
-    """All outputs of a Split."""
+    """Return all outputs of a Split."""
     return tuple(split.output(number) for number in range(count))
 
 
 def constant(*given: Tensor) -> list[object]:
-    """Weights that are merged are constants: that costs nothing when the model runs."""
+    """Return restrictions to constant weights, whose merging costs nothing when the model runs."""
     return [only_where(one.is_constant) for one in given]
 
 
@@ -80,7 +81,7 @@ def _convolutions(count: int) -> Iterator[Rule]:
 
 
 def _apart(count: int) -> Iterator[Rule]:
-    """What is computed of a Concat of weights."""
+    """Yield rules that compute with each part of a Concat of weights alone, and the reverse."""
     (x,), w = tensors("x", 1), tensors("w", count)
     yield make_rule(
         f"product_with_{count}_matrices_apart",
@@ -107,7 +108,7 @@ def _apart(count: int) -> Iterator[Rule]:
 
 
 def _groups(count: int) -> Iterator[Rule]:
-    """Convolutions of different images are the groups of one."""
+    """Yield rules that turn convolutions of different images into the groups of one convolution."""
     x, w, b = tensors("x", count), tensors("w", count), tensors("b", count)
     alike = [one.dim(0) == w[0].dim(0) for one in w[1:]]
     together = op.Concat(*x, axis=1), op.Concat(*w, axis=0)
@@ -129,7 +130,7 @@ def _groups(count: int) -> Iterator[Rule]:
 
 
 def _half_the_groups() -> Iterator[Rule]:
-    """Two groups are one whose kernels are zero where they were apart."""
+    """Yield rules that merge two groups into one, whose kernels are zero for the other group."""
     x, w, b = (Tensor(Variable(name)) for name in "xwb")
     group = WINDOW["group"]
     pairs = op.Reshape(w, shape=(group / 2, 2, w.dim(0) / group, w.dim(1), -1))

@@ -1,4 +1,4 @@
-"""What several families of rules are written with."""
+"""Parts of expressions and conditions that several families of rules share."""
 
 from __future__ import annotations
 
@@ -26,60 +26,60 @@ GEMM = {name: Quantity(Name(name)) for name in ("alpha", "transA", "transB")}
 
 
 def row(tensor: Tensor) -> Tensor:
-    """A tensor as a matrix of one row."""
+    """Return a tensor as a matrix of one row."""
     return op.Reshape(tensor, shape=(1, -1))
 
 
 def column(tensor: Tensor) -> Tensor:
-    """A tensor as a matrix of one column."""
+    """Return a tensor as a matrix of one column."""
     return op.Reshape(tensor, shape=(-1, 1))
 
 
 def inverse(tensor: Tensor) -> Tensor:
-    """What to multiply with instead of dividing; there is none of integers."""
+    """Return the reciprocal, to multiply with instead of dividing; integers have none."""
     return op.Reciprocal(tensor)
 
 
 def flat(tensor: Tensor) -> Tensor:
-    """A tensor as a vector."""
+    """Return a tensor as a vector."""
     return op.Reshape(tensor, shape=(-1,))
 
 
 def outer(vector: Tensor, kernel: Tensor) -> Tensor:
-    """A vector of a factor for each output channel, to multiply a convolution's weight with."""
+    """Reshape one factor for each output channel, to multiply a convolution's weight with them."""
     return op.Reshape(vector, shape=concat((-1,), repeat(1, kernel.rank - 1)))
 
 
 def inner(vector: Tensor, kernel: Tensor) -> Tensor:
-    """A vector of a factor for each input channel, to multiply a convolution's weight with."""
+    """Reshape one factor for each input channel, to multiply a convolution's weight with them."""
     return op.Reshape(vector, shape=concat((1, -1), repeat(1, kernel.rank - 2)))
 
 
 def along_channels(tensor: Tensor, kernel: Tensor) -> Quantity:
-    """Whether a tensor broadcasts along the channels of images alone, or has one element."""
+    """Return the condition that a tensor differs only along images' channels, or is one number."""
     return any_of(tensor.size == 1, tensor.dim(1 - kernel.rank) == tensor.size)
 
 
 def along_last(tensor: Tensor) -> Quantity:
-    """Whether a tensor broadcasts along the last axis alone, or has one element."""
+    """Return the condition that a tensor has no long axis but the last, or is one number."""
     return any_of(tensor.size == 1, tensor.dim(-1) == tensor.size)
 
 
 def normalized(x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """Batch normalisation with any epsilon, as a source has it."""
+    """Return a batch normalisation with any epsilon, for a source."""
     return op.BatchNormalization(x, scale, bias, mean, variance, epsilon=Quantity(Name("epsilon")))
 
 
 def factor(scale: Tensor, variance: Tensor) -> Tensor:
-    """What batch normalisation multiplies with."""
+    """Return the factor that batch normalisation multiplies x with."""
     return scale / op.Sqrt(variance + Quantity(Name("epsilon")))
 
 
 def fewer_axes(x: Tensor, shape: Quantity) -> Restriction:
-    """Reshape moves where there are fewer axes before it: so it does not move to and fro."""
+    """Restrict a rule to a Reshape that adds axes, so that it does not move back and forth."""
     return only_where(x.rank < call("length", shape))
 
 
 def has_fractions(tensor: Tensor) -> Quantity:
-    """Whether a tensor is none of integers, whose quotients are rounded."""
+    """Return the condition that a tensor has floats; quotients of integers are rounded."""
     return call("in", tensor.dtype, ("bfloat16", "float16", "float32", "float64"))

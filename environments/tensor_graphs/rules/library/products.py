@@ -1,6 +1,6 @@
-"""Products of matrices: in other orders, of other ranks, with other shapes around them."""
+"""Rules for products of matrices: their order, their ranks, and the reshapes around them."""
 
-# ruff: noqa: D103 (rules say what they do)
+# ruff: noqa: D103 (a rule's code says what it does)
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from environments.tensor_graphs.rules.language.notation import (
 )
 from environments.tensor_graphs.rules.library.parts import column, flat, inverse
 
-# One after the other, and beside each other.
+# Products of products, and sums of products.
 
 
 @rule
@@ -46,7 +46,7 @@ def sum_of_products_with_one_right(x, y, a):
 
 @rule
 def sum_of_products(x, y, a, b):
-    """What recurrent cells compute: one product of twice the inner size."""
+    """A sum of two products, as in recurrent cells, is one product of twice the inner size."""
     return (
         x @ a + y @ b,
         op.Concat(x, y, axis=-1) @ op.Concat(a, b, axis=-2),
@@ -115,7 +115,7 @@ def gemm_is_matmul(x, w):
 
 @rule
 def linear_is_gemm_of_rows(x, w, c):
-    """What is multiplied from the left may have any number of axes: they are rows all the same."""
+    """The left operand may have any number of axes; the product takes all but the last as rows."""
     rows = op.Reshape(x, shape=(-1, x.dim(-1)))
     return (
         x @ w + c,
@@ -161,7 +161,7 @@ def product_of_transposed(x, y):
     )
 
 
-# The scale of attention, softmax(q·kᵀ·s): into the weight that q is computed with.
+# Rules that move the scale s of attention, softmax(q·kᵀ·s), into the weight that computes q.
 
 
 @rule

@@ -1,9 +1,9 @@
-"""Chains of operators that are one operator in newer versions of ONNX.
+"""Rules that turn a chain of operators into the one operator that newer versions of ONNX have.
 
-Which operators there are is said by the model (`opset`): a model is not made newer for a rule.
+The model's `opset` tells which operators exist. No rule changes a model's opset.
 """
 
-# ruff: noqa: D103 (rules say what they do)
+# ruff: noqa: D103 (a rule's code says what it does)
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def layer_norm_chain(x, g, b, epsilon: Attribute, axis: Attribute):
 
 @rule
 def swish_of_six(x):
-    """HardSwish as exporters write it below opset 14."""
+    """HardSwish, as exporters write it below opset 14."""
     return (
         x * op.Clip(x + 3.0, min=0.0, max=6.0) / 6.0,
         op.HardSwish(x),

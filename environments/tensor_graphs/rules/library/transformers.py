@@ -1,9 +1,9 @@
-"""What transformers repeat in each layer, changed in one go.
+"""Rules for the parts that transformers repeat in each layer; each changes a part in one step.
 
-Most of these follow from smaller rules, but each of the steps on the way gains nothing.
+Most of these rules follow from smaller ones, but the steps in between gain nothing.
 """
 
-# ruff: noqa: D103 (rules say what they do)
+# ruff: noqa: D103 (a rule's code says what it does)
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _ROOT = math.sqrt(2)
 
 
 def gelu(x: Tensor) -> Tensor:
-    """X (1 + erf(x / √2)) / 2, as PyTorch's exporter writes it."""
+    """Return x (1 + erf(x / √2)) / 2, as PyTorch's exporter writes it."""
     return x * (op.Erf(x / _ROOT) + 1.0) * 0.5
 
 
 def layer_norm(
     x: Tensor, g: Tensor, b: Tensor, e: Tensor | Quantity, axis: Quantity | int
 ) -> Tensor:
-    """In nine operators, as PyTorch's exporter writes it below opset 17."""
+    """Return a layer normalisation in nine operators, as PyTorch's exporter does below opset 17."""
     centred = x - op.ReduceMean(x, axes=(axis,))
     variance = op.ReduceMean(centred**2.0, axes=(axis,))
     return centred / op.Sqrt(variance + e) * g + b
@@ -76,7 +76,7 @@ def layer_norm_chain_of_rows(x, g, b, e, axis: Attribute):
     )
 
 
-# Attention of one example: three axes are quicker than four, one of which is that of the batch.
+# Attention for a batch of one example: three axes are quicker than four with a batch axis.
 
 
 @rule
@@ -143,7 +143,7 @@ def _attentions() -> Iterator[Rule]:
     )
 
 
-# Two layers with a function between: in two halves, each of which stays in the cache.
+# Two layers with a function between them, computed in two halves, each of which fits in the cache.
 
 
 def _halves(name: str, f: Callable[[Tensor], Tensor]) -> Iterator[Rule]:

@@ -1,1 +1,1 @@
-"""Rules taken over from TASO's rule file."""
+"""Import rules from TASO's rule file."""

@@ -1,7 +1,7 @@
-"""TASO's rule file (graph_subst.pb), read by its wire format.
+"""Read TASO's rule file (graph_subst.pb) from its wire format.
 
-The file is one protocol buffer. A message is a sequence of fields; a field is a varint, which holds
-its number and how it is written, and then its value. What TASO writes is
+The file is one protocol buffer. A message is a sequence of fields. A field is a varint, which holds
+the field's number and the kind of its value, followed by the value. TASO writes these messages:
 
   RuleCollection  1 rule*
   Rule            1 operator* of the source, 2 operator* of the target, 3 pair of outputs*
@@ -10,13 +10,13 @@ its number and how it is written, and then its value. What TASO writes is
   Parameter       1 key, 2 value
   pair of outputs 1 operator in source, 2 in target, 3 output in source, 4 in target
 
-with all numbers as int32. Types and keys are TASO's enums, numbered below.
+All numbers are int32. Types and keys are TASO's enums, numbered below.
 
 The numbers of fields are those of the descriptor in `src/core/rules.pb.cc` (commit 34d0138) of
-https://github.com/jiazhihao/TASO, those of types, keys, activations and paddings are the places in
-the enums OpType, PMParameter, ActiMode and PaddingMode of `include/taso/ops.h` (commit 233aa55).
-How a permutation is one number says `src/core/substitution.cc` (commit 09130d9): its digits in the
-base of the rank, the last axis last.
+https://github.com/jiazhihao/TASO. The numbers of types, keys, activations and paddings are the
+places in the enums OpType, PMParameter, ActiMode and PaddingMode of `include/taso/ops.h` (commit
+233aa55). `src/core/substitution.cc` (commit 09130d9) shows how a number encodes a permutation: its
+digits in the base of the rank are the axes, the last axis last.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_FILE_BYTES = 64 << 20
 
 
 class TasoOperator(enum.IntEnum):
-    """TASO's numbers of operators."""
+    """TASO's operators and their numbers."""
 
     INPUT = 0
     WEIGHT = 1
@@ -100,7 +100,7 @@ class TasoOperator(enum.IntEnum):
 
 
 class TasoParameter(enum.IntEnum):
-    """TASO's numbers of operators' parameters."""
+    """The parameters of TASO's operators and their numbers."""
 
     OP_TYPE = 0
     NUM_INPUTS = 1
@@ -126,9 +126,9 @@ class TasoNode:
     """An operator of a rule.
 
     Attributes:
-      type: number of the operator.
-      inputs: pairs (operator's place in the list, output); a negative place is a variable.
-      parameters: by their keys.
+      type: number of the operator's type.
+      inputs: pairs (index of an operator, its output); a negative index is a variable.
+      parameters: values of the parameters by their keys.
     """
 
     type: int
@@ -144,12 +144,13 @@ class TasoNode:
 
 @dataclasses.dataclass(frozen=True)
 class TasoRule:
-    """A rule as TASO has it.
+    """A rule in TASO's form.
 
     Attributes:
-      source: each operator after its inputs.
-      target: likewise.
-      outputs: tuples (operator in source, operator in target, its output there, its output here).
+      source: operators of the source, each after its inputs.
+      target: operators of the target, each after its inputs.
+      outputs: which output replaces which: tuples (operator in source, operator in target, output
+        in source, output in target).
     """
 
     source: tuple[TasoNode, ...]
@@ -158,14 +159,14 @@ class TasoRule:
 
 
 class _WireError(ValueError):
-    """These bytes are no such message."""
+    """The bytes are not the expected message."""
 
 
 def read_taso_file(path: str | pathlib.Path) -> list[TasoRule]:
-    """Reads a rule file.
+    """Read a rule file.
 
     Raises:
-      UserError: it cannot be read, or is none.
+      UserError: the file cannot be read, or is not a TASO rule file.
     """
     path = pathlib.Path(path)
     try:
@@ -222,7 +223,7 @@ def _messages(data: bytes, numbers: set[int]) -> dict[int, list[bytes]]:
 
 
 def _numbers(data: bytes, count: int) -> list[int]:
-    """The values of a message whose fields 1 to `count` are all numbers."""
+    """Return the values of a message whose fields are the numbers 1 to `count`, all integers."""
     found = dict(_fields(data))
     if sorted(found) != list(range(1, count + 1)):
         raise _WireError(f"expected fields 1 to {count}, found {sorted(found)}")
@@ -233,7 +234,7 @@ def _numbers(data: bytes, count: int) -> list[int]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Numbers and values of a message's fields."""
+    """Yield the number and the value of each of a message's fields."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)

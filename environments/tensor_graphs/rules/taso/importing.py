@@ -1,7 +1,8 @@
-"""Imports the rules of TASO's rule file that are right.
+"""Import those rules of TASO's rule file that are right.
 
 TASO's rules say little about shapes: some are right only for concatenations of equal parts, or for
-convolutions without groups. Such rules are refused, with an instance in which they are wrong.
+convolutions without groups. Such rules are refused, and the reason names an instance in which they
+are wrong.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from environments.tensor_graphs.rules.verification.verify import verify
 
 @dataclasses.dataclass(frozen=True)
 class Import:
-    """Which rules of a file were accepted.
+    """The rules of a file that were accepted, and those that were not.
 
     Attributes:
-      accepted: rules, verified.
-      rejected: reasons, by the names of rules ("taso_17": the eighteenth of the file).
+      accepted: the accepted rules, all verified.
+      rejected: reasons by name of the rejected rule ("taso_17" is the eighteenth rule of the file).
     """
 
     accepted: tuple[Rule, ...]
@@ -41,16 +42,16 @@ def import_taso(
     seed: int = 0,
     progress_fn: Callable[[int], None] | None = None,
 ) -> Import:
-    """Reads, translates and verifies TASO's rules.
+    """Read, translate and verify TASO's rules.
 
     Args:
       path: the file.
-      num_instances: how many instances of each rule are looked at.
-      seed: of all that is random.
-      progress_fn: told how many rules there are, then 0 after each.
+      num_instances: number of instances of each rule to test.
+      seed: seed of everything random.
+      progress_fn: called with the number of rules, and then with 0 after each rule.
 
     Raises:
-      UserError: it is no such file.
+      UserError: the file cannot be read, or is not a TASO rule file.
     """
     accepted: dict[str, Rule] = {}
     rejected: dict[str, str] = {}
@@ -72,7 +73,7 @@ def import_taso(
 
 
 def _take(given: TasoRule, name: str, num_instances: int, seed: int) -> Rule | str:
-    """The rule, or why it is not taken."""
+    """Return the verified rule, or the reason why it is rejected."""
     try:
         translation = translate(given, name)
     except TranslationError as error:

@@ -1,13 +1,14 @@
-"""TASO's rules in this package's language.
+"""Translate TASO's rules into this package's language.
 
-  CONV2D, POOL2D_*    Conv, MaxPool, AveragePool. The number of groups is what the shapes say. Pads
-                      of "same" are written out where the stride is 1, else taken from the source.
+  CONV2D, POOL2D_*    Conv, MaxPool, AveragePool. The shapes determine the number of groups. Padding
+                      "same" becomes numbers if the stride is 1; else a name, bound in the source.
   MATMUL, EW_*, MUL   MatMul, Add, Mul; MUL's second operand has no axes
   CONCAT, SPLIT       a Split cuts where its input was concatenated
   ENLARGE             Pad of the weight
 
-TASO's elementwise operators take tensors of one shape, its products of matrices take matrices. The
-operators here take more; `Translation.implicit` has what TASO takes for granted.
+TASO's elementwise operators take tensors of one shape, and its products of matrices take matrices
+only. The operators of this package take more. `Translation.implicit` holds the conditions that TASO
+takes for granted.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ _POOLS = {TasoOperator.POOL2D_MAX: "MaxPool", TasoOperator.POOL2D_AVG: "AverageP
 
 
 class TranslationError(ValueError):
-    """A rule that cannot be said here; one line."""
+    """A rule cannot be expressed in this package's language; the message is one line."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Translation:
-    """A rule of TASO's.
+    """A translated rule of TASO's.
 
     Attributes:
-      rule: with the conditions that the file states.
-      implicit: conditions that TASO's operators have of themselves.
+      rule: the rule, with the conditions that the file states.
+      implicit: conditions that TASO's operators imply.
     """
 
     rule: Rule
@@ -62,10 +63,10 @@ class Translation:
 
 
 def translate(rule: TasoRule, name: str) -> Translation:
-    """The same rule, not verified.
+    """Translate a rule without verifying it.
 
     Raises:
-      TranslationError: it cannot be said.
+      TranslationError: this package's language cannot express the rule.
     """
     translator = _Translator()
     sources = translator.side(rule.source, is_source=True)
@@ -113,7 +114,7 @@ class _Translator:
         self._num_names = 0
 
     def side(self, nodes: Sequence[TasoNode], is_source: bool) -> list[list[Expression]]:
-        """Outputs of each operator."""
+        """Translate one side of the rule; return the outputs of each operator."""
         self._is_source = is_source
         found: list[list[Expression]] = []
         for node in nodes:
@@ -261,7 +262,10 @@ class _Translator:
             self.implicit.append(_call("=", shapes[0], shapes[1]))
 
     def _cuts_of(self, expression: Expression, axis: int) -> list[Term] | None:
-        """The sizes of the parts that a tensor was put together from along an axis."""
+        """Return the sizes along an axis of the parts that a tensor was concatenated from.
+
+        The result is None if the tensor was not concatenated along this axis.
+        """
         if (expression, axis) in self._cuts:
             return self._cuts[expression, axis]
         if not isinstance(expression, Apply):
@@ -300,10 +304,10 @@ def _order(transpose: Apply) -> list[int]:
 
 
 def _size(expression: Expression, axis: int) -> Term:
-    """A size of a tensor, as a term of the sizes of variables.
+    """Return a tensor's size along an axis, as a term of the sizes of variables.
 
     Raises:
-      TranslationError: it cannot be said.
+      TranslationError: no term expresses the size.
     """
     if isinstance(expression, Variable):
         return _call("dim", expression, axis)
@@ -326,7 +330,7 @@ def _size(expression: Expression, axis: int) -> Term:
 
 
 def _shape(expression: Expression) -> Term | None:
-    """The shape of a tensor as a term of those of variables; None where it cannot be said."""
+    """Return a tensor's shape as a term of variables' shapes; None if no term expresses it."""
     if isinstance(expression, Variable):
         return _call("shape", expression)
     assert isinstance(expression, Apply)

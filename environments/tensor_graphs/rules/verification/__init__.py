@@ -1,1 +1,1 @@
-"""Is a rule right? Random instances of it, compared exactly and in floating point."""
+"""Verify rules: compare both sides in random instances, exactly and in floating point."""

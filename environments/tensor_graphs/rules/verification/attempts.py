@@ -1,7 +1,7 @@
-"""One attempt to draw an instance: binds variables and attributes, operator by operator.
+"""One attempt to draw an instance: it binds variables and attributes, operator by operator.
 
-Conditions are used as soon as their variables are bound. They serve as hints for what to draw
-(`hints`); where one does not hold, the last operator is drawn again.
+Conditions serve as hints for what to draw (`hints`). Each is checked as soon as its variables are
+bound; if it does not hold, the last operator is drawn again.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _TRIES_OF_SOURCE = 6
 
 
 def check(is_right: bool) -> None:
-    """Gives the attempt up unless something holds.
+    """Give up the attempt if a check fails.
 
     Raises:
-      ImpossibleError: it does not hold.
+      ImpossibleError: `is_right` is false.
     """
     if not is_right:
         raise ImpossibleError
@@ -63,12 +63,12 @@ class _State:
 
 
 class Attempt:
-    """What is bound so far, and the computation made of it.
+    """The variables and attributes bound so far, and the computation made from them.
 
     Args:
-      draw: makes the choices.
-      hints: what the conditions say.
-      dtypes: of variables whose type differs from that of the others, by name.
+      draw: makes the random choices.
+      hints: what the conditions say about shapes and attributes.
+      dtypes: element types of the variables whose type differs from that of the others, by name.
     """
 
     def __init__(self, draw: Draw, hints: Hints, dtypes: Mapping[str, str]) -> None:
@@ -81,27 +81,27 @@ class Attempt:
 
     @property
     def bindings(self) -> Bindings:
-        """What is bound so far."""
+        """The types and attributes bound so far."""
         return Bindings(self.state.types, self.state.attributes)
 
     def add_source(self, expression: Expression) -> Place:
-        """Adds a whole source.
+        """Add one expression of the source to the computation and return its place.
 
         Raises:
-          ImpossibleError, …: see MISFITS.
+          ImpossibleError: the choices do not fit together; so do the other MISFITS.
         """
         is_given = all(name in self.state.types for name in variables(expression))
         return self._retried(lambda: self._add(expression), 1 if is_given else _TRIES_OF_SOURCE)
 
     def bind_ranks(self, ranks: Mapping[str, int]) -> None:
-        """Gives variables shapes of these ranks before they are used anywhere."""
+        """Give variables shapes of these ranks before any operator uses them."""
         for name, rank in ranks.items():
             hinted = self._hinted_shape(name)
             drawn = tuple(self.draw.size() for _ in range(rank))
             self._bind_type(Variable(name), drawn if hinted is None else hinted)
 
     def bind(self, name: str, value: Any) -> None:
-        """Gives an attribute a value; if it has one already, they must be equal."""
+        """Give an attribute a value; if it has one already, the two must be equal."""
         known = self.state.attributes.setdefault(name, value)
         check(known == value and type(known) is type(value))
 
@@ -165,7 +165,7 @@ class Attempt:
         return use
 
     def _hint(self, use: Use, name: str, term: Term) -> None:
-        """Passes on what conditions say about an attribute."""
+        """Copy into a use what the conditions say about one of its attributes."""
         hints = self._hints
         attribute = term.name if isinstance(term, Name) else ""
         for value in self._values(term, *hints.attributes.get(attribute, [])):
@@ -180,7 +180,7 @@ class Attempt:
                 use.elements[name][place] = value
 
     def _values(self, *given: Term) -> Iterator[Any]:
-        """The values of those terms whose variables and attributes are bound."""
+        """Yield the values of those terms whose variables and attributes are bound."""
         for term in given:
             try:
                 yield terms.as_attribute(terms.evaluate(term, self.bindings))
@@ -209,7 +209,7 @@ class Attempt:
         self.state.types.setdefault(expression.name, TensorType(dtype, tuple(sizes)))
 
     def _all_attributes(self, op: str, use: Use) -> dict[str, Any]:
-        """All attributes of an operator; those that no proposal mentions are drawn here."""
+        """Return an operator's attributes: proposed, or drawn if numbers, or else the defaults."""
         values = {}
         for name, usual in table.OPERATORS[op].attributes.items():
             if name in use.attributes:
@@ -240,7 +240,7 @@ class Attempt:
             self.state.to_check.append((term, value))
 
     def _check_conditions(self) -> None:
-        """Gives up as soon as a condition fails: later choices cannot mend it."""
+        """Give up the attempt if a condition fails, because later choices cannot mend it."""
         types, attributes = self.state.types.keys(), self.state.attributes.keys()
         for condition, of_types, of_attributes in self._hints.conditions:
             if condition in self.state.met:
@@ -255,7 +255,7 @@ class Attempt:
     def _note_limits(
         self, expression: Apply, places: list[Place | None], values: Mapping[str, Any]
     ) -> None:
-        """Notes the size that the indices of a Gather must stay below."""
+        """Record the size that the indices of a Gather must stay below."""
         if expression.op != "Gather":
             return
         index, data = expression.inputs[1], places[0]

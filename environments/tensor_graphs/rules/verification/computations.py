@@ -1,4 +1,4 @@
-"""Computations on tensors of known shapes, to be carried out in any algebra."""
+"""Computations on tensors of known shapes, which can be run with any algebra."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ MAX_ELEMENTS = 20_000
 
 
 class TooLargeError(ValueError):
-    """A tensor of more than MAX_ELEMENTS."""
+    """A tensor would have more than MAX_ELEMENTS elements."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One operation.
+    """One operation, given tensor or constant.
 
     Attributes:
-      op: operator; empty for what is given.
-      inputs: pairs (step, output); None where there is none.
-      attributes: canonical.
-      types: of the outputs.
-      name: of what is given.
-      value: of a constant.
+      op: name of the operator; empty for given tensors and constants.
+      inputs: pairs (step, output); None for each input that is left out.
+      attributes: attributes in their canonical form.
+      types: types of the outputs.
+      name: name of a given tensor; else empty.
+      value: array of a constant; else None.
     """
 
     op: str
@@ -45,22 +45,22 @@ class Step:
 
 
 class Computation:
-    """Steps, each after those that it needs; equal ones are there once."""
+    """Steps, each after those that it needs; equal steps are stored once."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self._known: dict[Any, int] = {}
 
     def type_of(self, place: tuple[int, int]) -> TensorType:
-        """The type of an output of a step."""
+        """Return the type of an output of a step."""
         return self.steps[place[0]].types[place[1]]
 
     def add_given(self, name: str, tensor: TensorType) -> tuple[int, int]:
-        """A tensor that will be given by that name."""
+        """Add a tensor that the caller of `run` gives by this name; return its place."""
         return self._add((name, tensor), Step("", (), (), (tensor,), name)), 0
 
     def add_constant(self, value: np.ndarray) -> tuple[int, int]:
-        """A constant."""
+        """Add a constant; return its place."""
         tensor = TensorType(value.dtype.name, value.shape)
         key = ("constant", tensor, value.tobytes())
         return self._add(key, Step("", (), (), (tensor,), "", value)), 0
@@ -72,10 +72,19 @@ class Computation:
         values: Mapping[str, Any],
         output: int = 0,
     ) -> tuple[int, int]:
-        """An operation.
+        """Add an operation.
+
+        Args:
+          op: name of the operator.
+          inputs: places of the inputs; None for each that is left out.
+          values: attributes by name; the others get their defaults.
+          output: index of the output that is wanted.
+
+        Returns:
+          The place of that output: (step, output).
 
         Raises:
-          OperatorError: its inputs or attributes do not fit.
+          OperatorError: the inputs or attributes do not fit the operator.
           TooLargeError: the result is too large.
         """
         types = [None if one is None else self.type_of(one) for one in inputs]
@@ -92,7 +101,16 @@ class Computation:
         return number, output
 
     def run(self, given: Mapping[str, np.ndarray], algebra: Any) -> list[tuple[np.ndarray, ...]]:
-        """Values of all steps; constants are numbers of the algebra where they are no integers."""
+        """Compute the values of all steps.
+
+        Args:
+          given: arrays of the given tensors, by name.
+          algebra: the algebra to compute with. Constants of floating-point types are converted to
+            its numbers.
+
+        Returns:
+          For each step, the arrays of its outputs.
+        """
         found: list[tuple[np.ndarray, ...]] = []
         for step in self.steps:
             if step.op:
@@ -106,7 +124,7 @@ class Computation:
         return found
 
     def only(self, places: Sequence[tuple[int, int]]) -> tuple[Computation, list[tuple[int, int]]]:
-        """The steps that some outputs need, and where those outputs are then."""
+        """Return a computation with only the steps that some outputs need, and their new places."""
         needed = {place[0] for place in places}
         for number in range(len(self.steps) - 1, -1, -1):
             if number in needed:
@@ -129,11 +147,17 @@ class Computation:
 def add_expression(
     computation: Computation, expression: Expression, bindings: Bindings
 ) -> tuple[int, int]:
-    """Adds the steps of an expression as a target has it: all attributes have values.
+    """Add the steps of an expression whose attributes all have values; return its place.
+
+    Args:
+      computation: the computation to add to.
+      expression: an expression in the form of a target.
+      bindings: types of the variables and values of the attributes.
 
     Raises:
       TermError: an attribute has no value.
-      OperatorError, TooLargeError: as `Computation.add`.
+      OperatorError: the inputs or attributes of an operator do not fit.
+      TooLargeError: a tensor is too large.
     """
     if isinstance(expression, Variable):
         return computation.add_given(expression.name, bindings.types[expression.name])

@@ -1,7 +1,7 @@
 """Random choices of sizes, shapes and attributes.
 
 Sizes come from a small palette, so that they are often equal by chance, and often not. `proposals`
-say which choices each kind of operator needs.
+makes the choices that each kind of operator needs.
 """
 
 from __future__ import annotations
@@ -32,30 +32,31 @@ _NUMBERS = (0.5, 2.0, 0.25, -1.0, 4.0, -0.5, 1.0, 8.0, 1.5, 3.0, 0.0)
 
 
 class ImpossibleError(Exception):
-    """What is bound already leaves no choice that fits."""
+    """The choices made so far leave no choice that fits."""
 
 
 class Draw:
     """The choices for one instance of a rule.
 
     Args:
-      rng: makes the choices.
+      rng: the random generator.
       usual_rank: the rank of most tensors; random by default.
-      is_small: whether all sizes are 1 or one other number, and no choice repeats an earlier one.
+      is_small: whether all sizes are 1 or one other number, and choices seldom repeat earlier ones.
 
     Attributes:
-      rng: makes the choices.
+      rng: the random generator.
       is_coherent: whether several uses of one operator mostly get the same attributes.
-      vectors: the probability of a vector where matrices are usual.
-      stacks: the probability of a stack of matrices drawn without regard to the other operand.
+      vectors: probability of drawing a vector where matrices are usual.
+      stacks: probability of drawing a stack of matrices without regard to the other operand.
     """
 
     def __init__(
         self, rng: random.Random, usual_rank: int | None = None, is_small: bool = False
     ) -> None:
         self.rng = rng
-        # What is rare in one instance is frequent in another: mistakes hide in the corners. Where
-        # all sizes are equal and ranks differ, types fit that should not.
+        # The probabilities themselves are drawn, so that each rare case is frequent in some
+        # instances: wrong rules often fail in rare cases only. If all sizes are equal and ranks
+        # differ, types fit together by chance.
         is_even = is_small or rng.random() < 0.3
         self.is_coherent = rng.random() < (0.2 if is_even else 0.7)
         self.vectors = 0.35 if is_even else rng.choice((0.0, 0.1, 0.6))
@@ -69,15 +70,15 @@ class Draw:
         self._usual_rank = rng.choice((1, 2, 2, 3, 3, 4, 4)) if usual_rank is None else usual_rank
 
     def chance(self, probability: float) -> bool:
-        """True with that probability."""
+        """Return True with this probability."""
         return self.rng.random() < probability
 
     def size(self) -> int:
-        """A size of a dimension."""
+        """Draw the size of an axis."""
         return self.rng.choice(self._palette)
 
     def shape(self, rank: int | None = None, least: int = 0) -> Shape:
-        """A shape of a rank, or of any rank from `least` on."""
+        """Draw a shape of the given rank; without one, of a random rank of at least `least`."""
         if rank is None:
             rank = (
                 self._usual_rank if self.chance(self._constancy) else self.rng.randint(0, MAX_RANK)
@@ -86,18 +87,18 @@ class Draw:
         return self.like_before(("shape", rank), lambda: tuple(self.size() for _ in range(rank)))
 
     def number(self) -> float:
-        """A number whose products and quotients are mostly exact."""
+        """Draw a number whose products and quotients are mostly exact."""
         return self.rng.choice(_NUMBERS)
 
     def like_before(self, key: Any, choose: Callable[[], Any]) -> Any:
-        """A choice: mostly the one that was made before under the same key."""
+        """Make a choice; if draws are coherent, mostly repeat the last one under the same key."""
         if key in self._remembered and self.is_coherent and self.chance(0.8):
             return self._remembered[key]
         self._remembered[key] = choose()
         return self._remembered[key]
 
     def partner(self, shape: Shape) -> Shape:
-        """A shape that broadcasts with another."""
+        """Draw a shape that broadcasts with another one."""
         if self.chance(self._sameness):
             return shape
         if self.chance(0.2):
@@ -113,17 +114,17 @@ class Draw:
 
 @dataclasses.dataclass
 class Use:
-    """One use of an operator; a proposal completes it.
+    """One use of an operator; a proposal completes its shapes and attributes.
 
     Attributes:
-      op: operator.
-      draw: the choices.
-      shapes: of the inputs; None where not known.
-      is_given: whether the use has this input.
-      attributes: values that are known.
-      lengths: lengths of attributes whose values are not known.
-      elements: elements that are known of attributes whose values are not, by index.
-      num_outputs: how many outputs there are at least.
+      op: name of the operator.
+      draw: makes the random choices.
+      shapes: shapes of the inputs; None where not known.
+      is_given: for each input, whether the use has it.
+      attributes: known values of attributes, by name.
+      lengths: known lengths of attributes whose values are not known, by name.
+      elements: known elements of attributes whose values are not known, by name and index.
+      num_outputs: smallest number of outputs.
     """
 
     op: str
@@ -136,7 +137,7 @@ class Use:
     num_outputs: int = 1
 
     def propose(self, place: int, shape: Sequence[int]) -> Shape:
-        """Gives an input a shape unless it has one; returns the one that it has."""
+        """Give an input a shape unless it has one; return its shape then."""
         if place >= len(self.shapes) or not self.is_given[place]:
             return tuple(shape)
         known = self.shapes[place]
@@ -145,19 +146,35 @@ class Use:
         return known
 
     def choose(self, name: str, choose: Callable[[], Any], alike: bool = True) -> Any:
-        """Gives an attribute a value unless it has one; returns the one that it has."""
+        """Give an attribute a value unless it has one; return its value then.
+
+        Args:
+          name: name of the attribute.
+          choose: draws the value.
+          alike: whether uses of the same operator should mostly get the same value.
+        """
         if name not in self.attributes:
             key = (self.op, name)
             self.attributes[name] = self.draw.like_before(key, choose) if alike else choose()
         return self.attributes[name]
 
     def of_rank(self, place: int, rank: int | None = None, least: int = 1) -> Shape:
-        """The shape of an input, drawn if it is not known."""
+        """Return the shape of an input; draw one if it is not known.
+
+        Args:
+          place: index of the input.
+          rank: rank of a drawn shape; random by default.
+          least: smallest random rank.
+        """
         return self.propose(place, self.draw.shape(rank, least))
 
 
 def any_axis(draw: Draw, rank: int) -> int:
-    """An axis of a tensor of that rank, counted from the front."""
+    """Draw an axis of a tensor of this rank, counted from the front.
+
+    Raises:
+      ImpossibleError: the rank is 0.
+    """
     if not rank:
         raise ImpossibleError
     return draw.rng.randrange(rank)

@@ -1,4 +1,4 @@
-"""What the conditions of a rule say about shapes and attributes, before any are drawn."""
+"""Hints for drawing shapes and attributes, taken from the conditions of a rule."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Hints:
     """What conditions say about attributes and shapes.
 
     Attributes:
-      conditions: each with the variables and the attributes that it mentions.
-      attributes: terms that an attribute must equal, by its name.
-      lengths: how many elements an attribute has, by its name.
-      elements: terms that elements of an attribute must equal, by its name and their index.
-      shapes: terms that the shape of a variable must equal, by its name.
-      sizes: pairs (axis, term that the size must equal), by the variable's name.
+      conditions: the conditions, each with the names of its variables and of its attributes.
+      attributes: terms that an attribute must equal, by name of the attribute.
+      lengths: number of elements of an attribute, by name of the attribute.
+      elements: terms that elements of an attribute must equal, by name of the attribute and index.
+      shapes: terms that the shape of a variable must equal, by name of the variable.
+      sizes: pairs (axis, term that the size must equal), by name of the variable.
       rank: a rank that some condition asks for; None if there is none.
     """
 
@@ -70,7 +70,7 @@ class Hints:
             self.shapes.setdefault(variable.name, []).append(Call("list", ()))
 
     def _add_slice(self, one: Call, other: Term) -> None:
-        """Such as (= (slice (shape ?w) 2) (list 3 3))."""
+        """Add the sizes from a condition such as (= (slice (shape ?w) 2) (list 3 3))."""
         of, start = one.arguments[:2]
         if not isinstance(of, Call) or of.function != "shape" or not isinstance(start, Literal):
             return
@@ -89,7 +89,7 @@ class Hints:
 
 
 def is_list(term: Term) -> TypeGuard[Call]:
-    """Whether a term lists its elements: (list …)."""
+    """Return whether a term lists its elements: (list …)."""
     return isinstance(term, Call) and term.function == "list"
 
 

@@ -1,13 +1,14 @@
-"""Random instances of rules: shapes, types and attributes to which a rule applies.
+"""Draw random instances of rules: shapes, types and attributes to which a rule applies.
 
-An instance is drawn operator by operator, from the inside of the source out. `proposals` suggest
-what is still open; then everything is checked as in a match, and a draw that does not fit is thrown
+An instance is drawn operator by operator, from the inside of the source out. `proposals` draws what
+is still open. Then everything is checked as in a match, and a draw that does not fit is thrown
 away. So conditions restrict the instances exactly as they restrict matches.
 
 There are two kinds of instances. Usual ones have shapes that suit the operators. Small ones have
-sizes that are all equal or 1, and every combination of ranks has its turn (`rank_combinations`): a
-vector beside a stack of matrices, or a tensor broadcast along an axis that another has elsewhere.
-Rules that look right and are wrong are usually wrong there.
+sizes that are 1 or one other number, and use every combination of ranks in turn
+(`rank_combinations`). Examples are a vector beside a stack of matrices, or a tensor broadcast along
+an axis that another tensor has elsewhere. Rules that look right and are wrong usually fail in small
+instances.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ Place = tuple[int, int]
 SMALL_PER_ROUND = 3
 """How many small instances there are for each usual one."""
 
-# Which inputs of operators are not of the type that the others have.
+# Inputs of operators whose element type differs from that of the others.
 _OTHER_DTYPES = {
     ("Where", 0): "bool",
     ("Gather", 1): "int64",
@@ -53,15 +54,16 @@ _OTHER_DTYPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Instance:
-    """A rule with everything in it determined but the elements of its variables.
+    """A rule with fixed shapes, types and attributes; only the elements of its variables are open.
 
     Attributes:
-      bindings: what variables and attributes stand for.
-      computation: of source and target.
-      sources: places of the outputs.
-      targets: likewise; empty where the rule does not apply, for the types would not be the same.
-      fills: elements of the constants of the source, by the names that `given` has for them.
-      limits: the number that elements of a tensor of indices must stay below, by name.
+      bindings: types of the variables and values of the attributes.
+      computation: computes source and target.
+      sources: places of the source's outputs.
+      targets: places of the target's outputs. Empty if the rule does not apply, because its target
+        cannot be computed or has other types.
+      fills: the number that fills each constant of the source, by its name in `given`.
+      limits: the number that the elements of a tensor of indices must stay below, by name.
     """
 
     bindings: Bindings
@@ -73,14 +75,18 @@ class Instance:
 
     @property
     def given(self) -> dict[str, TensorType]:
-        """Types of the tensors that the computation wants."""
+        """Types of the tensors that the computation must be given, by name."""
         steps = self.computation.steps
         return {step.name: step.types[0] for step in steps if step.name}
 
     def outputs(
         self, values: Sequence[tuple[np.ndarray, ...]]
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Pairs of what source and target come to, of the values of all steps."""
+        """Yield the arrays of source and target for each output.
+
+        Args:
+          values: values of all steps, as `Computation.run` returns them.
+        """
         for source, target in zip(self.sources, self.targets, strict=True):
             yield values[source[0]][source[1]], values[target[0]][target[1]]
 
@@ -99,8 +105,8 @@ class InstanceDrawer:
     """Draws instances of one rule.
 
     Args:
-      rule: the rule; its restrictions are not asked for.
-      seed: determines all.
+      rule: the rule; its restrictions are ignored.
+      seed: seed of everything random.
     """
 
     def __init__(self, rule: Rule, seed: int = 0) -> None:
@@ -114,7 +120,7 @@ class InstanceDrawer:
         self._combinations = RankCombinations(self._sources, self._rng)
 
     def draw(self, num_attempts: int = 2000) -> Instance | None:
-        """An instance; None when none was found."""
+        """Draw an instance of the source; return None if no attempt succeeds."""
         for _ in range(num_attempts):
             try:
                 return self._attempt()
@@ -123,7 +129,10 @@ class InstanceDrawer:
         return None
 
     def draw_applicable(self, num_attempts: int = 300) -> Instance | None:
-        """An instance to which the rule applies."""
+        """Draw an instance to which the rule applies.
+
+        If none is found, the result is None or an instance without targets.
+        """
         for _ in range(num_attempts):
             instance = self.draw()
             if instance is None or instance.targets:
@@ -131,7 +140,10 @@ class InstanceDrawer:
         return None
 
     def draw_small(self) -> Instance | None:
-        """A small instance to which the rule applies, of the combination whose turn it is."""
+        """Draw a small instance to which the rule applies, of the next combination of ranks.
+
+        Combinations that fail are skipped; the result is None if too many of them fail.
+        """
         for ranks in self._combinations.turns():
             try:
                 instance = self._attempt(ranks)
@@ -144,7 +156,10 @@ class InstanceDrawer:
         return None
 
     def draw_round(self) -> list[Instance]:
-        """A usual instance to which the rule applies, and small ones; none if there is no usual."""
+        """Draw a usual instance to which the rule applies, and small ones.
+
+        The list is empty if no usual instance is found.
+        """
         usual = self.draw_applicable()
         if usual is None or not usual.targets:
             return []
@@ -152,7 +167,7 @@ class InstanceDrawer:
         return [usual, *(one for one in small if one is not None)]
 
     def _without_arrays(self, expression: Expression) -> Expression:
-        """Puts variables in the places of constants, a new one each time: shapes may differ."""
+        """Replace each constant by a variable of its own, because their shapes may differ."""
         if isinstance(expression, Array):
             name = f"#{len(self._fills)}"
             value = expression.arguments[0]

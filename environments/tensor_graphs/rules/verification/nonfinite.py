@@ -1,29 +1,29 @@
-"""Does a rule keep NaN and infinity where they are?
+"""Find out whether a rule keeps NaN and infinity as they are.
 
-Verification compares numbers where the source has some. `x / y * y => x` passes, and yet it turns a
-NaN into a number where y is 0. Such rules are right as arithmetic and still change what a model
-says about an overflow, a division by zero or a missing value: they are marked.
+Verification compares elements only where the source's are finite. So `x / y * y => x` passes,
+although it turns a NaN into a number where y is 0. Such rules are right as arithmetic, but they
+change what a model returns for an overflow, a division by zero or a missing value. They are marked.
 
-A rule may change what is not finite if there are shapes, attributes and elements for which source
-and target differ in that an element is NaN, inf or -inf in one and not the same in the other; or,
-where an output is of integers or truth values, in any element. The elements looked at are, as NumPy
-computes with them in float64,
+A rule may change nonfinite values if, for some shapes, attributes and elements, source and target
+differ as follows: an element is NaN, inf or -inf on one side and not the same on the other. In
+outputs of integers or truth values, any difference counts. Both sides are computed by NumPy in
+float64, with these elements:
 
   finite      0 and -0, and positive and negative numbers of magnitude 1e-3 to 1e3
-  not finite  NaN, inf and -inf, but in tensors that the rule takes only as constants: weights are
-              finite, and who uses the mark checks that they are
+  not finite  NaN, inf and -inf, except in tensors that the rule takes only as constants: weights
+              are finite, and the user of the mark checks that they are
 
 These differences do not count:
 
-  overflow    a sum or a product in another order may leave the range of its type where numbers are
-              near the end of it; so may a weight that another is multiplied into
-  rounding    the last digits of a number, and the sign of a zero. An operator that has a pole there
-              (1 / x, Log) can make an infinity of that: by what it is given, not by the rule
-  NaN ranked  the larger of a number and a NaN is NaN here; ONNX leaves open which it is
+  overflow    a sum or a product in another order may overflow if its numbers are near the end of
+              their type's range; so may the product of two weights
+  rounding    the last digits of a number, and the sign of a zero. An operator with a pole at zero
+              (1 / x, Log) may turn such a difference into an infinity, but the cause is its input
+  NaN ranked  the larger of a number and a NaN is NaN here; ONNX does not define which it is
 
-Numbers that a rule reads out of a constant (`(full 2.0)`) and attributes are finite. Instances are
-random, so a mark is a proof and its absence is not: no difference was found in as many instances as
-the rule was verified in.
+Attributes, and numbers that a rule takes from a constant (`(full 2.0)`), are finite. Instances are
+random, so a mark is a proof, but its absence is not. It only means that no difference was found in
+the instances in which the rule was verified.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _POINTS_PER_INSTANCE = 2
 def nonfinite_change(
     instance: Instance, constants: Collection[str], rng: np.random.Generator
 ) -> str:
-    """Says how source and target differ in NaN or infinity; empty if no difference is found.
+    """Describe how source and target differ in NaN or infinity; return "" if they do not.
 
     Args:
-      instance: of a rule.
-      constants: the variables that the rule takes only as constants.
+      instance: an instance of a rule.
+      constants: names of the variables that the rule takes only as constants.
       rng: draws the elements.
     """
     for _ in range(_POINTS_PER_INSTANCE):
@@ -65,7 +65,7 @@ def nonfinite_change(
 
 
 def _differs(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Where NaN or infinity is not the same; where anything is not, of other types than floats."""
+    """Return where floats differ in NaN or infinity, and where other types differ at all."""
     if source.dtype.kind != "f":
         return source != target
     both_nan = np.isnan(source) & np.isnan(target)

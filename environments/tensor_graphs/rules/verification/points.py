@@ -1,4 +1,4 @@
-"""The points at which both sides of a rule are computed: elements for an instance's tensors."""
+"""Make the points at which both sides of a rule are computed: elements of an instance's tensors."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def make_point(
     point_fn: PointFn,
     fill_fn: Callable[[np.ndarray], np.ndarray] = lambda array: array,
 ) -> dict[str, np.ndarray]:
-    """Elements for all tensors that an instance's computation is given.
+    """Draw the elements of all tensors that an instance's computation must be given.
 
     Args:
-      instance: says which tensors there are, and which of them are filled with one number.
-      rng: draws.
+      instance: the instance; it says which tensors are needed and which are filled with one number.
+      rng: the random generator.
       point_fn: draws the tensors of floats.
-      fill_fn: turns a tensor of floats that is filled with one number into the algebra's numbers.
+      fill_fn: converts a tensor of floats filled with one number to the algebra's numbers.
 
     Returns:
       Arrays by name, as `Computation.run` takes them.
@@ -71,9 +71,10 @@ _SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan)
 
 
 def special(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Draws numbers of magnitude 1e-3 to 1e3, among them zeros of both signs, infinities and NaN.
+    """Draw numbers of magnitude 1e-3 to 1e3, and among them zeros of both signs, infinities, NaN.
 
-    How many depends on the tensor: none, one element, a third of them, or the same for all.
+    Such special values take up no element of the tensor, one, about a third of them, or all of
+    them; in the last case all elements are the same.
     """
     if rng.random() < 0.5:
         found = rng.integers(-3, 4, shape).astype(np.float64)

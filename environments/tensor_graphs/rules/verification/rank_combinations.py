@@ -1,8 +1,8 @@
-"""Combinations of ranks for the variables of a rule; each has its turn.
+"""Combinations of ranks for the variables of a rule, which are tried in turn.
 
-Left to chance, most products would be of two matrices and most sums of two tensors of one shape.
-Here a vector beside a stack of matrices comes as often as anything else. Combinations to which the
-rule has never applied come less often.
+With random ranks, most products would be of two matrices, and most sums of two tensors of one
+shape. Here a vector beside a stack of matrices comes as often as anything else. Combinations to
+which the rule has never applied come less often.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_VARIABLES = 4
 _LEAST_SHARE = 0.02
 _TURNS_TO_JUDGE = 400
 
-# These inputs have ranks and sizes of their own, which `proposals` know better.
+# These inputs need particular ranks and sizes, which `proposals` draws.
 _PARTICULAR = {
     *(("Conv", place) for place in (0, 1, 2)),
     *(("ConvTranspose", place) for place in (0, 1, 2)),
@@ -56,7 +56,7 @@ class RankCombinations:
         self._num_turns = self._num_found = 0
 
     def turns(self) -> Iterator[Ranks]:
-        """Yields ranks of variables, by name; `note` must be called after each."""
+        """Yield the next ranks of variables, by name; `note` must be called after each."""
         for _ in range(_TURNS_PER_DRAW):
             if not self._names or self._is_hopeless:
                 return
@@ -73,7 +73,7 @@ class RankCombinations:
         return self._misses[turn] >= _MOST_MISSES
 
     def note(self, ranks: Ranks, found: bool) -> None:
-        """Notes whether the rule applied to the combination just tried, and moves on."""
+        """Record whether the rule applied to the combination just tried, and go on to the next."""
         turn = self._queue[0]
         assert turn == tuple(ranks[name] for name in self._names)
         self._queue.rotate(-1)

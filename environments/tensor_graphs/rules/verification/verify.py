@@ -1,19 +1,20 @@
-"""Is a rule right? Exact identity testing over random shapes and attributes, and floating point.
+"""Verify rules: exact identity testing over random shapes and attributes, and floating point.
 
-An instance fixes shapes and attributes; then both sides are functions of the elements. They are
-computed at a random point of the field of integers modulo p = 2³¹ - 1, in which sums, products,
-quotients and means are exact and all other functions have no meaning but their arguments
-(`operators.field`). Two different rational functions of degree d would agree there with a
-probability of at most d / p (Schwartz and Zippel), so agreement is a proof for these shapes and
-attributes but for that error. In each of many instances there is a new point, and a new meaning of
-the functions. The thesis verifies with small tensors too (section 3.1: up to 4×4×4×4).
+An instance fixes shapes and attributes, so both sides are functions of the elements. They are
+computed at a random point of the field of integers modulo p = 2³¹ - 1. Sums, products, quotients
+and means are exact there; all other functions are uninterpreted (`operators.field`). Two different
+rational functions of degree d agree at a random point with a probability of at most d / p
+(Schwartz and Zippel). So agreement is a proof for these shapes and attributes, up to that error.
+Each of many instances has a new point and new uninterpreted functions. The thesis verifies with
+small tensors too (section 3.1: up to 4×4×4×4).
 
-Both sides are computed in floating point as well, at points that the field knows nothing of: zeros,
-ties, numbers of different magnitude. Where the source has a number, the target must have the same.
-A rule that needs more than the field has, Relu(2·x) = 2·Relu(x) say, can only be shown like this;
-it takes more instances, and `Verdict.how` says so.
+Both sides are also computed in floating point, at points that mean nothing to the field: zeros,
+ties, numbers of different magnitude. Where the source has a finite number, the target must have the
+same. Some rules need properties that the field lacks, for instance Relu(2·x) = 2·Relu(x). They can
+only be shown in floating point; this takes more instances, and `Verdict.how` says so.
 
-What is not a number may differ: a rule is right all the same, and `nonfinite` marks it.
+Values that are NaN or infinite may differ: the rule still counts as right, and `nonfinite` marks
+it.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ _MAX_SHOWN = 300
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What verification found.
+    """The result of verifying a rule.
 
     Attributes:
       is_right: whether the rule may be used.
-      how: how it was shown, or what is wrong with it; one line.
-      num_instances: how many instances were looked at.
-      counterexample: an instance in which it is wrong; empty when none was found.
-      nonfinite_change: an instance in which it changes NaN or infinity, as `nonfinite` defines it;
-        empty when none was found.
+      how: how the rule was shown to be right, or what is wrong with it; one line.
+      num_instances: number of instances that were tested.
+      counterexample: an instance in which the rule is wrong; empty if none was found.
+      nonfinite_change: an instance in which the rule changes NaN or infinity, as `nonfinite`
+        defines it; empty if none was found.
     """
 
     is_right: bool
@@ -63,20 +64,21 @@ class Verdict:
     nonfinite_change: str = ""
 
     def mark(self, rule: Rule) -> Rule:
-        """Returns the rule with what was found out about it."""
+        """Return the rule with the results of its verification."""
         return dataclasses.replace(
             rule, verified_by=self.how, may_change_nonfinite=bool(self.nonfinite_change)
         )
 
 
 def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
-    """Tests a rule.
+    """Test a rule in random instances.
 
     Args:
-      rule: its conditions are taken into account; its restrictions are not, but for which tensors
-        are constants, when NaN and infinity are looked at.
-      num_instances: shapes and attributes to test it with.
-      seed: of all that is random.
+      rule: the rule. Its conditions restrict the instances; its restrictions do not. They only say
+        which tensors are constants, for the test of NaN and infinity.
+      num_instances: number of instances to test; four times as many are tested once the field
+        cannot show that the rule is right.
+      seed: seed of everything random.
     """
     drawer = InstanceDrawer(rule, seed)
     rng, nonfinite_rng = (np.random.default_rng([seed, stream]) for stream in (1, 4))
@@ -107,17 +109,17 @@ def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
 
 
 def needs(rule: Rule, condition: Term, num_instances: int = 2000, seed: int = 0) -> str | None:
-    """An instance that shows why a rule has a condition.
+    """Find an instance that shows why a rule needs a condition.
 
     Args:
       rule: a rule.
       condition: one of its conditions.
-      num_instances: how many instances of the rule without the condition to look at.
-      seed: of all that is random.
+      num_instances: number of instances of the rule without the condition to test.
+      seed: seed of everything random.
 
     Returns:
-      An instance in which the rule would apply without the condition, and be wrong; None if there
-      is none among those that were looked at.
+      A description of an instance in which the rule without the condition would be wrong; None if
+      there is none among the tested ones.
     """
     kept = tuple(one for one in rule.conditions if one != condition)
     drawer = InstanceDrawer(dataclasses.replace(rule, conditions=kept), seed)
@@ -138,10 +140,16 @@ def needs(rule: Rule, condition: Term, num_instances: int = 2000, seed: int = 0)
 
 
 def problem_in(instance: Instance, rng: np.random.Generator, count: int = 0) -> str:
-    """How source and target differ in an instance; empty if they agree."""
+    """Describe how source and target differ in an instance; return "" if they agree.
+
+    Args:
+      instance: the instance.
+      rng: draws the elements.
+      count: chooses the field's key and the kind of floating-point numbers.
+    """
     if not _differs_in_field(instance, rng, count):
         return _float_problem(instance, rng, count)[0]
-    # The field may have too little meaning; numbers decide.
+    # The rule may need properties that the field lacks, so floating-point numbers decide.
     problems = (_float_problem(instance, rng, one)[0] for one in range(2 * len(FINITE)))
     return next((one for one in problems if one), "")
 
@@ -166,7 +174,7 @@ def _differs_in_field(instance: Instance, rng: np.random.Generator, key: int) ->
 
 
 def _float_problem(instance: Instance, rng: np.random.Generator, count: int) -> tuple[str, int]:
-    """How the sides differ in floating point, and how many numbers were compared."""
+    """Return how the sides differ in floating point, and how many numbers were compared."""
     given = make_point(instance, rng, FINITE[count % len(FINITE)])
     problem, compared = _compare(instance, given, _TOLERANCE)
     if not problem and count % len(FINITE) == 0:
@@ -189,7 +197,7 @@ def _compare(instance: Instance, given: dict[str, np.ndarray], tolerance: float)
             return f"output {number} has shape {new.shape} instead of {old.shape}", compared
         is_number = np.isfinite(old)
         if np.issubdtype(old.dtype, np.signedinteger):
-            is_number = old != np.iinfo(old.dtype).min  # What no number is larger than.
+            is_number = old != np.iinfo(old.dtype).min  # It stands for -inf: see `Floats.max`.
         compared += int(np.count_nonzero(is_number))
         scale = float(np.max(np.abs(old, where=is_number, out=np.zeros(old.shape)), initial=0.0))
         with np.errstate(all="ignore"):
@@ -203,7 +211,7 @@ def _compare(instance: Instance, given: dict[str, np.ndarray], tolerance: float)
 
 
 def _noise(found: list[tuple[np.ndarray, ...]]) -> float:
-    """What rounding may leave where numbers cancel each other: 1 + erf(x) far below zero, say."""
+    """Return the error that rounding may leave if numbers cancel, as in 1 + erf(x) far below 0."""
     numbers = [one for several in found for one in several if one.dtype.kind == "f" and one.size]
     if not numbers:
         return 0.0
@@ -218,7 +226,7 @@ _PRODUCTS = frozenset({"Mul", "Div", "MatMul", "Gemm", "Conv", "ConvTranspose"})
 
 
 def _degree(instance: Instance) -> int:
-    """A bound of the degree of all that is computed; a function's is that of its argument."""
+    """Return a bound on the degree of all values; a function has the degree of its argument."""
     degrees: list[int] = []
     for step in instance.computation.steps:
         given = [degrees[one[0]] for one in step.inputs if one is not None]
@@ -242,17 +250,17 @@ def verify_all(
     num_jobs: int = 1,
     progress_fn: Callable[[], None] = lambda: None,
 ) -> dict[str, Verdict]:
-    """Tests rules, each with all seeds or until it is found wrong.
+    """Test rules, each with all seeds or until it is found wrong.
 
     Args:
-      rules: of different names.
-      num_instances: how many instances of a rule are looked at with each seed.
-      seeds: one for each time that a rule is tested.
-      num_jobs: number of processes; with one, everything happens in this.
+      rules: rules with different names.
+      num_instances: number of instances of a rule to test with each seed.
+      seeds: seeds; a rule is tested once with each.
+      num_jobs: number of processes; with 1, everything runs in this process.
       progress_fn: called after each rule.
 
     Returns:
-      Verdicts by name, in the order of the rules. `num_instances` is that of all seeds together.
+      Verdicts by name, in the order of the rules. Their `num_instances` counts all seeds together.
     """
     found: dict[str, Verdict] = {}
     jobs = [(rule, num_instances, tuple(seeds)) for rule in rules]

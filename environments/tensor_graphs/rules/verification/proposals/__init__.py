@@ -1,7 +1,7 @@
-"""What shapes and attributes are drawn for each kind of operator.
+"""Proposals, which draw the shapes and attributes of each kind of operator.
 
-A proposal fills in what is not known yet of one use of an operator. It aims, and may miss: whether
-everything fits is for `operators.infer` to say.
+A proposal fills in the shapes and attributes of one use of an operator that are not known yet. Its
+choices mostly fit together, but need not: `table.infer` checks them later.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Proposal = Callable[[Use], None]
 
 
 def propose(use: Use) -> None:
-    """Draws shapes and attributes for one use of an operator, where they are not known yet.
+    """Draw the shapes and attributes of one use of an operator that are not known yet.
 
     Raises:
-      ImpossibleError: what is known leaves no choice.
+      ImpossibleError: the known shapes and attributes leave no choice.
     """
     usual = arithmetic.unary if len(use.shapes) == 1 else arithmetic.elementwise
     _PROPOSALS.get(use.op, usual)(use)

@@ -6,7 +6,7 @@ from environments.tensor_graphs.rules.verification.draws import Draw, Shape, Use
 
 
 def elementwise(use: Use) -> None:
-    """Any number of inputs that are broadcast."""
+    """Propose shapes for any number of inputs that are broadcast."""
     known = [shape for shape in use.shapes if shape is not None]
     base = max(known, key=len) if known else use.draw.shape()
     whole = use.draw.rng.randrange(len(use.shapes)) if not known else -1
@@ -16,12 +16,12 @@ def elementwise(use: Use) -> None:
 
 
 def unary(use: Use) -> None:
-    """One input of any shape."""
+    """Propose any shape for the one input."""
     use.propose(0, use.draw.shape())
 
 
 def clip(use: Use) -> None:
-    """Any bounds."""
+    """Propose any shape and any bounds for Clip."""
     use.propose(0, use.draw.shape())
     low, high = sorted((use.draw.number(), use.draw.number()))
     use.choose("min", lambda: low)
@@ -29,14 +29,14 @@ def clip(use: Use) -> None:
 
 
 def cast(use: Use) -> None:
-    """Any type."""
+    """Propose any shape and one of a few types for Cast."""
     use.propose(0, use.draw.shape())
     types = ("float32", "float64", "int64", "bool")
     use.choose("to", lambda: use.draw.rng.choice(types))
 
 
 def matmul(use: Use) -> None:
-    """Matrices, stacks of them, and vectors, which are legal and easily forgotten."""
+    """Propose matrices, stacks of them, and vectors, which are legal and easily forgotten."""
     draw = use.draw
     left, right = use.shapes
     if left is None and right is None:
@@ -57,7 +57,7 @@ def matmul(use: Use) -> None:
 
 
 def _stack(draw: Draw, other: Shape) -> Shape:
-    """The axes before a matrix, beside those of another."""
+    """Draw the axes in front of a matrix; `other` are those of the other operand."""
     kind = draw.rng.random()
     if kind < draw.stacks:
         return draw.shape(draw.rng.choice((1, 2)))
@@ -65,7 +65,7 @@ def _stack(draw: Draw, other: Shape) -> Shape:
 
 
 def gemm(use: Use) -> None:
-    """Matrices, and what can be added."""
+    """Propose two matrices, and a third input that can be added to their product."""
     draw = use.draw
     trans_a = use.choose("transA", lambda: int(draw.chance(0.3)))
     trans_b = use.choose("transB", lambda: int(draw.chance(0.4)))

@@ -1,4 +1,4 @@
-"""Proposals for the operators that move elements about."""
+"""Proposals for operators that only move elements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TRIES_TO_CHANGE = 3
 
 
 def concat(use: Use) -> None:
-    """Tensors that differ along one axis."""
+    """Propose tensors that differ along one axis only."""
     draw = use.draw
     known = next((shape for shape in use.shapes if shape is not None), None)
     base = list(known if known is not None else draw.shape(least=1))
@@ -32,7 +32,7 @@ def concat(use: Use) -> None:
 
 
 def split(use: Use) -> None:
-    """Parts that are often equal, often not."""
+    """Propose parts that are often equal, and often not."""
     draw = use.draw
     usual = max(2, use.num_outputs) + (0 if draw.chance(0.7) else 1)
     outputs = use.lengths.get("split", usual)
@@ -47,7 +47,7 @@ def split(use: Use) -> None:
 
 
 def _partition(draw: Draw, total: int, parts: int, known: Mapping[int, int]) -> Shape:
-    """Sizes that sum up to a total, some of them known."""
+    """Draw sizes that sum up to a total, some of which are known."""
     known = {place: size for place, size in known.items() if place < parts}
     free, rest = parts - len(known), total - sum(known.values())
     if rest < free or (rest and not free):
@@ -62,7 +62,7 @@ def _partition(draw: Draw, total: int, parts: int, known: Mapping[int, int]) -> 
 
 
 def slice_(use: Use) -> None:
-    """Places inside of the tensor."""
+    """Propose starts and ends inside the tensor."""
     draw, rng = use.draw, use.draw.rng
     data = use.of_rank(0)
     known = [use.attributes[one] for one in ("axes", "starts", "ends") if one in use.attributes]
@@ -88,7 +88,7 @@ def _ends(draw: Draw, data: Shape, axes: Sequence[int], starts: Sequence[int]) -
 
 
 def transpose(use: Use) -> None:
-    """Any order; now and then the inverse of the one before."""
+    """Propose any permutation, and now and then the inverse of an earlier one."""
     rng = use.draw.rng
     perm = use.attributes.get("perm")
     rank = len(perm) if perm is not None else use.lengths.get("perm")
@@ -113,7 +113,7 @@ def _permutation(rng: random.Random, rank: int) -> Shape:
 
 
 def reshape(use: Use) -> None:
-    """Another shape with as many elements."""
+    """Propose another shape with as many elements."""
     shape = use.attributes.get("shape")
     data = use.of_rank(0) if shape is None else use.propose(0, _regrouped(use.draw, shape))
     drawn = (_regrouped(use.draw, data) for _ in range(_TRIES_TO_CHANGE))
@@ -121,7 +121,7 @@ def reshape(use: Use) -> None:
 
 
 def _regrouped(draw: Draw, shape: Shape) -> Shape:
-    """As many elements: sizes merged, divided, moved, ones put in and taken out."""
+    """Draw a shape with as many elements: merge, divide and move sizes, add and drop ones."""
     result: list[int] = []
     for size in shape:
         divisors = [k for k in range(2, size) if size % k == 0]
@@ -142,7 +142,7 @@ def _regrouped(draw: Draw, shape: Shape) -> Shape:
 
 
 def pad(use: Use) -> None:
-    """Few elements around."""
+    """Propose pads of up to two elements."""
     rng = use.draw.rng
     pads = use.attributes.get("pads")
     data = use.of_rank(0, None if pads is None else len(pads) // 2)
@@ -152,7 +152,7 @@ def pad(use: Use) -> None:
 
 
 def expand(use: Use) -> None:
-    """Ones become sizes."""
+    """Propose a shape in which sizes of 1 grow, sometimes with further axes in front."""
     draw = use.draw
     shape = use.attributes.get("shape")
     data = use.of_rank(0, least=0) if shape is None else use.propose(0, draw.partner(shape))
@@ -161,20 +161,20 @@ def expand(use: Use) -> None:
 
 
 def tile(use: Use) -> None:
-    """Up to three times."""
+    """Propose up to three repeats along each axis."""
     data = use.of_rank(0)
     use.choose("repeats", lambda: tuple(use.draw.rng.choice((1, 2, 3)) for _ in data))
 
 
 def gather(use: Use) -> None:
-    """Any axis."""
+    """Propose any axis, and indices of rank 0 to 2."""
     data = use.of_rank(0)
     use.choose("axis", lambda: any_axis(use.draw, len(data)))
     use.propose(1, use.draw.shape(use.draw.rng.choice((0, 1, 1, 2))))
 
 
 def blocks(use: Use) -> None:
-    """DepthToSpace and SpaceToDepth."""
+    """Propose blocks and a fitting image for DepthToSpace and SpaceToDepth."""
     draw = use.draw
     size = use.choose("blocksize", lambda: draw.rng.choice((1, 2, 3)))
     batch, channels, height, width = draw.shape(4)
@@ -186,7 +186,7 @@ def blocks(use: Use) -> None:
 
 
 def shape_of(use: Use) -> None:
-    """A part of the shape."""
+    """Propose which part of the shape the operator Shape returns."""
     data = use.of_rank(0)
     start = use.choose("start", lambda: use.draw.rng.randint(0, len(data)))
     use.choose("end", lambda: use.draw.rng.randint(min(start, len(data)), len(data)))

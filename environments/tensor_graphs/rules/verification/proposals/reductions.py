@@ -8,7 +8,7 @@ _EPSILONS = (2.0**-17, 2.0**-10, 0.125, 2.0**-20)
 
 
 def reduce(use: Use) -> None:
-    """Any axes."""
+    """Propose any axes for a reduction."""
     rng = use.draw.rng
     data = use.of_rank(0)
     if not data:
@@ -21,14 +21,14 @@ def reduce(use: Use) -> None:
 
 
 def with_axis(use: Use) -> None:
-    """Softmax and its like."""
+    """Propose an axis for operators with one axis, such as Softmax and ArgMax."""
     data = use.of_rank(0)
     use.choose("axis", lambda: any_axis(use.draw, len(data)))
     use.choose("keepdims", lambda: int(use.draw.chance(0.5)))
 
 
 def normalised_channels(use: Use) -> None:
-    """BatchNormalization and InstanceNormalization."""
+    """Propose shapes for BatchNormalization and InstanceNormalization."""
     draw = use.draw
     data = use.shapes[0]
     if data is None:
@@ -42,7 +42,7 @@ def normalised_channels(use: Use) -> None:
 
 
 def layer_normalization(use: Use) -> None:
-    """Mostly the last axis."""
+    """Propose an axis for LayerNormalization, mostly the last one, and fitting shapes."""
     draw = use.draw
     data = use.of_rank(0, least=1)
     last = len(data) - 1

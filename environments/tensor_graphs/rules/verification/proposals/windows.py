@@ -1,4 +1,4 @@
-"""Proposals for convolutions and pools: whatever moves a window over an image."""
+"""Proposals for convolutions and pools, which move a window over an image."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from environments.tensor_graphs.rules.verification.draws import Draw, Impossible
 
 
 def conv(use: Use) -> None:
-    """A weight that fits, groups, strides."""
+    """Propose a weight and an image that fit each other, groups, and a window."""
     draw, rng = use.draw, use.draw.rng
     data, weight = use.shapes[:2]
     spatial = _spatial(use, ())
@@ -43,7 +43,7 @@ def conv(use: Use) -> None:
 
 
 def conv_transpose(use: Use) -> None:
-    """Like a convolution, with the channels of the weight the other way round."""
+    """Propose the same as for a convolution, with the weight's two axes of channels exchanged."""
     draw, rng = use.draw, use.draw.rng
     spatial = _spatial(use, ())
     kernel = tuple(rng.choice((1, 2, 3)) for _ in range(spatial))
@@ -56,7 +56,7 @@ def conv_transpose(use: Use) -> None:
 
 
 def pool(use: Use) -> None:
-    """A window that fits."""
+    """Propose a window and an image that it fits into."""
     draw, rng = use.draw, use.draw.rng
     spatial = _spatial(use, None)
     kernel = use.choose(
@@ -72,12 +72,17 @@ def pool(use: Use) -> None:
 
 
 def global_pool(use: Use) -> None:
-    """Some spatial axes."""
+    """Propose an image with one to three spatial axes."""
     use.of_rank(0, use.draw.rng.choice((3, 4, 4, 5)))
 
 
 def _spatial(use: Use, kernel: Sequence[int] | None) -> int:
-    """How many dimensions are spatial."""
+    """Return the number of spatial axes: a known one, or one drawn at random.
+
+    Args:
+      use: the use of the operator.
+      kernel: None if the first input's shape alone may tell the number; () if the weight's may.
+    """
     for shape in use.shapes[:1] if kernel is None else (use.shapes[0], use.shapes[1]):
         if shape is not None:
             return len(shape) - 2
@@ -90,7 +95,7 @@ def _spatial(use: Use, kernel: Sequence[int] | None) -> int:
 
 
 def _window(use: Use, spatial: int, kernel: Sequence[int]) -> Shape:
-    """Chooses strides, dilations and pads; returns the least size that they allow."""
+    """Choose strides, dilations and pads; return the smallest sizes of an image that they allow."""
     draw, rng = use.draw, use.draw.rng
     if spatial < 1:
         raise ImpossibleError
@@ -113,5 +118,5 @@ def _window(use: Use, spatial: int, kernel: Sequence[int]) -> Shape:
 
 
 def _image(draw: Draw, least: Sequence[int]) -> tuple[int, Shape]:
-    """A number of images, and their sizes."""
+    """Draw the number of images and their sizes, which are at least `least`."""
     return draw.size(), tuple(one + draw.rng.choice((0, 0, 1, 2, 3)) for one in least)

@@ -1,4 +1,4 @@
-"""Check and convert values of attributes; those of one name hold the same kind of value."""
+"""Check and convert values of attributes; the name of an attribute decides the kind of value."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def canonical(name: str, value: Any) -> Attribute:
       value: its value.
 
     Raises:
-      ValueError: attributes of this name have values of another kind.
+      ValueError: attributes of this name take another kind of value.
     """
     return _KINDS[name](name, value)
 
@@ -43,7 +43,7 @@ def hashable(value: Any) -> Any:
 
 
 def _number(name: str, value: Any) -> float:
-    """Round to float32, and -0 to 0."""
+    """Round a number to float32, and turn -0 into 0."""
     if not isinstance(value, int | float) or math.isnan(value):
         raise ValueError(f"expected a number as {name}, found {value!r}")
     with np.errstate(over="ignore"):

@@ -17,13 +17,13 @@ def add(edit: Edit, op: str, *inputs: Ref, **attributes: Any) -> tuple[Ref, ...]
     """Add a node in its canonical form.
 
     Args:
-      edit: the edit to add it to.
+      edit: the edit to add the node to.
       op: one of `table.OPERATORS`, or Flatten, Squeeze or Unsqueeze, which become Reshape.
-      *inputs: values that it uses.
-      **attributes: those that differ from their defaults; axes may be counted from the end.
+      *inputs: values that the node uses.
+      **attributes: attributes that differ from their defaults; axes may be counted from the end.
 
     Returns:
-      Its outputs.
+      The node's outputs.
 
     Raises:
       OperatorError: the operator does not take such inputs or attributes.

@@ -1,9 +1,9 @@
 """Compute with sizes of tensors, known or named.
 
-A size that is not known is a polynomial in names with integer coefficients. It is written in one
-way only ("128*N", "N+S", "2*N-1"), so sizes are equal exactly if their texts are. A quotient that
-is rounded down counts as a name: "((H+1)//2)". A name that does not look like one is put in braces
-within a longer text: "2*{past length}".
+A size that is not known is a polynomial in names with integer coefficients. There is only one way
+to write it ("128*N", "N+S", "2*N-1"), so sizes are equal exactly if their texts are. A quotient
+that is rounded down counts as a name: "((H+1)//2)". A name that is not an identifier is put in
+braces within a longer text: "2*{past length}".
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def rounded_down(size: Dimension, divisor: int) -> Dimension:
 
 
 def canonical(size: Dimension) -> Dimension:
-    """Return a size as it is always written."""
+    """Return a size in its canonical form, the only way to write it."""
     return size if isinstance(size, int) else _text(_parse(size))
 
 
@@ -194,7 +194,7 @@ def _text(polynomial: Polynomial) -> Dimension:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _parse(text: str) -> Polynomial:
-    """Parse the text of a size; a text that is no polynomial is a name."""
+    """Parse the text of a size; a text that is not a polynomial counts as a name."""
     try:
         return _Reader(text).polynomial()
     except (ValueError, ZeroDivisionError):
@@ -202,7 +202,7 @@ def _parse(text: str) -> Polynomial:
 
 
 class _Reader:
-    """Parses the text of a polynomial by recursive descent; raises ValueError if it is none."""
+    """Parses a polynomial by recursive descent; raises ValueError if the text is not one."""
 
     def __init__(self, text: str) -> None:
         self._tokens = list(_tokens(text))

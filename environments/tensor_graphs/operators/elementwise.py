@@ -1,7 +1,7 @@
 """Elementwise operators.
 
-Canonical forms have one, two or three inputs, broadcast as in NumPy. ONNX's sums and extremes of
-more inputs are nested: Add(Add(a, b), c). Clip takes floating-point numbers only; its bounds are
+Canonical forms have one, two or three inputs, broadcast as in NumPy. ONNX's sums, maxima and minima
+of more inputs are nested: Add(Add(a, b), c). Clip takes floating-point numbers only; its bounds are
 attributes, -inf and inf where ONNX leaves them out. Cast's `to` is the name of an element type
 ("float32"), as in TensorType.
 """
@@ -83,7 +83,7 @@ def _function(name: str, flops: int) -> Operator:
     return _operator(name, "x", lambda algebra, x: algebra.apply(name, x), flops)
 
 
-# The meanings of the operators. The first argument is the algebra.
+# What the operators compute. The first argument is the algebra.
 
 
 def _relu(f: Any, x: Array) -> Array:
@@ -91,7 +91,7 @@ def _relu(f: Any, x: Array) -> Array:
 
 
 def _neg(f: Any, x: Array) -> Array:
-    # Not 0 - x, which is 0 for 0: the sign of a zero is that of what it is divided by.
+    # 0 - x would turn 0 into 0 instead of -0, and 1 / 0 depends on the sign of the zero.
     return f.multiply(f.number(-1, x), x)
 
 

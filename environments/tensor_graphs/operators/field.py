@@ -10,13 +10,13 @@ rational functions of degree d agree at a random point with a probability of at 
 Other functions (Exp, Erf, Sqrt, rounding …) are *uninterpreted*: a keyed hash of their arguments
 takes their place. An equality that holds for such functions holds for any functions.
 
-Relu, Max, Less and others need an order of the numbers. It is chosen by the key, is total, is
+Relu, Max, Less and others need an order of the numbers. The key chooses the order. It is total, is
 reversed by negation, and is the real order for multiples of 1/64 up to 4096. Otherwise it is
 arbitrary, so sums and products do not respect it. Real numbers have all these properties too, so an
 equality that holds here for all keys and numbers also holds for real numbers. An equality that
-needs further properties (Relu(2·x) = 2·Relu(x)) is found not to hold, which is the safe error. A
-comparison chooses between rational functions, so equalities with comparisons should be tested at
-many points and with several keys.
+needs further properties (Relu(2·x) = 2·Relu(x)) fails here, which is the safe error. A comparison
+chooses between rational functions, so equalities with comparisons should be tested at many points
+and with several keys.
 
 A quotient by zero is a hash of the dividend; test equalities with such quotients with `Floats` too.
 """
@@ -62,7 +62,7 @@ class Field(Floats):
         return rng.integers(0, PRIME, shape, dtype=np.uint64)
 
     def embed(self, array: np.ndarray) -> np.ndarray:
-        """Convert floating-point numbers; they are fractions, so this is exact."""
+        """Convert floating-point numbers to the field; this is exact, since they are fractions."""
         array = np.asarray(array, np.float64)
         found = [_number(float(value)) for value in array.reshape(-1)]
         return np.array(found, np.uint64).reshape(array.shape)
@@ -86,7 +86,7 @@ class Field(Floats):
         return (a * b) % _P if a.dtype == np.uint64 else super().multiply(a, b)
 
     def divide(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Divide two arrays; the result is a hash of the first where the second is zero."""
+        """Divide two arrays; where the second is zero, the result is a hash of the first."""
         if a.dtype != np.uint64:
             return super().divide(a, b)
         result = a * _inverse(b) % _P
@@ -95,7 +95,7 @@ class Field(Floats):
         return np.where(b == 0, self._hash("a / 0", a), result)
 
     def power(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Raise to a power.
+        """Raise an array to a power.
 
         Powers are exact for whole exponents from -64 to 64, Sqrt for 1/2, and uninterpreted
         otherwise.
@@ -181,7 +181,10 @@ class Field(Floats):
         return self._place(a) < self._place(b)
 
     def cast(self, x: np.ndarray, dtype: str) -> np.ndarray:
-        """Convert to another type; from numbers uninterpreted, from other types exact."""
+        """Convert an array to another element type.
+
+        The conversion of the field's numbers is uninterpreted; that of other types is exact.
+        """
         is_float = dtype in ("float16", "bfloat16", "float32", "float64")
         if x.dtype == np.uint64:
             rounded = self._hash(f"Cast {dtype}", x)
@@ -203,13 +206,13 @@ class Field(Floats):
     def _hash(self, name: str, *arguments: np.ndarray) -> np.ndarray:
         state: Any = self._key(name)
         for argument in arguments:
-            # At least one axis: for scalars NumPy warns that products overflow, which is meant.
+            # With at least one axis, NumPy does not warn of overflow, which is intended here.
             state = _mix(state ^ _mix(np.atleast_1d(argument) + _ONE))
         shape = np.broadcast_shapes(*[np.shape(argument) for argument in arguments])
         return (state % _P).reshape(shape)
 
     def _place(self, x: np.ndarray) -> np.ndarray:
-        """Return the places of numbers in the order, int64; place(-x) = -place(x)."""
+        """Return int64 keys that sort numbers by the order; place(-x) = -place(x)."""
         x = np.asarray(x)
         if x.ndim:
             return self._places(x)
@@ -230,14 +233,14 @@ class Field(Floats):
 
 
 def _number(value: float) -> int:
-    """Convert a float: its denominator is a power of two, and 2³¹ = 1 modulo p."""
+    """Convert a float to the field; its denominator is a power of two, and 2³¹ = 1 modulo p."""
     above, below = value.as_integer_ratio()
     shift = (below.bit_length() - 1) % 31
     return above * pow(2, 31 - shift, PRIME) % PRIME
 
 
 def _centered(x: np.ndarray) -> np.ndarray:
-    """Return the representatives between -p/2 and p/2, int64."""
+    """Return the integers between -p/2 and p/2 that stand for the numbers, int64."""
     signed = x.astype(np.int64)
     return signed - np.int64(PRIME) * (x > _HALF)
 

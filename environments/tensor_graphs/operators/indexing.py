@@ -1,6 +1,6 @@
 """Operators that index tensors or return their sizes.
 
-Gather(x, indices)   axis; indices may be negative, as in ONNX: counted from the end
+Gather(x, indices)   axis; negative indices count from the end, as in ONNX
 Shape(x)             start, end: both given, counted from the front
 DepthToSpace(x)      blocksize, mode ("DCR" or "CRD")
 SpaceToDepth(x)      blocksize

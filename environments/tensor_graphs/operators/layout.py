@@ -48,7 +48,7 @@ def reshaped(op: str, shape: Shape, attributes: Mapping[str, Any]) -> Shape:
     """Return the shape to which Flatten, Squeeze or Unsqueeze reshapes its input.
 
     Args:
-      op: one of the three.
+      op: "Flatten", "Squeeze" or "Unsqueeze".
       shape: shape of the input.
       attributes: `axis` of Flatten, `axes` of the others; without it, Squeeze removes all sizes 1.
 
@@ -84,9 +84,10 @@ def reshape_request(shape: Shape, target: Shape) -> tuple[int, ...] | None:
     """Return the shape argument with which ONNX's Reshape makes one shape of another.
 
     Returns:
-      Numbers, with 0 for a size that is copied and -1 for one that is computed. None if that cannot
-      express the target, since more than one unknown size is new; if the shapes differ only in
-      sizes 1, Unsqueeze and Squeeze can express it.
+      Numbers, with 0 for a size that is copied and -1 for one that is computed. None if such
+      numbers cannot express the target, because more than one unknown size is new, or because the
+      target has unknown sizes and a size of 0. If the shapes differ only in sizes 1, Unsqueeze and
+      Squeeze can express it.
     """
     if all(isinstance(size, int) for size in target):
         return tuple(target)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ Values = dict[str, Any]
 
 
 class OperatorError(ValueError):
-    """An operator does not take such inputs or attributes; the message is one line."""
+    """An operator does not take the given inputs or attributes; the message is one line."""
 
 
 class _Required:
@@ -76,7 +76,7 @@ FLOAT_TYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
 
 
 def same_dtype(dtypes: Sequence[Any], attributes: Values) -> tuple[str, ...]:
-    """Return the element type that all inputs share, and the output has.
+    """Return the element type of the output, which all inputs must have.
 
     Raises:
       OperatorError: the inputs have different types.
@@ -89,10 +89,10 @@ def same_dtype(dtypes: Sequence[Any], attributes: Values) -> tuple[str, ...]:
 
 
 def float_dtype(dtypes: Sequence[Any], attributes: Values) -> tuple[str, ...]:
-    """Return the floating-point type that all inputs share, and the output has.
+    """Return the floating-point type of the output, which all inputs must have.
 
     Raises:
-      OperatorError: the inputs have different types, or no floating-point type.
+      OperatorError: the inputs have different types, or a type that is not floating-point.
     """
     if dtypes[0] not in FLOAT_TYPES:
         raise OperatorError(f"expected floating-point numbers, found {dtypes[0]}")
@@ -115,7 +115,7 @@ def no_flops(inputs: Sequence[Any], outputs: Sequence[TensorType], attributes: V
 
 
 def flops_per_element(count: int) -> Callable[..., int]:
-    """Make a `flops_fn` for so many operations for each element of the outputs."""
+    """Make a `flops_fn` that counts `count` operations for each element of the outputs."""
 
     def flops(inputs: Sequence[Any], outputs: Sequence[TensorType], attributes: Values) -> int:
         return count * sum(num_elements(output) for output in outputs)
@@ -124,7 +124,7 @@ def flops_per_element(count: int) -> Callable[..., int]:
 
 
 def flops_per_input(count: int) -> Callable[..., int]:
-    """Make a `flops_fn` for so many operations for each element of the first input."""
+    """Make a `flops_fn` that counts `count` operations for each element of the first input."""
 
     def flops(inputs: Sequence[Any], outputs: Sequence[TensorType], attributes: Values) -> int:
         return count * num_elements(inputs[0])
@@ -133,10 +133,10 @@ def flops_per_input(count: int) -> Callable[..., int]:
 
 
 def checked_axis(axis: int, rank: int) -> int:
-    """Return an axis that is counted from the front.
+    """Return an axis that is counted from the front, after checking it.
 
     Raises:
-      OperatorError: it is negative, or a tensor of this rank has no such axis.
+      OperatorError: the axis is negative, or a tensor of this rank has no such axis.
     """
     if not 0 <= axis < rank:
         raise OperatorError(f"expected an axis in 0 … {rank - 1}, found {axis}")

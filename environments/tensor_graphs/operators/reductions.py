@@ -5,7 +5,7 @@ and ascending. A node that `noop_with_empty_axes` turns into the identity has no
 
   ReduceL2, ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum, ReduceSumSquare
                      axes, keepdims
-  ArgMax, ArgMin     axis, keepdims; of equal elements the first, never `select_last_index`
+  ArgMax, ArgMin     axis, keepdims; the first of equal elements wins (no `select_last_index`)
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _l2(f: Any, x: Array, axes: Sequence[int], keepdims: bool) -> Array:
 
 
 def _product(f: Any, x: Array, axes: Sequence[int], keepdims: bool) -> Array:
-    """Multiply elements one by one, since algebras have only products of two."""
+    """Multiply elements one by one, since algebras can multiply only two arrays at a time."""
     for axis in axes:
         parts = np.split(x, x.shape[axis], axis) if x.shape[axis] else []
         x = f.number(1, x) + np.zeros_like(

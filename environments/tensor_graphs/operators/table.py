@@ -1,4 +1,4 @@
-"""The table of all operators, and what can be computed from it.
+"""The table of all operators, and functions that infer types and compute values with it.
 
 Each operator has one canonical form, so equal computations are equal nodes. The module in which an
 operator is defined says which inputs and attributes its form has. In all forms
@@ -74,11 +74,12 @@ def infer(op: str, inputs: Types, attributes: Attributes) -> tuple[TensorType, .
 
     Args:
       op: one of OPERATORS.
-      inputs: types of the inputs; None, for what is no tensor, is refused.
-      attributes: as `complete` returns them.
+      inputs: types of the inputs. None stands for a value that is not a tensor and is refused.
+      attributes: attributes as `complete` returns them.
 
     Raises:
-      OperatorError: the operator does not take such inputs, or that depends on unknown sizes.
+      OperatorError: the operator does not take these inputs, or unknown sizes decide whether it
+        does.
     """
     found = _infer(op, tuple(inputs), attributes)
     if isinstance(found, str):
@@ -97,8 +98,8 @@ def evaluate(
     Args:
       op: one of OPERATORS.
       arrays: values of the inputs.
-      attributes: as `complete` returns them.
-      algebra: defines the numbers that are computed with.
+      attributes: attributes as `complete` returns them.
+      algebra: the algebra to compute with.
     """
     results = OPERATORS[op].evaluate_fn(algebra, arrays, dict(attributes))
     return tuple(np.asarray(result) for result in results)

@@ -1,7 +1,7 @@
-"""Which constants are the same, whatever they were computed from.
+"""Find constants with equal values, however they were computed.
 
-Rules make new constants without end: (W·s)·t and W·(s·t) are two expressions. What both are is
-computed, in float64, and compared, so that one weight is one class however it came about.
+Rules make ever more expressions of constants: (W·s)·t and W·(s·t) are two of them. Their values are
+computed in float64 and compared, so that equal weights form one class.
 """
 
 from __future__ import annotations
@@ -13,25 +13,29 @@ import numpy as np
 from environments.tensor_graphs.graph.nodes import CONSTANT, Node, Ref, TensorType
 from environments.tensor_graphs.operators.table import OPERATORS, evaluate
 
-# Rounding in float64 is a thousand times less than this, and two weights differ by far more.
+# Rounding errors in float64 are a thousand times smaller, and different weights differ by far more.
 _TOLERANCE = 1e-10
 _MOST_ELEMENTS = 1 << 22
 
 
 class Constants:
-    """Values of constants."""
+    """The values of the constants added so far."""
 
     def __init__(self) -> None:
         self._values: dict[Ref, np.ndarray] = {}
         self._known: dict[tuple[TensorType | None, int], list[tuple[np.ndarray, Ref]]] = {}
 
     def twins(self, number: int, node: Node, name_fn: Callable[[Ref], Ref]) -> list[Ref | None]:
-        """For each output of a constant node: one that was added before and has the same values.
+        """Add a constant node, and find earlier outputs with the same values as its outputs.
 
         Args:
-          number: of the node.
-          node: depends on constants alone.
-          name_fn: finds an output whose values are known and the same.
+          number: number of the node.
+          node: a node that depends on constants alone.
+          name_fn: maps an output to one that has the same values and whose values are known.
+
+        Returns:
+          For each output an earlier output with the same values; None if there is none. Empty if
+          the values cannot be computed.
         """
         values = self._compute(node, name_fn)
         found: list[Ref | None] = []
@@ -77,7 +81,7 @@ def _wide(value: np.ndarray) -> np.ndarray:
 
 
 def _sketch(value: np.ndarray) -> np.ndarray:
-    """A few random sums: equal where the values are, and hardly ever elsewhere."""
+    """Return a few random weighted sums; they are equal for equal values and hardly ever else."""
     flat = value.reshape(-1).astype(np.float64)
     random = np.random.default_rng(flat.size)
     return random.uniform(1, 2, (4, flat.size)) @ flat

@@ -1,8 +1,8 @@
 """Classes of equal tensors, kept by egglog.
 
-Two operations are equal if their operator, attributes and inputs are. egglog draws all conclusions
-from that (congruence); this module only translates. Each operation is entered as `Number n` and as
-`Apply label inputs`, which are declared equal. Each of its outputs is a tensor.
+Two operations are equal if their operators, attributes and inputs are. egglog draws all conclusions
+from that (congruence); this module only translates. It enters each operation as `Number n` and as
+`Apply label inputs`, and declares the two equal. Each output of an operation is a tensor.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class EGraph:
         """Add an operation.
 
         Args:
-          number: of the operation.
+          number: number of the operation.
           node: the operation; its inputs must have been added before.
         """
         label = self._labels.setdefault((node.op, node.attributes), len(self._labels))

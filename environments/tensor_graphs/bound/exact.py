@@ -20,10 +20,12 @@ class Bound:
 
     Attributes:
       cost_ms: cost of the cheapest graph found.
-      bound_ms: lower bound on the cost of every graph that was looked at. If `is_proved`, it holds
-        for every graph that the rules can reach.
-      is_proved: whether everything that the rules can make was looked at.
-      num_operations: operations looked at: the graph's own and those that the rules made.
+      bound_ms: lower bound on the cost of every graph in the saturated classes. If `is_proved`, it
+        holds for every graph that the rules can reach.
+      is_proved: whether saturation finished, so that the classes contain everything that the rules
+        can make.
+      num_operations: number of operations in the classes: the graph's own and those that the rules
+        made.
       seconds: wall time.
     """
 
@@ -50,10 +52,10 @@ def bound(
 
     Args:
       graph: the graph, of up to about 30 operators. Larger ones seldom saturate.
-      rules: as `engine.Engine` takes them.
-      objective: as `engine.Engine` takes it.
+      rules: the rules, as `engine.Engine` takes them.
+      objective: the objective, as `engine.Engine` takes it.
       max_operations: saturation stops, unfinished, at more operations than this.
-      seconds: wall time for all of it; saturation gets half.
+      seconds: wall time for saturation and extraction together; saturation gets half.
 
     Returns:
       The cheapest graph's cost and the bound.

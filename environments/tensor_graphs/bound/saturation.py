@@ -1,12 +1,12 @@
-"""Equality saturation: every graph that rules can make of one graph, in one graph of classes.
+"""Equality saturation: hold every graph that rules can make from one graph in a graph of classes.
 
 Applying a rule replaces nothing. The new operations are added beside the matched ones, and their
 outputs are declared equal. A class of equal tensors thus stands for every way to compute them, and
 the inputs of its members are classes again. When no rule finds anything new, the classes contain
 every graph that the rules can reach from the first one.
 
-There is one exception: an operation merged from several is not merged with one of those again. A
-graph that could do so computes something twice, and saturation would never end.
+There is one exception: an operation that was merged from several others is not merged with one of
+those again. Such a graph would compute something twice, and saturation would never end.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Saturation:
             self.view = self._look()
 
     def finish(self) -> tuple[Graph, dict[int, int]]:
-        """Return a graph with all operations, and the number in it of each of `view.nodes`."""
+        """Return a graph with all operations, and the new number of each of `view.nodes` in it."""
         numbers = {
             number: self._edit.add(
                 node.op, node.inputs, node.attributes, node.types, node.value
@@ -121,7 +121,7 @@ class Saturation:
         return self._edit.finish()[0], numbers
 
     def _apply(self, found: _Match) -> bool:
-        """Apply a match; return whether a new operation or a new equality came of it."""
+        """Apply a match; return whether this declared any new equality."""
         plan = found.plan
         made = list(found.refs)
         for step in plan.steps:

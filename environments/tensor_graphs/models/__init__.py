@@ -46,14 +46,14 @@ def make(name: str, seed: int = 0, batch: Batch = 1, opset: int = 14) -> onnx.Mo
 
     Args:
       name: one of NAMES.
-      seed: of the weights.
+      seed: seed of the random weights.
       batch: number of examples, or a name such as "N" if it is to be known only when the model
         runs.
       opset: version of ONNX's operators, at least 13. From 17 on, a layer normalisation is one
         operator; below, exporters write nine.
 
     Raises:
-      UserError: there is no such model.
+      UserError: there is no model of this name.
     """
     if name not in _MODELS:
         raise UserError(f"no model {name!r}; there are {', '.join(NAMES)}")

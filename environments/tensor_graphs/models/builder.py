@@ -26,7 +26,7 @@ class Builder:
 
     Args:
       name: name of the model; together with `seed` it determines the weights.
-      seed: of the weights.
+      seed: seed of the random weights.
       batch: size of the inputs' first axis, or its name.
       opset: version of ONNX's operators.
     """
@@ -82,7 +82,7 @@ class Builder:
         return self.weight("constant", np.array(values, np.int64))
 
     def node(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node with one output, and return that."""
+        """Add a node with one output, and return the output."""
         return self.nodes(op, 1, *inputs, **attributes)[0]
 
     def nodes(self, op: str, num_outputs: int, *inputs: str, **attributes: Any) -> list[str]:
@@ -102,10 +102,10 @@ class Builder:
           x: the input, [N, channels[0], H, W].
           channels: number of channels of the input and of the output.
           kernel: height and width of the window.
-          bias: whether it has a bias.
+          bias: whether the convolution has a bias.
           stride: stride in both directions.
           groups: number of groups of channels.
-          gain: variance of the output divided by that of the input; 2 makes up for a Relu.
+          gain: variance of the output divided by that of the input; 2 compensates for a Relu.
           pads: padding above and on the left; the same is added below and on the right. By default,
             a convolution with stride 1 keeps the size of its input.
         """

@@ -1,7 +1,7 @@
 """Draw graphs as SVG, which browsers and notebooks can show.
 
 Constants are left out, and the colour of a box shows the kind of operator. To compare two graphs,
-the nodes that only one of them has can be marked (`only_in`).
+mark the nodes that only one of them has (`only_in`).
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _place(
     taken = float("-inf")
     for number in layer:
         columns[number] = taken = max(wanted[number], taken + 1)
-    # Keeping them apart pushed nodes to the right: the row as a whole is moved back.
+    # Keeping the nodes apart pushed some to the right, so the whole row is moved back.
     surplus = statistics.fmean(columns[one] - wanted[one] for one in layer)
     for number in layer:
         columns[number] -= surplus

@@ -1,6 +1,6 @@
 """Immutable graphs of tensor operations.
 
-A graph is a set of numbered nodes. Its operator and attributes say what a node computes from its
+A graph is a set of numbered nodes. A node's operator and attributes say what it computes from its
 inputs; `operators` defines their meaning. A node has one or more outputs, each with a type, and
 `Ref(node, output)` refers to one of them. Three operators are special:
 
@@ -43,7 +43,7 @@ class CycleError(ValueError):
 
 
 class Graph:
-    """An immutable graph; see the module.
+    """An immutable graph; see the module's docstring.
 
     Graphs are equal, and have equal hashes, if they have the same structure, whatever the numbers
     of their nodes.
@@ -76,7 +76,7 @@ class Graph:
         self._hash: int | None = None
 
     def edit(self) -> Edit:
-        """Begin to make another graph of this one."""
+        """Begin an edit, which makes another graph from this one."""
         return Edit(self)
 
     def type_of(self, ref: Ref) -> TensorType | None:
@@ -88,7 +88,7 @@ class Graph:
         return self._users.get(node, ())
 
     def is_constant(self, node: int) -> bool:
-        """Whether a node depends on constants alone, and is computed when the model is written."""
+        """Return whether a node depends on constants alone, and is computed on writing a model."""
         return node in self._constants
 
     def order(self) -> tuple[int, ...]:
@@ -273,7 +273,8 @@ class Edit:
         """Replace an input of a node.
 
         Returns:
-          If the node now equals another one, the replacements of its outputs by those of that one.
+          The replacements that follow: if the node now equals another one, pairs of its outputs and
+          those of the other node.
         """
         node = self._nodes[user]
         if old not in node.inputs:

@@ -81,7 +81,7 @@ class Node:
 
     @property
     def key(self) -> tuple[str, Attributes, tuple[Ref | None, ...]]:
-        """What makes nodes equal: operator, attributes and inputs."""
+        """The operator, attributes and inputs; nodes with equal keys are equal."""
         return self.op, self.attributes, self.inputs
 
     @property
@@ -91,7 +91,7 @@ class Node:
 
     @property
     def used(self) -> list[int]:
-        """Numbers of the nodes whose outputs it uses, each once, in the order of its inputs."""
+        """Numbers of the nodes whose outputs this one uses, each once, in the order of inputs."""
         return list(dict.fromkeys(ref.node for ref in self.inputs if ref is not None))
 
 
@@ -111,7 +111,7 @@ class Change:
 
 
 def attributes_of(values: Mapping[str, Attribute]) -> Attributes:
-    """Return attributes as a node has them: sorted by name."""
+    """Return attributes in the form that nodes hold: pairs sorted by name."""
     return tuple(sorted(values.items()))
 
 

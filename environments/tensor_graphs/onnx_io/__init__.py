@@ -1,4 +1,4 @@
-"""ONNX models in and out: `read` makes a graph of a model, `write` and `save` a model of a graph.
+"""Read and write ONNX models: `read` turns a model into a graph, `write` and `save` do the reverse.
 
 Reading, top down (`reading/`):
 
@@ -18,13 +18,13 @@ Writing, top down (`writing/`):
 
     Graph
       │  writer         node by node:
-      │    folding        what depends on constants alone is computed
+      │    folding        values that depend on constants alone are computed
       │    lowering       a canonical node becomes ONNX's nodes of the header's opset
       │    opaque         an Opaque node becomes the node that it was
-      │    naming         names, documentation and metadata are the file's again
+      │    naming         nodes get the file's names, documentation and metadata again
       ▼
     ModelProto
-      │  saving         the file, all of it or nothing; large weights in a file beside it
+      │  saving         write the whole file or nothing; large weights go into a file beside it
       ▼
     file
 

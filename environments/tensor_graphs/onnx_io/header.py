@@ -19,7 +19,7 @@ UNKNOWN = "unknown_"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ModelHeader:
-    """What is kept of a model's file in order to write a rewritten model.
+    """The parts of a model's file that are kept in order to write a rewritten model.
 
     Attributes:
       shell: the model without nodes and initialisers.
@@ -62,7 +62,7 @@ def make_header(opset: int = DEFAULT_OPSET) -> ModelHeader:
 class DimensionNames:
     """Names for the sizes of a file's tensors that `operators.dimensions` can compute with.
 
-    A name that is no plain word is replaced, and a size without a name gets one.
+    A name that is not an identifier is replaced, and a size without a name gets one.
 
     Attributes:
       original: the file's names by the ones that replace them.
@@ -91,7 +91,7 @@ class DimensionNames:
         return self._known[name]
 
     def type_of(self, type_proto: onnx.TypeProto) -> TensorType | None:
-        """Return the type that a file gives; None for what is no tensor."""
+        """Return the type that a file gives for a value; None if the value is not a tensor."""
         if type_proto.WhichOneof("value") != "tensor_type":
             return None
         tensor = type_proto.tensor_type

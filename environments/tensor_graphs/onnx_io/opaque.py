@@ -1,4 +1,4 @@
-"""Opaque nodes: operators that are not understood, kept so that they are written as they were.
+"""Opaque nodes: operators that `operators` does not know, kept to be written as they were.
 
 Attributes of an Opaque node:
 
@@ -36,7 +36,7 @@ def opaque_attributes(
 
     Args:
       node: the node of the file.
-      captured: names of the outer values that its subgraphs use.
+      captured: names of the outer values that the node's subgraphs use.
       functions: domain and name of the operators that the model defines itself.
       number: a number that no other node of the model has.
     """
@@ -61,8 +61,8 @@ def to_onnx_node(node: Node, names: Sequence[str], outputs: Sequence[str]) -> on
 
     Args:
       node: the Opaque node.
-      names: names of its inputs, the captured ones last; "" for each that is left out.
-      outputs: names of its outputs, also for those that are left out.
+      names: names of the node's inputs, the captured ones last; "" for each that is left out.
+      outputs: names of all outputs of the node, even of those that are left out.
     """
     result = onnx.NodeProto()
     result.ParseFromString(node.attribute("node"))
@@ -88,7 +88,7 @@ def names_within(node: Node) -> set[str]:
 
 
 def _may_differ(node: onnx.NodeProto, functions: Collection[tuple[str, str]]) -> bool:
-    """Whether two equal nodes may give different values: random ones, and all of other domains."""
+    """Return whether equal nodes may give different values, as random or custom operators do."""
     for domain, name in scopes.operators(node):
         if domain not in ("", "ai.onnx", "ai.onnx.ml") or (domain, name) in functions:
             return True

@@ -1,4 +1,4 @@
-"""Make a model of a few nodes of a graph, to measure them by themselves."""
+"""Make a model from a few nodes of a graph, to measure these nodes alone."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _BLOCK = 4093
 def part_model(graph: Graph, numbers: Sequence[int], copies: int = 1) -> onnx.ModelProto:
     """Make a model that computes some nodes of a graph.
 
-    Its inputs x0, x1, … are the values that these nodes use of other nodes; constants are
+    The model's inputs x0, x1, … are the values of other nodes that these nodes use; constants are
     initialisers. Its outputs y0, y1, … are the values that other nodes use, and those that no node
-    uses. Weights have random numbers in (0.01, 1) in place of their own, which are also valid as
-    variances. Single numbers, indices and everything else that is not floating-point is kept.
+    uses. The elements of weights are replaced by random numbers in (0.01, 1), which are also valid
+    as variances. Single numbers, indices and everything else that is not floating-point are kept.
 
     Args:
       graph: the graph.
-      numbers: its nodes, each after its inputs; none is an Input or constant.
-      copies: how often the model contains the nodes, each time with its own inputs and weights.
+      numbers: numbers of the nodes, each after its inputs; none is an Input or constant.
+      copies: how often the model contains the nodes; each copy has its own inputs and weights.
 
     Raises:
-      ValueError: a node is an Input or constant, or an input is no tensor of known rank.
-      UserError: the graph's opset has no such operator.
+      ValueError: a node is an Input or constant, or an input is not a tensor of known rank.
+      UserError: the graph's opset lacks one of the operators.
     """
     for number in numbers:
         if graph.nodes[number].op == INPUT or graph.is_constant(number):
@@ -62,7 +62,7 @@ def part_model(graph: Graph, numbers: Sequence[int], copies: int = 1) -> onnx.Mo
 
 
 def _results(graph: Graph, numbers: Sequence[int]) -> list[Ref]:
-    """Return the values of nodes that other nodes use, and those that no node uses."""
+    """Return the values of these nodes that other nodes use, and those that no node uses."""
     within = {ref for number in numbers for ref in graph.nodes[number].inputs if ref is not None}
     found = []
     for number in numbers:

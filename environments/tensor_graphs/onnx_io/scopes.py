@@ -1,4 +1,4 @@
-"""Find and rename what the subgraphs of a node contain.
+"""Find and rename the values, tensors and operators in the subgraphs of a node.
 
 A subgraph (a branch of an If, the body of a Loop) may use values of the graphs around it by name:
 it captures them.

@@ -36,12 +36,12 @@ _MIN_MAPPED_BYTES = 1 << 16
 
 
 def is_numpy(dtype: str) -> bool:
-    """Whether NumPy can compute with an element type."""
+    """Return whether NumPy can compute with an element type."""
     return dtype in _IN_NUMPY
 
 
 def storage(dtype: str) -> np.dtype:
-    """Return the dtype of the array that holds a tensor of an element type."""
+    """Return the dtype of the array that holds a tensor of this element type."""
     if dtype in _IN_NUMPY:
         return np.dtype(dtype)
     if dtype == "string":
@@ -59,7 +59,7 @@ def dtype_of(tensor: onnx.TensorProto) -> str:
     """Return the name of a tensor's element type.
 
     Raises:
-      UserError: the installed onnx does not know it.
+      UserError: the installed onnx does not know the type.
     """
     if tensor.data_type not in DTYPES:
         raise UserError(
@@ -77,7 +77,7 @@ def to_array(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> np.nda
       directory: the directory of the model's file, where external data are; None if there is none.
 
     Raises:
-      UserError: its data are missing, are outside of the directory, or do not fit its shape.
+      UserError: the data are missing, are outside of the directory, or do not fit the shape.
     """
     dtype, shape = dtype_of(tensor), tuple(tensor.dims)
     if any(size < 0 for size in shape):
@@ -106,8 +106,8 @@ def to_tensor(name: str, array: np.ndarray, dtype: str) -> onnx.TensorProto:
 
     Args:
       name: name of the tensor.
-      array: its elements, in the array type that `storage` gives.
-      dtype: its element type.
+      array: the elements, with the dtype that `storage` returns.
+      dtype: the element type.
     """
     tensor = onnx.TensorProto(name=name, data_type=NUMBERS[dtype], dims=array.shape)
     if dtype == "string":
@@ -148,12 +148,12 @@ def external_path(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> p
 def external_bytes(
     tensor: onnx.TensorProto, directory: pathlib.Path | None, expected: int
 ) -> np.ndarray:
-    """Return the bytes of a tensor that are in another file; large ones are mapped, not read.
+    """Return a tensor's bytes from another file; large tensors are memory-mapped, not read.
 
     Args:
       tensor: a tensor whose data are external.
       directory: the directory of the model's file; None if there is none.
-      expected: number of bytes that its type and shape need.
+      expected: number of bytes that the tensor's type and shape need.
 
     Returns:
       The bytes as uint8 [expected].

@@ -1,7 +1,7 @@
-"""The canonical form of each operator: one way to write a node, whatever the file's opset.
+"""Add nodes of a file in their canonical form: one way to write a node, whatever the file's opset.
 
-`operators.table` says what the forms are. A function here takes a node of the file and adds its
-form to the graph, or raises NotCanonicalError. Then the node becomes Opaque, which is always right.
+`operators.table` defines the forms. A function here takes a node of the file and adds its form to
+the graph, or raises NotCanonicalError. The node then becomes Opaque, which is always right.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def add_canonical(builder: GraphBuilder, node: SourceNode) -> Refs:
     """Add a node of ONNX's own domain in its canonical form.
 
     Args:
-      builder: the graph to add it to.
+      builder: the graph to add the node to.
       node: the node of the file.
 
     Returns:
-      Its outputs, at least as many as are used.
+      The node's outputs, at least up to the last one that is used.
 
     Raises:
-      NotCanonicalError: it has no canonical form.
+      NotCanonicalError: the node has no canonical form.
     """
     if onnx.defs.get_schema(node.op, builder.opset).since_version > NEWEST_VERSION:
         raise NotCanonicalError
@@ -48,7 +48,7 @@ def add_canonical(builder: GraphBuilder, node: SourceNode) -> Refs:
     try:
         outputs = add(builder, node)
     except (LookupError, OverflowError, ValueError):
-        raise NotCanonicalError from None  # OperatorError, or invalid numbers.
+        raise NotCanonicalError from None  # The cause is an OperatorError, or invalid numbers.
     if len(outputs) < node.num_outputs:
         raise NotCanonicalError
     return outputs
@@ -92,7 +92,7 @@ def _dropout(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 
 def _nested(op: str) -> Callable[[GraphBuilder, SourceNode], Refs]:
-    """Make the form of an operator of many inputs: nested nodes of two, from the left."""
+    """Make the form of an operator with many inputs: nested nodes of two inputs, from the left."""
 
     def add(builder: GraphBuilder, node: SourceNode) -> Refs:
         result, *others = node.all_inputs()
@@ -105,7 +105,7 @@ def _nested(op: str) -> Callable[[GraphBuilder, SourceNode], Refs]:
 
 def _batch_normalization(builder: GraphBuilder, node: SourceNode) -> Refs:
     if builder.opset < 14 and len(node.output_names) > 1:
-        raise NotCanonicalError  # More outputs meant training then.
+        raise NotCanonicalError  # In these opsets, more outputs mean training.
     attributes = {name: value for name, value in node.attributes.items() if name != "momentum"}
     return _unchanged(builder, dataclasses.replace(node, attributes=attributes))
 

@@ -20,13 +20,13 @@ def to_oldest_opset(model: onnx.ModelProto, directory: pathlib.Path | None) -> o
 
     Args:
       model: a valid model; onnx's converter may crash on others. It is not changed.
-      directory: where its external data are.
+      directory: the directory with the model's external data; None if there is none.
 
     Returns:
-      The model itself if it need not be converted.
+      The converted model, or the model itself if its opset is new enough.
 
     Raises:
-      UserError: it cannot be converted.
+      UserError: the model cannot be converted.
     """
     opset = opset_of(model)
     if opset >= OLDEST_OPSET:
@@ -37,7 +37,7 @@ def to_oldest_opset(model: onnx.ModelProto, directory: pathlib.Path | None) -> o
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     if opset == 0:
-        # All operators are of other domains, which are not converted.
+        # All operators belong to other domains, which are not converted.
         copy.opset_import.add(domain="", version=OLDEST_OPSET)
         return copy
     for tensor in copy.graph.initializer:
@@ -47,7 +47,7 @@ def to_oldest_opset(model: onnx.ModelProto, directory: pathlib.Path | None) -> o
         converted = onnx.version_converter.convert_version(copy, OLDEST_OPSET)
     except Exception as error:
         raise _not_convertible(opset, " ".join(str(error).split())[:200]) from None
-    # The converter loses the types of inputs and outputs that are no tensors.
+    # The converter loses the types of inputs and outputs that are not tensors.
     graph, original = converted.graph, model.graph
     for infos, known in ((graph.input, original.input), (graph.output, original.output)):
         types = {one.name: one.type for one in known}

@@ -1,4 +1,4 @@
-"""The graph that is being read, and which of its values are known before the model runs."""
+"""The graph that is being read, and those of its values that are known before the model runs."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class GraphBuilder:
 
         Args:
           op: name of the operator.
-          *inputs: values that it uses.
-          **attributes: those that differ from their defaults.
+          *inputs: values that the node uses.
+          **attributes: attributes that differ from their defaults.
 
         Returns:
-          Its outputs.
+          The node's outputs.
 
         Raises:
-          OperatorError: the operator does not take such inputs or attributes.
-          NotCanonicalError: an input has no elements, for which operators have special meanings.
+          OperatorError: the operator does not take these inputs or attributes.
+          NotCanonicalError: an input has no elements; operators have special meanings for those.
         """
         for ref in inputs:
             if 0 in self.shape_of(ref):
@@ -62,7 +62,7 @@ class GraphBuilder:
         """Return the type of a value.
 
         Raises:
-          NotCanonicalError: it is no tensor, or its rank is unknown.
+          NotCanonicalError: the value is not a tensor, or its rank is unknown.
         """
         found = self.edit.type_of(ref)
         if found is None or found.shape is None:
@@ -73,7 +73,7 @@ class GraphBuilder:
         """Return the shape of a value.
 
         Raises:
-          NotCanonicalError: it is no tensor, or its rank is unknown.
+          NotCanonicalError: the value is not a tensor, or its rank is unknown.
         """
         return self.type_of(ref).shape or ()
 
@@ -81,7 +81,7 @@ class GraphBuilder:
         """Return the rank of a value.
 
         Raises:
-          NotCanonicalError: it is no tensor, or its rank is unknown.
+          NotCanonicalError: the value is not a tensor, or its rank is unknown.
         """
         return len(self.shape_of(ref))
 
@@ -93,7 +93,7 @@ class GraphBuilder:
         """Return the value of a tensor of integers or truth values, as numbers and names of sizes.
 
         Returns:
-          None if it is not known, or of another type, or if `ref` is None.
+          The value; None if it is not known, has another type, or if `ref` is None.
         """
         if ref is None:
             return None
@@ -105,7 +105,7 @@ class GraphBuilder:
         return self._sizes[ref]
 
     def value_of(self, ref: Ref) -> np.ndarray | None:
-        """Return the value of a short constant, computed if it has to be; None for all others."""
+        """Return the value of a short constant, computed if necessary; None for other values."""
         if ref not in self._values:
             self._values[ref] = self._compute(ref)
         return self._values[ref]
@@ -114,7 +114,7 @@ class GraphBuilder:
         """Return the value of a list of integers.
 
         Raises:
-          NotCanonicalError: it is known only when the model runs.
+          NotCanonicalError: the value is known only when the model runs.
         """
         sizes = self.sizes_of(ref)
         if sizes is None or not are_known(sizes):
@@ -125,8 +125,8 @@ class GraphBuilder:
         """Return the value of a tensor with one element, to be used as an attribute.
 
         Raises:
-          NotCanonicalError: it is known only when the model runs, or is not exact in float32, the
-            type of attributes.
+          NotCanonicalError: the value is known only when the model runs, or is not exact in
+            float32, the type of attributes.
         """
         value = self.value_of(ref)
         if value is None or value.size != 1 or value.dtype.kind not in "iuf":
@@ -154,7 +154,7 @@ class GraphBuilder:
 
 
 def _is_inexact(number: np.ndarray) -> bool:
-    """Whether an integer changes when it is converted to a float and back."""
+    """Return whether an integer changes when it is converted to a float and back."""
     return number.dtype.kind in "iu" and int(float(number)) != int(number)
 
 

@@ -40,12 +40,12 @@ def infer_types(
       names: gives the sizes of tensors their names.
 
     Returns:
-      The types by name of the value; None for values that are no tensors. Values whose types cannot
-      be inferred may be missing.
+      The types by name of the value; None for values that are not tensors. Values whose types
+      cannot be inferred may be missing.
 
     Raises:
-      UserError: the model is not valid, an operator does not take such inputs, or an output is not
-        of the type that the file gives.
+      UserError: the model is not valid, an operator does not take its inputs, or an output has
+        another type than the file gives.
     """
     stripped = _skeleton(model, wiring)
     _check(stripped)
@@ -103,7 +103,7 @@ def _inferred(stripped: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _is_about_the_model(error: str) -> bool:
-    """Whether an error of onnx's inference means that the model is wrong.
+    """Return whether an error of onnx's inference means that the model is wrong.
 
     Inference may also fail on the body of an operator that onnx defines as a function of others,
     and for some operators (STFT) it contradicts the file's type of an output where the file is

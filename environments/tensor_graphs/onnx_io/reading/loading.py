@@ -30,7 +30,8 @@ def load(source: Source) -> tuple[onnx.ModelProto, pathlib.Path | None]:
       is a path). Its opset is `OLDEST_CONVERTIBLE_OPSET` or newer.
 
     Raises:
-      UserError: it is no model, is incomplete, is too old or too new, or is one for training.
+      UserError: the source is not a model, or the model is incomplete, too old, too new, or made
+        for training.
     """
     name, directory = "the model", None
     if isinstance(source, onnx.ModelProto):
@@ -111,7 +112,7 @@ def _parsed(content: bytes, name: str) -> onnx.ModelProto:
 
 
 def _has_broken_text(message: Any) -> bool:
-    """Whether a text field is not UTF-8; protobuf then returns bytes or raises."""
+    """Return whether a text field is not UTF-8; protobuf then returns bytes or raises an error."""
     try:
         for field, value in message.ListFields():
             values = [value] if isinstance(value, str | bytes) or not _is_many(value) else value

@@ -37,11 +37,11 @@ def read(source: loading.Source) -> Graph:
       source: a path, the content of a file, or a model. External data are found only with a path.
 
     Returns:
-      The graph; its `header` keeps what else the file says.
+      The graph; its `header` keeps everything else in the file.
 
     Raises:
-      UserError: it is no ONNX model, is damaged, uses an opset that is not understood, or is not
-        valid.
+      UserError: the source is not an ONNX model, is damaged or not valid, or uses an opset that is
+        not understood.
     """
     model, directory = loading.load(source)
     if opset_of(model) < OLDEST_OPSET:
@@ -68,7 +68,7 @@ class _Reader:
         self._nodes: dict[int, onnx.NodeProto] = {}
 
     def graph(self) -> Graph:
-        """Read all nodes; return the graph, with a header that keeps what else the file says."""
+        """Read all nodes; return the graph, whose header keeps everything else in the file."""
         for given in self._wiring.inputs:
             tensor_type = self._names.type_of(given.type)
             ref = self._edit.add(INPUT, [], (("name", given.name),), [tensor_type])
@@ -108,7 +108,7 @@ class _Reader:
             self._builder.set_sizes(self._values[node.output[0]], sizes)
 
     def _read_canonical(self, node: onnx.NodeProto, source: SourceNode) -> bool:
-        """Add a node in its canonical form; whether it has one."""
+        """Add a node in its canonical form; return whether it has one."""
         try:
             outputs = add_canonical(self._builder, source)
         except NotCanonicalError:
@@ -122,7 +122,7 @@ class _Reader:
         return True
 
     def _sizes(self, node: SourceNode) -> Sizes | None:
-        """Compute the value of a node that computes with sizes; None if it cannot be told."""
+        """Compute the value of a node that computes with sizes; None if that is not possible."""
         types = [None if ref is None else self._edit.type_of(ref) for ref in node.inputs]
         output = self._types.get(node.output_names[0])
         if output is None or output.dtype not in _INTEGERS:
@@ -138,9 +138,9 @@ class _Reader:
         return found if all(abs(one) <= largest for one in numbers) else None
 
     def _agree(self, ref: Ref, name: str) -> bool:
-        """Whether onnx inferred the same type for a value, as far as both types are known.
+        """Return whether onnx inferred the same type for a value, as far as both types are known.
 
-        Values without elements are refused: operators have special meanings there.
+        The answer is no for values without elements, for which operators have special meanings.
         """
         ours, inferred = self._edit.type_of(ref), self._types.get(name)
         if ours is None or inferred is None:
@@ -197,7 +197,7 @@ class _Reader:
 
 
 def _trimmed(names: Sequence[str]) -> Sequence[str]:
-    """Drop the names that are left out at the end."""
+    """Drop empty names, which stand for inputs that are left out, from the end."""
     count = len(names)
     while count and not names[count - 1]:
         count -= 1

@@ -1,8 +1,8 @@
 """Compute the integers that a model derives from the sizes of its tensors.
 
 Exporters write Reshape(x, Concat(Gather(Shape(x), 0), 12, 64)), which computes a shape when the
-model runs. Here it is computed while the model is read. Sizes that are not known yet have names, so
-the value is an array of numbers and names.
+model runs. This module computes the shape while the model is read. Sizes that are not known yet
+have names, so the value is an array of numbers and names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def as_sizes(values: Any) -> Sizes:
 
 
 def are_known(sizes: Sizes) -> bool:
-    """Whether all sizes are numbers."""
+    """Return whether all sizes are numbers."""
     return all(isinstance(size, int) for size in sizes.reshape(-1))
 
 
@@ -45,10 +45,10 @@ def compute(
       op: name of ONNX's operator.
       inputs: values of the inputs; None for those that are not known.
       types: types of the inputs; None for those that are not known.
-      attributes: as the file has them.
+      attributes: the node's attributes, as the file has them.
 
     Returns:
-      The value of its first output; None if it cannot be told.
+      The value of the node's first output; None if it cannot be computed.
     """
     if op in ("Shape", "Size"):
         shape = types[0].shape if types and types[0] else None

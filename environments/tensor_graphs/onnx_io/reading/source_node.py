@@ -17,13 +17,14 @@ Refs = tuple[Ref, ...]
 
 @dataclasses.dataclass(frozen=True)
 class SourceNode:
-    """A node as the file has it.
+    """A node in the file's form.
 
     Attributes:
       op: name of the operator.
-      inputs: the values that it uses, None for each that is left out; none are left out at the end.
-      attributes: values by name; texts are str, tensors are arrays, lists are tuples, and what none
-        of these can hold is None.
+      inputs: the values that the node uses; None for each that is left out, except at the end,
+        where they are dropped.
+      attributes: values by name; texts are str, tensors are arrays, and lists are tuples. Values of
+        other kinds, such as graphs, are None.
       num_outputs: number of outputs up to the last one that is used.
       output_names: the file's names of all outputs; "" for those that are left out.
     """
@@ -52,7 +53,7 @@ class SourceNode:
         """Return the first input.
 
         Raises:
-          NotCanonicalError: it is left out.
+          NotCanonicalError: the input is left out.
         """
         found = self.input(0)
         if found is None:

@@ -10,10 +10,11 @@ from environments.tensor_graphs.onnx_io.reading.source_node import Refs, SourceN
 
 
 def add_conv(builder: GraphBuilder, node: SourceNode) -> Refs:
-    """Add a Conv; its kernel_shape is left out, since it is the weight's.
+    """Add a Conv without its kernel_shape, which the weight's shape contains.
 
     Raises:
-      NotCanonicalError: its kernel_shape is another one, or its window has no canonical form.
+      NotCanonicalError: the kernel_shape differs from the weight's, or the window has no canonical
+        form.
     """
     inputs = node.all_inputs()
     kernel = builder.shape_of(inputs[1])[2:]
@@ -27,7 +28,8 @@ def add_conv_transpose(builder: GraphBuilder, node: SourceNode) -> Refs:
     """Add a ConvTranspose whose pads are given as numbers.
 
     Raises:
-      NotCanonicalError: they are not, or its window has no canonical form.
+      NotCanonicalError: the pads are not given as numbers, the kernel_shape differs from the
+        weight's, or the window has no canonical form.
     """
     inputs = node.all_inputs()
     kernel = builder.shape_of(inputs[1])[2:]
@@ -42,10 +44,10 @@ def add_conv_transpose(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 
 def add_pool(builder: GraphBuilder, node: SourceNode) -> Refs:
-    """Add a MaxPool or AveragePool of one output.
+    """Add a MaxPool or AveragePool with one output.
 
     Raises:
-      NotCanonicalError: its window has no canonical form.
+      NotCanonicalError: the window has no canonical form.
     """
     kernel = tuple(node.attributes["kernel_shape"])
     window = _window(builder, node, kernel)
@@ -86,7 +88,7 @@ def _window(builder: GraphBuilder, node: SourceNode, kernel: Sequence[Any]) -> d
 
 
 def _padding(size: int | str, kernel: int, stride: int, dilation: int) -> int:
-    """Return the padding of an axis with which the output's size is size / stride, rounded up."""
+    """Return the padding of an axis that makes the output's size size / stride, rounded up."""
     reach = dilation * (kernel - 1) + 1
     if stride == 1:
         return reach - 1

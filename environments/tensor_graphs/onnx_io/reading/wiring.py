@@ -38,7 +38,7 @@ class Wiring:
 
         Args:
           model: the model.
-          directory: where its external data are.
+          directory: the directory with the model's external data; None if there is none.
 
         Raises:
           UserError: a value is missing, has the name of another one, or depends on itself.
@@ -74,7 +74,7 @@ class Wiring:
         self.constants[name] = (array, dtype)
 
     def _is_constant(self, node: onnx.NodeProto) -> bool:
-        """Whether a node is a Constant; if so, its value is added to `constants`."""
+        """Return whether a node is a Constant; if so, add its value to `constants`."""
         is_standard = node.domain in ("", "ai.onnx") and node.op_type == "Constant"
         if not is_standard or (node.domain, node.op_type) in self._functions:
             return False
@@ -121,7 +121,7 @@ def _value_of(
 
 
 def _sorted(nodes: Sequence[onnx.NodeProto], known: Iterable[str]) -> list[onnx.NodeProto]:
-    """Sort nodes so that each comes after those that it depends on, else in the file's order."""
+    """Sort nodes so that each comes after those it depends on; otherwise keep the file's order."""
     ready = set(known) | {""}
     makers = _makers(nodes, ready)
     needed = [
@@ -141,7 +141,7 @@ def _sorted(nodes: Sequence[onnx.NodeProto], known: Iterable[str]) -> list[onnx.
         waiting[number] = len(used)
         for maker in used:
             users.setdefault(maker, []).append(number)
-    # Of the nodes whose inputs are all known, the first one in the file comes next.
+    # The next node is the first one in the file whose inputs are all known.
     heap = [number for number, count in waiting.items() if not count]
     ordered = []
     while heap:
@@ -173,6 +173,6 @@ def _makers(nodes: Sequence[onnx.NodeProto], known: Collection[str]) -> dict[str
 
 
 def describe_node(node: onnx.NodeProto) -> str:
-    """Return the words by which an error message names a node."""
+    """Return words that identify a node in an error message."""
     name = f" {node.name!r}" if node.name else f" that gives {', '.join(map(repr, node.output))}"
     return f"the {node.op_type}{name}"

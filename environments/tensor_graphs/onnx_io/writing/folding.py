@@ -36,13 +36,13 @@ class ConstantFolder:
         self._foldable: dict[int, bool] = {}
 
     def is_folded(self, number: int) -> bool:
-        """Whether a node is replaced by initialisers, one for each of its outputs."""
+        """Return whether a node is replaced by initialisers, one for each of its outputs."""
         if number not in self._values:
             self._values[number] = self._fold(number)
         return self._values[number] is not None
 
     def values(self, number: int) -> list[Value]:
-        """Return the values of a folded node's outputs; `is_folded` has to be asked first."""
+        """Return the values of a folded node's outputs; call `is_folded` first."""
         found = self._values[number]
         assert found is not None
         return found
@@ -57,7 +57,7 @@ class ConstantFolder:
             with np.errstate(all="ignore"):
                 arrays = self._computed(number)
         except (ArithmeticError, IndexError, ValueError):
-            return None  # The file has such values: the node is written as it was.
+            return None  # The node cannot be computed, so it is written as it was.
         finally:
             self._exact.clear()
         return [
@@ -67,7 +67,7 @@ class ConstantFolder:
         ]
 
     def _is_foldable(self, number: int) -> bool:
-        """Whether a node and all nodes that it depends on can be computed."""
+        """Return whether a node and all nodes that it depends on can be computed."""
         if number not in self._foldable:
             node = self._graph.nodes[number]
             self._foldable[number] = _has_value(node) and all(map(self._is_foldable, node.used))
@@ -104,7 +104,7 @@ def _num_bytes(node: Node) -> int:
 
 
 def _has_value(node: Node) -> bool:
-    """Whether NumPy has the types of a node's outputs, and `OPERATORS` the operator."""
+    """Return whether `OPERATORS` has a node's operator, and NumPy the types of its outputs."""
     if node.op == CONSTANT:
         return True
     return node.op in OPERATORS and all(

@@ -1,4 +1,4 @@
-"""Lower canonical nodes to the nodes that a given version of ONNX's operators has for them."""
+"""Lower canonical nodes to nodes of a given version of ONNX's operators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Values = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class OnnxNode:
-    """A node as the file will have it, without the names of its values.
+    """A node in the file's form, without the names of its values.
 
     Attributes:
       op: name of the operator.
@@ -34,7 +34,7 @@ class OnnxNode:
 
 
 def is_available(op: str, opset: int) -> bool:
-    """Whether a version of ONNX's operators has this one."""
+    """Return whether a version of ONNX's operators has this operator."""
     try:
         onnx.defs.get_schema(op, opset)
     except onnx.defs.SchemaError:
@@ -47,14 +47,15 @@ def lower(node: Node, types: Sequence[TensorType | None], opset: int) -> list[On
 
     Args:
       node: the node in its canonical form.
-      types: types of its inputs; None for those that are left out.
+      types: types of the node's inputs; None for those that are left out.
       opset: version of ONNX's operators.
 
     Returns:
-      The nodes. The first one has the node's inputs, each other one the output of the one before.
+      The nodes. The first one gets the inputs of `node`; each later one gets the output of the
+      one before.
 
     Raises:
-      UserError: that version has no such operator or attribute.
+      UserError: this version lacks the operator or one of its attributes.
     """
     if not is_available(node.op, opset):
         raise UserError(
@@ -70,10 +71,10 @@ def lower(node: Node, types: Sequence[TensorType | None], opset: int) -> list[On
 
 
 def _written(node: OnnxNode, opset: int) -> Mapping[str, Attribute]:
-    """Drop the attributes whose values are the defaults in that version.
+    """Return the attributes whose values differ from the defaults in this version.
 
     Raises:
-      UserError: the version has no such attribute.
+      UserError: the version lacks one of the attributes.
     """
     known = onnx.defs.get_schema(node.op, opset).attributes
     written = {}

@@ -13,10 +13,11 @@ from environments.tensor_graphs.onnx_io.header import ModelHeader
 
 
 class Names:
-    """The names of one model's values: those that the file gave them, else free ones.
+    """The names of one model's values: those from the file, or else free ones.
 
     Attributes:
-      copies: outputs of the model whose value has another name already: (output, value).
+      copies: pairs (name of an output, name of its value) for outputs whose value has another name
+        already.
     """
 
     def __init__(self, graph: Graph, header: ModelHeader, nodes: Sequence[int]) -> None:
@@ -56,7 +57,7 @@ class Names:
         return self._names[ref]
 
     def free(self, wanted: str) -> str:
-        """Reserve a name that no value has: the wanted one, or that with a number."""
+        """Reserve a name that no value has: the wanted one, or the wanted one with a number."""
         name, count = wanted, 1
         while name in self._taken:
             count += 1
@@ -69,7 +70,7 @@ class Names:
 
         Args:
           node: the node that is written.
-          number: its number in the graph; None if the graph has no such node.
+          number: number of the node in the graph; None if the graph has no such node.
         """
         about = None if number is None else self._header.nodes.get(number)
         if about is not None:

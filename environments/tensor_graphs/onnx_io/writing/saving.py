@@ -27,16 +27,17 @@ _MIN_EXTERNAL_BYTES = 1024
 def save(
     graph: Graph, path: str | pathlib.Path, max_embedded_bytes: int = MAX_EMBEDDED_BYTES
 ) -> None:
-    """Save a graph as a model file. If that fails, a file that was there is left as it was.
+    """Save a graph as a model file; if that fails, an existing file stays as it was.
 
     Args:
       graph: the graph.
       path: path of the file.
-      max_embedded_bytes: weights larger than this go into a file beside it. The name of that file
-        contains a digest of its content, so no model can find the weights of another one.
+      max_embedded_bytes: if the weights together are larger than this, they go into a file beside
+        the model. That file's name contains a digest of its content, so a model can never pick up
+        the weights of another one.
 
     Raises:
-      UserError: the graph's opset has no such operator, or the file cannot be written.
+      UserError: the graph's opset lacks one of the operators, or the file cannot be written.
     """
     path = pathlib.Path(path)
     writer = Writer(graph)

@@ -26,7 +26,7 @@ def write(graph: Graph) -> onnx.ModelProto:
     A model of more than 2 GB cannot be serialised; `save` puts its weights into another file.
 
     Raises:
-      UserError: the opset has no such operator.
+      UserError: the opset lacks one of the operators.
     """
     return Writer(graph).model(to_tensor)
 
@@ -41,7 +41,7 @@ class Writer:
       graph: the graph.
 
     Raises:
-      UserError: the graph's opset has no such operator.
+      UserError: the graph's opset lacks one of the operators.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -80,7 +80,7 @@ class Writer:
         return model
 
     def _needed(self) -> list[int]:
-        """Return the nodes that are written, in order; of folded nodes, those that others use."""
+        """Return the nodes to write, in order; folded nodes only if a written node uses them."""
         needed = {ref.node for ref in self._graph.outputs}
         found = []
         for number in reversed(self._graph.order()):
@@ -136,7 +136,7 @@ class Writer:
         return self._lists[key]
 
     def _describe_ends(self, graph: onnx.GraphProto) -> None:
-        """Give the types of inputs and outputs, by the file's own entries where it has them."""
+        """Describe the types of inputs and outputs, with the file's own entries if it has any."""
         for infos, ends in (
             (graph.input, [(self._names.of(Ref(n)), Ref(n)) for n in self._graph.inputs]),
             (graph.output, list(zip(self._graph.output_names, self._graph.outputs, strict=True))),

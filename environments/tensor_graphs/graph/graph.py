@@ -53,7 +53,7 @@ class Graph:
       inputs: numbers of the Input nodes, in the model's order.
       outputs: the values that the model returns, in the model's order.
       output_names: a name for each output.
-      header: what else the model's file says (`onnx_io.ModelHeader`); not used here.
+      header: everything else in the model's file (`onnx_io.ModelHeader`); not used here.
     """
 
     __slots__ = (

@@ -12,7 +12,7 @@ Reading, top down (`reading/`):
       │    canonical      an operator of `operators.table` gets its one form (windows: Conv, pools)
       │    opaque         any other operator is kept to be written as it was
       ▼
-    Graph, with a ModelHeader: what the file says besides what the model computes
+    Graph, with a ModelHeader: the file's names, versions and documentation
 
 Writing, top down (`writing/`):
 

@@ -1,4 +1,4 @@
-"""What a model's file says besides what the model computes: names, versions, documentation."""
+"""The header of a model: its names, versions and documentation, without its computation."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def _input(graph: Graph, folder: ConstantFolder, ref: Ref, edit: Edit, place: in
 
 
 def _header(graph: Graph) -> ModelHeader:
-    """Return the graph's header without what belongs to its own inputs, outputs and nodes."""
+    """Return the graph's header without the entries for its own inputs, outputs and nodes."""
     if graph.header is None:
         return make_header()
     shell = onnx.ModelProto(ir_version=graph.header.shell.ir_version)

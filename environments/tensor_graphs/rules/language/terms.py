@@ -38,7 +38,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Bindings:
-    """What the variables and attributes of a rule stand for.
+    """The tensors and values that the variables and attributes of a rule stand for.
 
     Attributes:
       types: types of the tensors, by name of the variable.

@@ -45,9 +45,9 @@ class InliningEnvironment(py_environment.PyEnvironment):
       all 0, the action is ignored, and the reward is 0, since s = d.
 
     The environment is deterministic: its seed and the actions determine everything. If the compiler
-    dies or hangs, the environment replaces it and repeats the earlier decisions up to the same call
-    site. If that fails too, `step` or `reset` raises `CompilerError`, and the next call starts the
-    next episode.
+    dies or hangs, the environment compiles the module again and repeats the earlier decisions up to
+    the same call site. If that fails too, `step` or `reset` raises `CompilerError`, and the next
+    call starts the next episode.
 
     Args:
       sampler: draws the module of each episode.

@@ -41,8 +41,8 @@ class _UsersMistake:
 class ModulePlayer:
     """A runner that does a task with one module after another; each worker of a pool holds one.
 
-    It has a compiler of its own. If the compiler dies or hangs, the player replaces it and tries
-    the module once more.
+    It has a compiler of its own. If the compiler fails, dies or hangs, the player tries the module
+    once more; the compiler starts a new process if its old one has ended.
 
     Args:
       make_compiler: makes the compiler. The constructor checks at once that the compiler works.

@@ -30,7 +30,7 @@ _RuleStart = tuple[CompiledRule, Start]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Of:
+class _RuleMatches:
     """The matches of one rule.
 
     Attributes:
@@ -47,7 +47,7 @@ class _Of:
     need_check: bool = False
 
 
-_NONE = _Of()
+_NONE = _RuleMatches()
 
 
 class Starts:
@@ -220,7 +220,9 @@ def _perhaps_unused(before: Graph, after: Graph, change: Change) -> Iterator[int
             yield ref.node
 
 
-def _updated(graph: Graph, before: _Of, new: Collection[Match], away: set[int]) -> _Of:
+def _updated(
+    graph: Graph, before: _RuleMatches, new: Collection[Match], away: set[int]
+) -> _RuleMatches:
     """Update the matches of one rule.
 
     Args:
@@ -238,13 +240,13 @@ def _updated(graph: Graph, before: _Of, new: Collection[Match], away: set[int]) 
     return _sorted(graph, [*kept, *new])
 
 
-def _sorted(graph: Graph, matches: Collection[Match]) -> _Of:
+def _sorted(graph: Graph, matches: Collection[Match]) -> _RuleMatches:
     if not matches:
         return _NONE
     found = tuple(sorted(matches, key=_location))
     count = len(found[0].replaced)
     replaced = frozenset(itertools.chain.from_iterable([match.location[:count] for match in found]))
     if not any(match.needs_check for match in found):
-        return _Of(found, found, replaced)
+        return _RuleMatches(found, found, replaced)
     valid = tuple(match for match in found if not match.needs_check or is_acyclic(graph, match))
-    return _Of(found, valid, replaced, need_check=True)
+    return _RuleMatches(found, valid, replaced, need_check=True)

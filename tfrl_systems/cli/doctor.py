@@ -7,9 +7,9 @@ import dataclasses
 import pathlib
 from typing import Any
 
+from environments.machine import compiles_file
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show, show_json
-from tfrl_systems.experiments.systems.inlining.problem import default_compiles
 
 _DESCRIPTION = """\
 Tries what the other verbs need: versions, the embedded compiler, each clang on PATH, ONNX, the
@@ -27,7 +27,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--cache",
         type=pathlib.Path,
-        default=default_compiles(),
+        default=compiles_file(),
         metavar="FILE",
         help="the cache to look at (default: %(default)s)",
     )

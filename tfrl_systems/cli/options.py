@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from environments.machine import num_processors
 from tfrl_systems.experiments.arguments import whole_number
 from tfrl_systems.experiments.system import summary_of, system_names
 
@@ -116,7 +117,7 @@ def add_collect(parser: argparse.ArgumentParser) -> None:
 
 def collect_of(options: argparse.Namespace) -> Collect | None:
     """Return where to collect, as --collect and --workers say; None if neither is given."""
-    from tfrl_systems.drivers.collect import Collect, num_processors
+    from tfrl_systems.drivers.collect import Collect
 
     if options.collect is None:
         return None if options.workers is None else Collect.with_workers(options.workers)

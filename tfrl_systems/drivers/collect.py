@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import os
 from collections.abc import Mapping
 
 from environments.errors import UserError
@@ -15,11 +14,6 @@ POOLS: Mapping[str, tuple[str, str]] = {
     "inprocess": ("tfrl_systems.drivers.in_process", "InProcessPool"),
     "pipes": ("tfrl_systems.drivers.pipes.pool", "PipePool"),
 }
-
-
-def num_processors() -> int:
-    """Return the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 @dataclasses.dataclass(frozen=True)

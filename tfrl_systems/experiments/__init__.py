@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from environments.errors import UsageError
+from environments.machine import num_processors
 from tfrl_systems.experiments.agents import find_agent
 from tfrl_systems.experiments.reporting import Reporter, Terminal
 from tfrl_systems.experiments.settings import as_options, make, with_seed, with_values
@@ -166,7 +167,7 @@ def _train(
 
 def default_collect(record: System) -> Collect:
     """Return where experience of a system is collected by default."""
-    from tfrl_systems.drivers.collect import Collect, num_processors
+    from tfrl_systems.drivers.collect import Collect
 
     return Collect.with_workers(num_processors() if record.collects_by_workers else 1)
 

@@ -15,8 +15,8 @@ import pathlib
 import platform
 import re
 
-from environments.caches import cache_directory
 from environments.errors import UserError
+from environments.machine import cache_directory
 from environments.tensor_graphs.execution.backends import Backend
 
 # Version of the way of measuring. Costs of different versions are not comparable, so each version

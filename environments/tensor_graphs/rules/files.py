@@ -21,8 +21,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from environments.caches import cache_directory
 from environments.errors import UserError
+from environments.machine import cache_directory
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 
 PATH = pathlib.Path(__file__).with_name("rules.json")

@@ -5,14 +5,8 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 
-from environments.caches import cache_directory
-from tfrl_systems.drivers.collect import num_processors
+from environments.machine import compiles_file, num_processors
 from tfrl_systems.experiments.settings import option
-
-
-def default_compiles() -> pathlib.Path:
-    """Return the file in the user's cache where compiles are kept."""
-    return cache_directory() / "compiles.db"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,7 +22,7 @@ class Compiling:
 
     corpus: pathlib.Path = option(metavar="DIR")
     compiler: str = option("embedded", metavar="embedded|CLANG")
-    cache: pathlib.Path = option(default_compiles(), metavar="FILE")
+    cache: pathlib.Path = option(compiles_file(), metavar="FILE")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from environments.caches import cache_directory
 from environments.errors import UsageError, UserError
 from environments.learn_to_optimize import baselines, references
 from environments.learn_to_optimize.functions import Objective
+from environments.machine import cache_directory
 from tfrl_systems.experiments.systems.learn_to_optimize.problem import Function
 from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
 from tfrl_systems.policies.policy_files import load_policy_json

@@ -83,7 +83,7 @@ def test_it_runs(path, make_kernel, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(
     sys.version_info < (3, 12),
-    reason="Colab's Python is newer: on 3.11 the running kernel has modules that TF-Agents replaces",
+    reason="Colab has Python 3.13; on 3.11 a kernel has loaded packages that TF-Agents replaces",
 )
 def test_the_first_cell_installs_everything_in_an_empty_environment(
     make_kernel, tmp_path, monkeypatch

@@ -24,16 +24,20 @@ from environments.errors import UserError
 from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.heuristics import Decider
 
+# Raised whenever what is kept means something else: an older file is emptied.
+_VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS compiles (
   module TEXT NOT NULL, compiler TEXT NOT NULL, decisions BLOB NOT NULL,
-  text_bytes INTEGER NOT NULL, exec_bytes INTEGER NOT NULL, features BLOB NOT NULL,
+  text_bytes INTEGER NOT NULL, exec_bytes INTEGER NOT NULL, features BLOB NOT NULL, groups BLOB NOT NULL,
   PRIMARY KEY (module, compiler, decisions)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS records (
   module TEXT NOT NULL, compiler TEXT NOT NULL, request TEXT NOT NULL, arrays BLOB NOT NULL,
   PRIMARY KEY (module, compiler, request)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS feature_names (compiler TEXT PRIMARY KEY, names TEXT NOT NULL);
 """
+
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +82,16 @@ class TrajectoryStore:
             self._db = sqlite3.connect(path or ":memory:", check_same_thread=False, timeout=60)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.executescript(_SCHEMA)
+            self._begin()
+
+    def _begin(self) -> None:
+        """Make the tables, in place of those of an older version."""
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version != _VERSION:
+            for (name,) in self._db.execute(_TABLES).fetchall():
+                self._db.execute(f"DROP TABLE {name}")
+            self._db.execute(f"PRAGMA user_version={_VERSION}")
+        self._db.executescript(_SCHEMA)
 
     def put(self, key: str, compiler: str, trajectory: Trajectory) -> None:
         """Keep a compile with its features.
@@ -95,7 +108,7 @@ class TrajectoryStore:
                 (compiler, json.dumps(trajectory.names)),
             )
             self._db.execute(
-                "INSERT OR IGNORE INTO compiles VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT OR IGNORE INTO compiles VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (
                     key,
                     compiler,
@@ -103,6 +116,7 @@ class TrajectoryStore:
                     trajectory.size.text_bytes,
                     trajectory.size.exec_bytes,
                     packed,
+                    zlib.compress(trajectory.size.packed_groups, 1),
                 ),
             )
 
@@ -179,7 +193,7 @@ class TrajectoryStore:
             return []
         names = tuple(json.loads(found[0][0]))
         query = (
-            "SELECT decisions, text_bytes, exec_bytes, features FROM compiles "
+            "SELECT decisions, text_bytes, exec_bytes, features, groups FROM compiles "
             "WHERE module = ? AND compiler = ?"
         )
         if taken is None:
@@ -188,10 +202,10 @@ class TrajectoryStore:
             wanted = taken.astype(np.int8).tobytes()
             rows = self._select(query + " AND decisions = ?", (key, compiler, wanted))
         trajectories = []
-        for decisions, text_bytes, exec_bytes, packed in rows:
+        for decisions, text_bytes, exec_bytes, packed, groups in rows:
             matrix = np.frombuffer(zlib.decompress(packed), "<i4").reshape(len(names), -1)
             features = np.ascontiguousarray(matrix.T, np.int64)
-            size = ObjectSize(text_bytes, exec_bytes)
+            size = ObjectSize(text_bytes, exec_bytes, zlib.decompress(groups))
             played = np.frombuffer(decisions, np.int8)
             trajectories.append(Trajectory(module_name, names, features, played, size))
         return trajectories

@@ -137,16 +137,23 @@ class CompilePlainly:
         record = module_store.get_record(_PLAIN)
         if record is None:
             return None
-        return ObjectSize(int(record["text_bytes"]), int(record["exec_bytes"]))
+        groups = record["packed_groups"].tobytes()
+        return ObjectSize(int(record["text_bytes"]), int(record["exec_bytes"]), groups)
 
     def run(self, compiler: Compiler, module: Module) -> ObjectSize:
         """See `Task`."""
-        return compiler.compile_plain(module)
+        return compiler.compile_plain(module).size
 
     def keep(self, module_store: ModuleStore, result: ObjectSize) -> None:
         """See `Task`."""
-        sizes = {name: np.array(value) for name, value in dataclasses.asdict(result).items()}
-        module_store.put_record(_PLAIN, sizes)
+        module_store.put_record(
+            _PLAIN,
+            {
+                "text_bytes": np.array(result.text_bytes),
+                "exec_bytes": np.array(result.exec_bytes),
+                "packed_groups": np.frombuffer(result.packed_groups, np.uint8),
+            },
+        )
 
 
 def perform(

@@ -17,7 +17,6 @@ from environments.errors import UserError
 from environments.inlining.compilers.channel import Channel, Header, ProtocolError
 from environments.inlining.compilers.object_size import (
     ObjectSize,
-    read_function_bytes,
     read_object_size,
 )
 
@@ -103,12 +102,14 @@ class CompiledModule:
 
     Attributes:
       size: sizes of the object.
+      data: the object file.
       decisions: int8 [T], 1 where a call site was inlined.
       callees: names of the T functions called, as known at the end of the compile; None where LLVM
         gave no name.
     """
 
     size: ObjectSize
+    data: bytes
     decisions: np.ndarray
     callees: tuple[str | None, ...]
 
@@ -249,26 +250,23 @@ class Compilation:
             raise CompilerError(f"{self._module_name}: {error}") from error
 
     def result(self) -> CompiledModule:
-        """Return sizes and decisions, once `next_site` has returned None.
+        """Return the object and the decisions, once `next_site` has returned None.
 
         Raises:
           CompilerError: the compiler's output is not an ELF object.
         """
         assert self._ended, "the compile is not over"
+        data = self._backend.read_object()
         try:
-            size = read_object_size(self._backend.read_object())
+            size = read_object_size(data)
         except UserError as error:
             raise CompilerError(f"{self._module_name}: {error}") from error
         return CompiledModule(
             size=size,
+            data=data,
             decisions=np.array(self._decisions, np.int8),
             callees=tuple(self._callees),
         )
-
-    def function_bytes(self) -> dict[str, int]:
-        """Return each function's bytes in the object, once `next_site` has returned None."""
-        assert self._ended, "the compile is not over"
-        return read_function_bytes(self._backend.read_object())
 
     def close(self) -> None:
         """End the compile and release its resources; may be called again."""
@@ -377,8 +375,10 @@ class Compilation:
         self.close()
 
 
-def compile_without_advice(module_name: str, backend: Backend, timeout_s: float) -> ObjectSize:
-    """Wait for a compile that asks for no decisions, and return the sizes of its object.
+def compile_without_advice(
+    module_name: str, backend: Backend, timeout_s: float
+) -> CompiledModule:
+    """Wait for a compile that asks for no decisions, and return its object.
 
     Raises:
       CompilerError: the compiler failed, died or hung.
@@ -388,4 +388,4 @@ def compile_without_advice(module_name: str, backend: Backend, timeout_s: float)
         module_name, backend, channel, "", timeout_s, owns_channel=True
     ) as compilation:
         assert compilation.next_site() is None, "advice was asked for without a channel"
-        return compilation.result().size
+        return compilation.result()

@@ -17,7 +17,6 @@ from environments.inlining.compilers.compilation import (
     Decide,
 )
 from environments.inlining.compilers.embedded import EmbeddedLlvm
-from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.compilers.system_clang import SystemClang
 from environments.inlining.corpus.modules import Module
 
@@ -43,8 +42,8 @@ class Compiler(Protocol):
     def compile(self, module: Module) -> Compilation:
         """Begin to compile a module under advice."""
 
-    def compile_plain(self, module: Module) -> ObjectSize:
-        """Compile a module without advice, as users do, and return the sizes of its object."""
+    def compile_plain(self, module: Module) -> CompiledModule:
+        """Compile a module without advice, as users do; there are no decisions."""
 
     def read_calls(self, module: Module) -> Mapping[str, Sequence[str]]:
         """Return the direct calls in a module before optimisation: callees by caller's name."""

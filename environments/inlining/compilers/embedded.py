@@ -21,10 +21,10 @@ from environments.inlining.compilers.compilation import (
     DEFAULT_TIMEOUT_S,
     INCLUDE_DEFAULT_OPTION,
     Compilation,
+    CompiledModule,
     CompilerError,
     compile_without_advice,
 )
-from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.corpus.modules import Module
 
 _WORKER_SCRIPT = pathlib.Path(__file__).with_name("embedded_worker.py")
@@ -96,7 +96,7 @@ class EmbeddedLlvm:
             self._timeout_s,
         )
 
-    def compile_plain(self, module: Module) -> ObjectSize:
+    def compile_plain(self, module: Module) -> CompiledModule:
         """Compile without advice, in a second worker process; see `Compiler`.
 
         Raises:

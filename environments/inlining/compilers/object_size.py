@@ -1,11 +1,10 @@
-"""Read the sizes of an object file and of the functions in it."""
+"""Read the sizes of an object file, of its COMDAT groups and of the functions in it."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
 import io
-import struct
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,6 +13,10 @@ from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
 from environments.errors import UserError
+from environments.inlining.compilers.object_file import ObjectFile, open_object
+
+_EXCEPTION_TABLE = ".gcc_except_table."
+_GROUPS = np.dtype([("key", "<i8"), ("bytes", "<i4")])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,10 +27,21 @@ class ObjectSize:
       text_bytes: the ``text`` column of ``llvm-size`` (Berkeley format): every allocated section
         that is not writable, so code, read-only data and unwind tables.
       exec_bytes: executable sections only.
+      packed_groups: how much of `text_bytes` each COMDAT group has, packed; see `groups`.
     """
 
     text_bytes: int
     exec_bytes: int
+    packed_groups: bytes = b""
+
+    @property
+    def groups(self) -> np.ndarray:
+        """The COMDAT groups by key, a structured array [G] with fields "key" and "bytes".
+
+        A group counts with its code, its exception tables, its read-only data and the `.eh_frame`
+        entries of its functions. A linker keeps one of all copies of a group.
+        """
+        return np.frombuffer(self.packed_groups, _GROUPS)
 
 
 def read_object_size(data: bytes) -> ObjectSize:
@@ -36,34 +50,27 @@ def read_object_size(data: bytes) -> ObjectSize:
     Raises:
       UserError: `data` is not an ELF file.
     """
-    if (sections := _read_sections(data)) is not None:
-        kept = (sections["flags"] & SH_FLAGS.SHF_ALLOC != 0) & (sections["type"] != _SHT_NOBITS)
-        executed = kept & (sections["flags"] & SH_FLAGS.SHF_EXECINSTR != 0)
-        text = executed | (kept & (sections["flags"] & SH_FLAGS.SHF_WRITE == 0))
-        sizes = sections["size"]
-        return ObjectSize(int(sizes[text].sum()), int(sizes[executed].sum()))
-    return _read_any_size(data)
+    opened = open_object(data)
+    if opened is None:
+        return _read_any_size(data)
+    sizes = opened.sections["size"]
+    return ObjectSize(
+        int(sizes[opened.is_text].sum()), int(sizes[opened.is_executable].sum()), _pack(opened)
+    )
 
 
-def _read_sections(data: bytes) -> np.ndarray | None:
-    """Return the section headers of a 64-bit little-endian object; None for any other file.
-
-    pyelftools reads every kind of object, but for the hundreds of sections of a C++ object it takes
-    longer than LLVM takes to compile a small module.
-    """
-    if len(data) < _HEADER_BYTES or data[:6] != b"\x7fELF\x02\x01":
-        return None
-    (start,) = struct.unpack_from("<Q", data, _SHOFF_PLACE)
-    entry_bytes, count = struct.unpack_from("<HH", data, _SHENTSIZE_PLACE)
-    if entry_bytes != _SECTION.itemsize or not start:
-        return None
-    if count == 0 and start + entry_bytes <= len(data):
-        # The header's field is too small for the number of sections; the first section's size field
-        # holds it instead.
-        count = int(np.frombuffer(data, _SECTION, 1, start)["size"][0])
-    if start + count * entry_bytes > len(data):
-        return None
-    return np.frombuffer(data, _SECTION, count, start)
+def _pack(opened: ObjectFile) -> bytes:
+    if not opened.groups:
+        return b""
+    found: collections.Counter[int] = collections.Counter()
+    sizes, is_text = opened.sections["size"], opened.is_text
+    for section, key in opened.groups.items():
+        if is_text[section]:
+            found[key] += int(sizes[section])
+    for section, _, size in opened.unwind_entries():
+        if section in opened.groups:
+            found[opened.groups[section]] += size
+    return np.array(sorted(found.items()), _GROUPS).tobytes()
 
 
 def _read_any_size(data: bytes) -> ObjectSize:
@@ -84,43 +91,7 @@ def _read_any_size(data: bytes) -> ObjectSize:
     return ObjectSize(text_bytes, exec_bytes)
 
 
-_HEADER_BYTES = 64
-_SHOFF_PLACE = 0x28
-_SHENTSIZE_PLACE = 0x3A
-_SHSTRNDX_PLACE = 0x3E
-_SHN_XINDEX = 0xFFFF
-_SHT_SYMTAB = 2
-_SHT_NOBITS = 8
-_SECTION = np.dtype(
-    [
-        ("name", "<u4"),
-        ("type", "<u4"),
-        ("flags", "<u8"),
-        ("address", "<u8"),
-        ("offset", "<u8"),
-        ("size", "<u8"),
-        ("link", "<u4"),
-        ("info", "<u4"),
-        ("alignment", "<u8"),
-        ("entry_size", "<u8"),
-    ]
-)
-_SYMBOL = np.dtype(
-    [
-        ("name", "<u4"),
-        ("info", "u1"),
-        ("other", "u1"),
-        ("section", "<u2"),
-        ("value", "<u8"),
-        ("size", "<u8"),
-    ]
-)
-_RELOCATION = np.dtype([("offset", "<u8"), ("kind", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
-_STT_FUNC = 2
-_EXCEPTION_TABLE = ".gcc_except_table."
-
-
-def read_function_bytes(data: bytes) -> dict[str, int]:
+def read_function_bytes(data: bytes, worth: Mapping[int, float] | None = None) -> dict[str, float]:
     """Return what each function adds to the text column of an x86-64 ELF object, in bytes.
 
     A function adds its code, its entry in `.eh_frame` and, if that has a section of its own, its
@@ -128,66 +99,32 @@ def read_function_bytes(data: bytes) -> dict[str, int]:
 
     Args:
       data: a relocatable object as LLVM emits it.
+      worth: what a byte of a COMDAT group counts, by key of the group; 1 for others.
 
     Returns:
       Bytes by name of the function.
     """
-    sections = _read_sections(data)
-    if sections is None or not len(sections):
+    opened = open_object(data)
+    if opened is None or not len(opened.sections):
         return {}
-    tables = sections[sections["type"] == _SHT_SYMTAB]
-    if not len(tables):
-        return {}
-    symbols = np.frombuffer(_content(data, tables[0]), _SYMBOL)
-    names = _content(data, sections[tables[0]["link"]])
-    found: collections.Counter[str] = collections.Counter()
+    factor = _factors(opened, worth or {})
+    found: dict[str, float] = collections.defaultdict(float)
     at: dict[tuple[int, int], str] = {}
-    chosen = symbols[(symbols["info"] & 15 == _STT_FUNC) & (symbols["section"] > 0)]
-    for start, _, _, section, value, size in chosen.tolist():
-        name = names[start : names.index(b"\0", start)].decode(errors="replace")
-        found[name] += size
-        at[section, value] = name
-    by_name = _section_names(data, sections)
-    for section_name, section in by_name:
+    for name, section, address, size in opened.functions():
+        found[name] += size * factor.get(section, 1)
+        at[section, address] = name
+    for section, section_name in enumerate(opened.section_names):
         if section_name.startswith(_EXCEPTION_TABLE):
-            found[section_name.removeprefix(_EXCEPTION_TABLE)] += int(section["size"])
-    for place, size in _frame_entries(data, dict(by_name), symbols):
-        if place in at:
-            found[at[place]] += size
+            size = int(opened.sections[section]["size"])
+            found[section_name.removeprefix(_EXCEPTION_TABLE)] += size * factor.get(section, 1)
+    for section, address, size in opened.unwind_entries():
+        if (section, address) in at:
+            found[at[section, address]] += size * factor.get(section, 1)
     return dict(found)
 
 
-def _content(data: bytes, section: np.void) -> bytes:
-    return data[int(section["offset"]) : int(section["offset"] + section["size"])]
-
-
-def _section_names(data: bytes, sections: np.ndarray) -> list[tuple[str, np.void]]:
-    (place,) = struct.unpack_from("<H", data, _SHSTRNDX_PLACE)
-    if place == _SHN_XINDEX:
-        place = int(sections[0]["link"])
-    names = _content(data, sections[place])
-    return [
-        (names[start : names.index(b"\0", start)].decode(errors="replace"), section)
-        for start, section in zip(sections["name"].tolist(), sections, strict=True)
-    ]
-
-
-def _frame_entries(
-    data: bytes, sections: Mapping[str, np.void], symbols: np.ndarray
-) -> list[tuple[tuple[int, int], int]]:
-    """Return ((section, address) of the function, bytes) for each function's `.eh_frame` entry."""
-    if ".eh_frame" not in sections or ".rela.eh_frame" not in sections:
-        return []
-    relocations = np.frombuffer(_content(data, sections[".rela.eh_frame"]), _RELOCATION)
-    targets = {offset: (symbol, addend) for offset, _, symbol, addend in relocations.tolist()}
-    frames, offset, entries = _content(data, sections[".eh_frame"]), 0, []
-    while offset + 8 <= len(frames):
-        length, identity = struct.unpack_from("<II", frames, offset)
-        # An entry with identity 0 is shared (a CIE). In a function's own entry (an FDE), the
-        # function's address follows the identity.
-        if identity and offset + 8 in targets:
-            symbol, addend = targets[offset + 8]
-            where = (int(symbols[symbol]["section"]), int(symbols[symbol]["value"]) + addend)
-            entries.append((where, length + 4))
-        offset += length + 4
-    return entries
+def _factors(opened: ObjectFile, worth: Mapping[int, float]) -> dict[int, float]:
+    """Return what a byte of each section in a COMDAT group counts, by section number."""
+    if not worth:
+        return {}
+    return {section: worth.get(key, 1) for section, key in opened.groups.items()}

@@ -18,11 +18,11 @@ from environments.inlining.compilers.compilation import (
     DEFAULT_TIMEOUT_S,
     INCLUDE_DEFAULT_OPTION,
     Compilation,
+    CompiledModule,
     CompilerError,
     compile_without_advice,
 )
 from environments.inlining.compilers.embedded import EmbeddedWorker, describe_end, read_module
-from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.corpus.modules import Module
 
 _NAME_CALLEES = ("-Rpass-missed=inline", "-Rpass=inline")
@@ -110,7 +110,7 @@ class SystemClang:
                 raise
         return compilation
 
-    def compile_plain(self, module: Module) -> ObjectSize:
+    def compile_plain(self, module: Module) -> CompiledModule:
         """Compile without advice; see `Compiler`.
 
         Raises:

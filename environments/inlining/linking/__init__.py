@@ -1,0 +1,1 @@
+"""What an object's bytes are worth in the linked image, and how large linked images are."""

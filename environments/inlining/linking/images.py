@@ -1,0 +1,131 @@
+"""Link the objects of a project, and read how large the image is.
+
+Objects exaggerate what inlining saves: each holds its own copy of a C++ inline function, and a
+linker keeps one of them. A library has no entry point, so its objects are linked whole: nothing is
+left out but further copies. The objects of a single program are linked from its `main`, and what
+the program cannot reach is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+
+from environments.errors import UserError
+
+_LINKER = (sys.executable, "-m", "ziglang", "ld.lld")
+_OPTIONS = (
+    "-z",
+    "muldefs",  # copies of programs' helpers, which only the project's own build keeps apart
+    "--unresolved-symbols=ignore-all",  # other libraries are not there
+    "--eh-frame-hdr",
+    "--build-id=none",
+    "--strip-all",
+)
+_WHOLE_LIBRARY = ("-e", "0")
+_PROGRAM = ("-e", "main", "--gc-sections", "--icf=safe")
+_TIMEOUT_S = 300.0
+_UNWIND_SECTIONS = (".eh_frame", ".eh_frame_hdr", ".gcc_except_table")
+# ld.lld says at most so many lines of why it failed that are worth showing.
+_MESSAGE_CHARACTERS = 300
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageSize:
+    """Sizes of a linked image, in bytes.
+
+    Attributes:
+      text_bytes: executable sections.
+      unwind_bytes: .eh_frame, .eh_frame_hdr and .gcc_except_table.
+      rodata_bytes: other sections that are loaded and not writable.
+      file_bytes: the stripped file.
+    """
+
+    text_bytes: int
+    unwind_bytes: int
+    rodata_bytes: int
+    file_bytes: int
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Code, unwind tables and read-only data together."""
+        return self.text_bytes + self.unwind_bytes + self.rodata_bytes
+
+
+def link(objects: Sequence[pathlib.Path], image: pathlib.Path) -> ImageSize:
+    """Link object files into an image.
+
+    Args:
+      objects: ELF objects of one project; of several definitions of a function the first counts.
+      image: the file to write.
+
+    Returns:
+      The sizes of the image.
+
+    Raises:
+      UserError: the linker refuses the objects.
+    """
+    mains = [path for path in objects if _defines_main(path)]
+    entry = _PROGRAM if len(mains) == 1 else _WHOLE_LIBRARY
+    # The names go through a file: hundreds of paths can exceed the length of a command line.
+    listed = image.with_name(f"{image.name}.objects")
+    listed.write_text("".join(f'"{_quoted(path)}"\n' for path in objects), encoding="utf-8")
+    command = [*_LINKER, *_OPTIONS, *entry, "-o", os.fspath(image), f"@{listed}"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UserError(
+            f"{image.name}: expected it linked within {_TIMEOUT_S:g} s, found the linker still busy"
+        ) from error
+    if done.returncode != 0:
+        raise UserError(
+            f"{image.name}: expected objects that can be linked, found: "
+            f"{' '.join(done.stderr.split())[:_MESSAGE_CHARACTERS]}"
+        )
+    return read_image_size(image.read_bytes())
+
+
+def read_image_size(data: bytes) -> ImageSize:
+    """Add up the section sizes of a linked ELF file.
+
+    Raises:
+      UserError: `data` is not an ELF file.
+    """
+    text = unwind = rodata = 0
+    try:
+        for section in ELFFile(io.BytesIO(data)).iter_sections():
+            flags, size = section["sh_flags"], section["sh_size"]
+            if not flags & SH_FLAGS.SHF_ALLOC or section["sh_type"] == "SHT_NOBITS":
+                continue
+            if flags & SH_FLAGS.SHF_EXECINSTR:
+                text += size
+            elif section.name in _UNWIND_SECTIONS:
+                unwind += size
+            elif not flags & SH_FLAGS.SHF_WRITE:
+                rodata += size
+    except (ELFError, OSError) as error:
+        raise UserError(f"image: expected ELF, found {data[:4]!r} ({error})") from error
+    return ImageSize(text, unwind, rodata, len(data))
+
+
+def _defines_main(path: pathlib.Path) -> bool:
+    with path.open("rb") as file:
+        symbols = ELFFile(file).get_section_by_name(".symtab")
+        found = symbols.get_symbol_by_name("main") if symbols is not None else None
+        return any(one["st_shndx"] != "SHN_UNDEF" for one in found or ())
+
+
+def _quoted(path: pathlib.Path) -> str:
+    """A path as a response file has it between quotes."""
+    return os.fspath(path).replace("\\", "\\\\").replace('"', '\\"')

@@ -29,7 +29,8 @@ _VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS compiles (
   module TEXT NOT NULL, compiler TEXT NOT NULL, decisions BLOB NOT NULL,
-  text_bytes INTEGER NOT NULL, exec_bytes INTEGER NOT NULL, features BLOB NOT NULL, groups BLOB NOT NULL,
+  text_bytes INTEGER NOT NULL, exec_bytes INTEGER NOT NULL, features BLOB NOT NULL,
+  groups BLOB NOT NULL,
   PRIMARY KEY (module, compiler, decisions)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS records (
   module TEXT NOT NULL, compiler TEXT NOT NULL, request TEXT NOT NULL, arrays BLOB NOT NULL,

@@ -34,6 +34,7 @@ class ModuleStore:
     Attributes:
       store: the store.
       module_name: name of the module.
+      project: the project that it is a part of.
       names: names of the features, in order.
       key: hash of all that decides the module's object besides compiler and decisions.
       identity: identity of the compiler, and of the features derived from its channel's features.
@@ -41,6 +42,7 @@ class ModuleStore:
 
     store: TrajectoryStore
     module_name: str
+    project: str
     names: tuple[str, ...]
     key: str
     identity: str
@@ -55,7 +57,7 @@ class ModuleStore:
         names = feature_names(compiler.announced)
         derived = hashlib.sha256(f"{DERIVATION} {','.join(names)}".encode()).hexdigest()
         identity = f"{compiler.identity} {derived[:16]}"
-        return cls(store, module.name, names, _content_key(module), identity)
+        return cls(store, module.name, module.project, names, _content_key(module), identity)
 
     def recall(self, policy: Policy) -> Trajectory | None:
         """Return the compile that a policy would lead to; None if it was not kept."""

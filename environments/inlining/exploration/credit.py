@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 
 # Part of the key under which results of exploration are kept. Raise it whenever the way of finding
 # a Δbytes changes.
-ATTRIBUTION = 1
+ATTRIBUTION = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +34,10 @@ class ChangedSite:
 
 def attribute(
     sites: Sequence[ChangedSite],
-    before: Mapping[str, int],
-    after: Mapping[str, int],
+    before: Mapping[str, float],
+    after: Mapping[str, float],
     calls: Mapping[str, Sequence[str]],
-) -> list[int | None]:
+) -> list[float | None]:
     """Return the Δbytes of each changed decision.
 
     Args:
@@ -56,7 +56,7 @@ def attribute(
         for name in before.keys() | after.keys()
         if after.get(name, 0) != before.get(name, 0)
     }
-    shares: list[int] = [0] * len(sites)
+    shares: list[float] = [0] * len(sites)
     unknown: set[int] = set()
     called_by = _reverse(calls)
     reached = _reaching(sites, called_by, calls, set(deltas) - owner.keys())

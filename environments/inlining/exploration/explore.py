@@ -26,6 +26,7 @@ from environments.inlining.collection.store import Trajectory, TrajectoryStore
 from environments.inlining.collection.tasks import ModuleStore, perform
 from environments.inlining.compilers.compilation import CallSite
 from environments.inlining.compilers.compiler import Compiler
+from environments.inlining.compilers.object_size import read_function_bytes
 from environments.inlining.corpus.modules import Module
 from environments.inlining.exploration.credit import (
     ATTRIBUTION,
@@ -35,6 +36,7 @@ from environments.inlining.exploration.credit import (
 )
 from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy, one_at_a_time
+from environments.inlining.linking.objective import OBJECT, Objective
 
 _MIN_ROUNDS = 2
 
@@ -49,17 +51,14 @@ class DetailedCompile:
     Attributes:
       trajectory: the T call sites, their decisions and the sizes of the object.
       keys: name of each of the T call sites; None if LLVM does not give it before the decision.
-      function_bytes: bytes in the object by name of the function.
+      cost: what the object costs, in bytes.
+      function_bytes: the same by name of the function, without what functions share.
     """
 
     trajectory: Trajectory
     keys: tuple[SiteKey | None, ...]
-    function_bytes: Mapping[str, int]
-
-    @property
-    def text_bytes(self) -> int:
-        """Size of the object in bytes, the text column of `llvm-size`."""
-        return self.trajectory.size.text_bytes
+    cost: float
+    function_bytes: Mapping[str, float]
 
 
 class SiteNames:
@@ -78,7 +77,11 @@ class SiteNames:
 
 
 def compile_in_detail(
-    compiler: Compiler, module: Module, policy: Policy, flips: Collection[SiteKey] = ()
+    compiler: Compiler,
+    module: Module,
+    policy: Policy,
+    flips: Collection[SiteKey] = (),
+    objective: Objective = OBJECT,
 ) -> DetailedCompile:
     """Compile a module under a policy, but play the other action at the call sites `flips`.
 
@@ -95,8 +98,13 @@ def compile_in_detail(
             decision = decide(row, len(keys))
             keys.append(key)
             episode.decide(1 - decision if key in flips else decision)
+        trajectory = episode.trajectory()
+        worth = objective.of_project(module.project)
         return DetailedCompile(
-            episode.trajectory(), tuple(keys), episode.compilation.function_bytes()
+            trajectory,
+            tuple(keys),
+            objective.cost(module.project, trajectory.size),
+            read_function_bytes(episode.compilation.result().data, worth),
         )
 
 
@@ -109,16 +117,23 @@ class ExplorationConfig:
       flips_per_round: largest number of decisions changed in one compile; 1 is exactly Algorithm 3.
       decisions_per_flip: a round is compiled only if it changes at least one decision of this many.
         The first two rounds are compiled in any case.
-      max_bitcode_bytes: modules with more bitcode are not learned on, because exploration compiles
-        a module many times; 0 for no limit.
+      budget_bytes: bitcode that may be compiled in these rounds of one module, at least one round;
+        0 for no limit. So a large module takes part with fewer rounds.
       seed: seed of the random order of call sites, used if the policy gives no order.
     """
 
     num_rounds: int = 12
     flips_per_round: int = 1000
     decisions_per_flip: int = 30
-    max_bitcode_bytes: int = 600_000
+    budget_bytes: int = 6_000_000
     seed: int = 0
+
+    def rounds_of(self, module: Module) -> int:
+        """Return how many compiles with changed decisions a module gets at most."""
+        if not self.budget_bytes:
+            return self.num_rounds
+        affordable = self.budget_bytes // max(module.path.stat().st_size, 1)
+        return min(self.num_rounds, max(affordable, 1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,8 +143,8 @@ class Explored:
     Attributes:
       base: the compile under the policy.
       steps: int64 [N], numbers of the call sites of `base` where the other action was tried.
-      deltas: int64 [N], bytes that the other action added to the object (negative: saved).
-      best: the smallest of all compiles, `base` included.
+      deltas: float64 [N], bytes that the other action added to the cost (negative: saved).
+      best: the cheapest of all compiles, `base` included.
     """
 
     base: Trajectory
@@ -154,6 +169,7 @@ class Explore:
       policy: the policy to explore around.
       config: how much to explore.
       certainty_fn: the policy's certainty, if it has one.
+      objective: what counts as a byte.
       scope_feature: name of a feature; only call sites where it is 1 are tried. All if empty.
     """
 
@@ -161,10 +177,11 @@ class Explore:
     config: ExplorationConfig
     certainty_fn: CertaintyFn | None = None
     scope_feature: str = ""
+    objective: Objective = OBJECT
 
     def recall(self, module_store: ModuleStore) -> Explored | None:
         """See `Task`."""
-        record = module_store.get_record(self._request())
+        record = module_store.get_record(self._request(module_store.project))
         if record is None:
             return None
         base, best = module_store.get(record["base"]), module_store.get(record["best"])
@@ -174,7 +191,7 @@ class Explore:
 
     def run(self, compiler: Compiler, module: Module) -> Explored:
         """See `Task`."""
-        base = compile_in_detail(compiler, module, self.policy)
+        base = self._compile(compiler, module)
         inside = _in_scope(base.trajectory, self.scope_feature)
         step_of = {
             key: step for step, key in enumerate(base.keys) if key is not None and inside[step]
@@ -183,14 +200,19 @@ class Explore:
         met, found = self._try(compiler, module, base, keys)
         saving = frozenset(flip for flip, delta in found.items() if delta < 0)
         if saving:
-            met.append(compile_in_detail(compiler, module, self.policy, saving))
-        best = min(met, key=lambda compiled: compiled.text_bytes)
+            met.append(self._compile(compiler, module, saving))
+        best = min(met, key=lambda compiled: compiled.cost)
         return Explored(
             base.trajectory,
             np.array([step_of[flip] for flip in found], np.int64),
-            np.array(list(found.values()), np.int64),
+            np.array(list(found.values()), np.float64),
             best.trajectory,
         )
+
+    def _compile(
+        self, compiler: Compiler, module: Module, flips: Collection[SiteKey] = ()
+    ) -> DetailedCompile:
+        return compile_in_detail(compiler, module, self.policy, flips, self.objective)
 
     def keep(self, module_store: ModuleStore, result: Explored) -> None:
         """See `Task`."""
@@ -202,24 +224,26 @@ class Explore:
             "steps": result.steps,
             "deltas": result.deltas,
         }
-        module_store.put_record(self._request(), arrays)
+        module_store.put_record(self._request(module_store.project), arrays)
 
-    def _request(self) -> str:
-        config = self.config
-        how = (config.num_rounds, config.flips_per_round, config.decisions_per_flip, config.seed)
-        return f"explore {self.policy.fingerprint} {how} {self.scope_feature} {ATTRIBUTION}"
+    def _request(self, project: str) -> str:
+        return (
+            f"explore {self.policy.fingerprint} {self.config} {self.scope_feature} "
+            f"{self.objective.digest(project)} {ATTRIBUTION}"
+        )
 
     def _try(
         self, compiler: Compiler, module: Module, base: DetailedCompile, keys: list[SiteKey]
-    ) -> tuple[list[DetailedCompile], dict[SiteKey, int]]:
+    ) -> tuple[list[DetailedCompile], dict[SiteKey, float]]:
         """Compile all rounds; return all compiles, and the Δbytes by call site."""
         sites = [ChangedSite(caller, callee) for caller, callee, _ in keys]
         calls = compiler.read_calls(module) if keys else {}
-        found: dict[SiteKey, int] = {}
+        found: dict[SiteKey, float] = {}
         met = [base]
-        for chosen in _rounds(sites, len(base.keys), self.config):
+        config = dataclasses.replace(self.config, num_rounds=self.config.rounds_of(module))
+        for chosen in _rounds(sites, len(base.keys), config):
             flips = [keys[k] for k in chosen]
-            trial = compile_in_detail(compiler, module, self.policy, frozenset(flips))
+            trial = self._compile(compiler, module, frozenset(flips))
             met.append(trial)
             deltas = _deltas([sites[k] for k in chosen], base, trial, calls)
             played = set(trial.keys)
@@ -239,13 +263,15 @@ def explore(
     config: ExplorationConfig,
     certainty_fn: CertaintyFn | None = None,
     scope_feature: str = "",
+    objective: Objective = OBJECT,
 ) -> Explored:
     """Explore one module, or take the result from the store; arguments are as in `Explore`.
 
     Raises:
       CompilerError: the compiler failed, died or hung.
     """
-    return perform(Explore(policy, config, certainty_fn, scope_feature), compiler, module, store)
+    task = Explore(policy, config, certainty_fn, scope_feature, objective)
+    return perform(task, compiler, module, store)
 
 
 def _in_scope(trajectory: Trajectory, scope_feature: str) -> np.ndarray:
@@ -260,11 +286,11 @@ def _deltas(
     base: DetailedCompile,
     trial: DetailedCompile,
     calls: Mapping[str, Sequence[str]],
-) -> list[int | None]:
+) -> list[float | None]:
     """Return the Δbytes of each of `sites`, whose decisions `trial` changed."""
     if len(sites) == 1:
         # The whole difference belongs to this site, even constants, jump tables and padding.
-        return [trial.text_bytes - base.text_bytes]
+        return [trial.cost - base.cost]
     return attribute(sites, base.function_bytes, trial.function_bytes, calls)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -114,7 +112,7 @@ def test_with_one_site_a_compile_deltas_are_those_of_the_object(counting, module
         assert flip is not None
         trial = compile_in_detail(counting, module, Default(), {flip})
         assert trial.trajectory.decisions[step] == 1 - base.trajectory.decisions[step]
-        assert trial.text_bytes - base.text_bytes == delta
+        assert trial.cost - base.cost == delta
 
 
 def test_what_saves_is_changed_together_and_kept_as_best(counting, tmp_path):
@@ -162,10 +160,7 @@ def test_nothing_is_explored_twice(counting, module, tmp_path):
     assert deltas_by_step(again) == deltas_by_step(first)
     for one, other in ((again.base, first.base), (again.best, first.best), (played, first.base)):
         assert np.array_equal(one.features, other.features) and one.size == other.size
-    # How much to explore is part of what is asked for; which modules are small enough is not.
-    larger = dataclasses.replace(ExplorationConfig(), max_bitcode_bytes=1)
-    explore(counting, module, Default(), store, larger)
-    assert counting.num_compiles == 0
+    # How much to explore is part of what is asked for.
     explore(counting, module, Default(), store, ExplorationConfig(num_rounds=1))
     assert counting.num_compiles == 2
 
@@ -218,3 +213,9 @@ def test_flips_are_named_by_caller_callee_and_occurrence(counting, tmp_path):
     flipped = compile_in_detail(counting, hand_worked, Default(), {second})
     assert flipped.keys[:3] == base.keys[:3]
     assert flipped.trajectory.decisions.tolist()[:3] == [0, 1, 1]
+
+
+def test_a_large_module_gets_as_many_rounds_as_its_budget_pays_for(module):
+    size = module.path.stat().st_size
+    rounds = [ExplorationConfig(budget_bytes=n).rounds_of(module) for n in (1, 3 * size, 0)]
+    assert rounds == [1, 3, ExplorationConfig().num_rounds]

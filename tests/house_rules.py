@@ -50,8 +50,9 @@ SYSTEM_ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
         "features": frozenset({"compilers"}),
         "heuristics": frozenset(),
         "collection": _COLLECTION,
-        "exploration": _COLLECTION,
-        "environment": _COLLECTION,
+        "linking": _COLLECTION,
+        "exploration": _COLLECTION | {"linking"},
+        "environment": _COLLECTION | {"linking"},
     },
     "tensor_graphs": {
         "graph": frozenset(),

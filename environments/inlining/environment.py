@@ -20,6 +20,7 @@ from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.corpus.modules import Module
 from environments.inlining.features import feature_names
+from environments.inlining.linking.objective import OBJECT, Objective
 
 Result = TypeVar("Result")
 
@@ -35,10 +36,12 @@ class InliningEnvironment(py_environment.PyEnvironment):
 
     Action: int64 [], 1 to inline the call site and 0 not to.
 
-    Reward: 0 until the end, then (d - s) / d. Here s is the size of the object in bytes and d the
-      size of the module's object from a plain -Oz, both the text column of `llvm-size`. A reward of
-      0.1 means an object 10% smaller than LLVM's; a negative reward means a larger one. If d is 0,
-      the reward is 0.
+    Reward: 0 until the end, then (d - s) / d. Here s is what the object costs in bytes and d what
+      the module's object from a plain -Oz costs. By default the cost is the text column of
+      `llvm-size`. With the objective "image" of `linking.objective`, a byte of a COMDAT group that
+      n objects of the project hold counts 1/n, so that the costs of a project's objects add up to
+      the linked image. A reward of 0.1 means an object that costs 10% less than LLVM's; a negative
+      reward means one that costs more. If d is 0, the reward is 0.
 
     End: when the module is compiled. The discount is 1 until then and 0 at the end. A module
       without call sites has an episode of two time steps, FIRST and LAST: its first observation is
@@ -58,6 +61,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
       max_attempts: how often to try a compile whose compiler dies or hangs.
       default_sizes: known sizes of plain -Oz objects, by name of the module. The environment
         compiles the other modules to find their sizes.
+      objective: what a byte of an object counts.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         seed: int = 0,
         max_attempts: int = 2,
         default_sizes: Mapping[str, ObjectSize] | None = None,
+        objective: Objective = OBJECT,
     ) -> None:
         super().__init__(handle_auto_reset=True)
         self._sampler = sampler
@@ -75,6 +80,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         self._keeps_episodes = store is not None
         self._store = TrajectoryStore() if store is None else store
         self._default_sizes = default_sizes or {}
+        self._objective = objective
         self._generator = np.random.default_rng(seed)
         self._max_attempts = max_attempts
         self._names = feature_names(self._compiler.announced)
@@ -185,7 +191,10 @@ class InliningEnvironment(py_environment.PyEnvironment):
             "default_exec_bytes": default.exec_bytes,
             "decisions": len(self._trajectory.decisions),
         }
-        return relative_saving(size.text_bytes, default.text_bytes)
+        project = self._module.project
+        return relative_saving(
+            self._objective.cost(project, size), self._objective.cost(project, default)
+        )
 
     def _observation(self, features: np.ndarray | None) -> dict[str, np.ndarray]:
         values = np.zeros(len(self._names), np.int64) if features is None else features
@@ -205,7 +214,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         self._current_time_step = None
 
 
-def relative_saving(size_bytes: int, default_size_bytes: int) -> float:
+def relative_saving(size_bytes: float, default_size_bytes: float) -> float:
     """Return (default - size) / default, the saved part of the default size; 0 if that is 0."""
     if default_size_bytes == 0:
         return 0.0

@@ -148,6 +148,7 @@ class BCMaxAgent(tf_agent.TFAgent):
             dataclasses.asdict(config),
             config.scope_feature,
         )
+        self._decision_policy = collect_policy
         super().__init__(
             time_step_spec,
             action_spec,
@@ -156,6 +157,10 @@ class BCMaxAgent(tf_agent.TFAgent):
             train_sequence_length=None,
             train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
         )
+
+    def set_margins(self, margin: float, outside_margin: float) -> None:
+        """Set the policy's margins; see `DecisionPolicy.set_margins`."""
+        self._decision_policy.set_margins(margin, outside_margin)
 
     def _train(
         self, experience: trajectory.Trajectory, weights: Any = None, **_: Any

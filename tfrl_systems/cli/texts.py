@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfrl_systems.experiments import Run
@@ -152,7 +153,24 @@ def _size_tables(found: Found) -> str:
         if not one["is_default"]:
             projects = [_size_cells(part["project"], part) for part in one["projects"]]
             parts.append(format_table([one["policy"], *header[1:-1]], projects))
+        if one.get("images") and not one["is_default"]:
+            parts.append(_image_table(one["policy"], one["images"]))
     return "\n\n".join([format_table(["policy", *header[1:]], rows), *parts])
+
+
+def _image_table(policy: str, images: Sequence[Found]) -> str:
+    """Format by how much linked images differ from the default's."""
+    parts = ("text", "unwind", "rodata", "file")
+    rows, columns = [], []
+    for one in images:
+        sizes = [(one[f"{part}_bytes"], one[f"default_{part}_bytes"]) for part in parts]
+        loaded = tuple(map(sum, zip(*sizes[:3], strict=True)))
+        changes = [size / default - 1 if default else 0.0 for size, default in (*sizes, loaded)]
+        columns.append(changes)
+        rows.append([one["project"], *(f"{change:+.2%}" for change in changes)])
+    means = [statistics.fmean(column) for column in zip(*columns, strict=True)]
+    rows.append(["(mean)", *(f"{mean:+.2%}" for mean in means)])
+    return format_table([f"{policy}, linked", *parts, "text+unwind+rodata"], rows)
 
 
 def _size_cells(name: str, totals: Found) -> list[str]:

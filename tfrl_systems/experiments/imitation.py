@@ -19,6 +19,7 @@ class ImitationTask:
 
     Attributes:
       problem: contexts to learn on.
+      validation: contexts to choose the policy on.
       holdout: contexts that each policy is measured on, without learning from them; None if there
         are none.
       about: further entries of policy.json, besides the model, environment and agent.
@@ -26,6 +27,7 @@ class ImitationTask:
     """
 
     problem: DecisionProblem
+    validation: DecisionProblem
     holdout: DecisionProblem | None
     about: Mapping[str, Any]
     tell_failures: Callable[[], None] = lambda: None
@@ -44,6 +46,7 @@ def train(
     names = {"environment": run.system, "agent": run.agent, "seed": run.seed}
     return run_bc_max(
         task.problem,
+        task.validation,
         task.holdout,
         config,
         run.settings["agent"],
@@ -61,11 +64,11 @@ def _describe(record: Mapping[str, Any], resumed: bool) -> str:
         f"{percent(record['oracle_cost'], default)}",
         f"{record['flips']} decisions explored",
     ]
-    if record["holdout"] is not None:
-        found = record["holdout"]
-        parts.append(
-            f"{record['learned']} on held-out modules "
-            f"{percent(found['cost'], found['default_cost'])}, "
-            f"{found['worse']} of {found['contexts']} worse"
-        )
+    for part, title in (("validation", "validation"), ("holdout", "held-out")):
+        if (found := record[part]) is not None:
+            parts.append(
+                f"{record['learned']} on {title} modules "
+                f"{percent(found['cost'], found['default_cost'])}, "
+                f"{found['worse']} of {found['contexts']} worse"
+            )
     return "; ".join(parts)

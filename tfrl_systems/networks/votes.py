@@ -20,6 +20,8 @@ ONE = 1 << FRACTION_BITS
 
 MAX_LOGIT = 64
 """Logits are clipped to this magnitude. exp(-64) is as good as 0, and sums do not overflow."""
+NEVER = 2.0 * MAX_LOGIT
+"""A margin that no logit reaches: with it, a policy never departs from its baseline."""
 
 
 class DecisionModel(Protocol):
@@ -77,19 +79,6 @@ def half_steps(votes: Any, towards_baseline: Any, margin: float, num_models: int
     """
     steps = round(margin * ONE) * num_models
     return 2 * votes + towards_baseline * (2 * steps + 1)
-
-
-def certain_half_steps(towards_baseline: Any, num_models: int) -> Any:
-    """Return the `half_steps` of a policy that is certain of the baseline's action.
-
-    Args:
-      towards_baseline: int64 [B], -1 or 1.
-      num_models: number of members in the sum.
-
-    Returns:
-      int64 [B], in the unit of `half_steps`.
-    """
-    return towards_baseline * (2 * MAX_LOGIT * ONE * num_models)
 
 
 def half_steps_per_logit(num_models: int) -> float:

@@ -28,8 +28,8 @@ class DecisionPolicy(tf_policy.TFPolicy):
       baseline_feature: the observation that holds the baseline's action; "" for none.
       margin: logit added in favour of the baseline's action.
       settings: the settings that made the policy, as JSON values; stored in policy.json.
-      scope_feature: an observation that is 1 if the policy may depart from the baseline. Otherwise
-        the policy takes the baseline's action with certainty. "" if it may always depart.
+      scope_feature: an observation that is 1 if `margin` holds. Otherwise
+        `outside_margin` holds in place of `margin`. "" if `margin` always holds.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class DecisionPolicy(tf_policy.TFPolicy):
         self._feature_names = feature_names
         self._baseline_feature = baseline_feature
         self._scope_feature = scope_feature
-        self._margin = margin
+        self._margin, self._outside_margin = margin, votes.NEVER
         self._settings = json.dumps(dict(settings))
         super().__init__(time_step_spec, action_spec, name="DecisionPolicy")
 
@@ -62,13 +62,28 @@ class DecisionPolicy(tf_policy.TFPolicy):
             inlines = observation[self._baseline_feature] > 0
             towards = tf.where(inlines, tf.ones_like(total), -tf.ones_like(total))
         num_models = self.model.num_models
-        steps = votes.half_steps(total, towards, self._margin, num_models)
+        steps = self._with_margin(total, towards, self._margin)
         if self._scope_feature:
             inside = tf.equal(observation[self._scope_feature], 1)
-            steps = tf.where(inside, steps, votes.certain_half_steps(towards, num_models))
+            outside = self._with_margin(total, towards, self._outside_margin)
+            steps = tf.where(inside, steps, outside)
         logit = tf.cast(steps, tf.float64) / votes.half_steps_per_logit(num_models)
         logit = tf.cast(logit, tf.float32)
         return tf.stack([tf.zeros_like(logit), logit], axis=-1)
+
+    def set_margins(self, margin: float, outside_margin: float = votes.NEVER) -> None:
+        """Set the margins from now on; graph functions made before keep the old ones.
+
+        Args:
+          margin: logit added in favour of the baseline's action.
+          outside_margin: the same outside the scope; by default the policy never departs there.
+        """
+        self._margin, self._outside_margin = margin, outside_margin
+
+    def _with_margin(self, total: tf.Tensor, towards: tf.Tensor, margin: float) -> tf.Tensor:
+        if margin >= votes.NEVER:
+            total = tf.zeros_like(total)  # as in `NumpyPolicy`, which need not ask the model
+        return votes.half_steps(total, towards, margin, self.model.num_models)
 
     def describe(self) -> dict[str, Any]:
         """Return what `NumpyPolicy` needs beside the model's arrays, as JSON values."""
@@ -79,6 +94,7 @@ class DecisionPolicy(tf_policy.TFPolicy):
             "baseline_feature": self._baseline_feature,
             "scope_feature": self._scope_feature,
             "margin": self._margin,
+            "outside_margin": self._outside_margin,
             "settings": json.loads(self._settings),
         }
 

@@ -36,6 +36,7 @@ class NumpyPolicy:
         that the model uses, then the baseline feature and the scope feature. Other features that it
         was trained with may be missing.
       margin: logit added in favour of the baseline's action.
+      outside_margin: the same outside the scope.
       fingerprint: hash of everything that decides, equal for equal policies.
     """
 
@@ -43,6 +44,7 @@ class NumpyPolicy:
         self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray], name: str
     ) -> None:
         self.name = name
+        self._parts = (description, arrays)
         trained_on = list(description["features"])
         self._model = numpy_models.MODELS[description["kind"]](arrays, len(trained_on))
         used = [trained_on[column] for column in self._model.used]
@@ -54,6 +56,7 @@ class NumpyPolicy:
         self._baseline = self.feature_names.index(baseline) if baseline else None
         self._scope = self.feature_names.index(scope) if scope and baseline else None
         self.margin = float(description["margin"])
+        self.outside_margin = float(description.get("outside_margin", votes.NEVER))
         self._num_models = int(description["num_models"])
         self.fingerprint = _fingerprint(description, arrays)
 
@@ -100,6 +103,12 @@ class NumpyPolicy:
         """Make a twin of an agent's policy as it is now."""
         return cls.from_policy(agent.policy, name)
 
+    def with_margins(self, margin: float, outside_margin: float = votes.NEVER) -> NumpyPolicy:
+        """Return the same policy with other margins."""
+        description, arrays = self._parts
+        margins = {"margin": margin, "outside_margin": outside_margin}
+        return NumpyPolicy({**description, **margins}, arrays, self.name)
+
     def logits(self, features: np.ndarray) -> np.ndarray:
         """Return the logit of action 1 against action 0, with the margin, float64 [N].
 
@@ -145,7 +154,7 @@ class NumpyPolicy:
         return _Decider(self, names)
 
     def settle(self, row: Sequence[int], columns: Sequence[int]) -> int | None:
-        """Return the decision for a row outside the scope, which needs no model, else None.
+        """Return the decision for a row if the policy never departs there, else None.
 
         Args:
           row: features in any order.
@@ -153,6 +162,8 @@ class NumpyPolicy:
             returns them.
         """
         if self._scope is None or self._baseline is None or row[columns[self._scope]] == 1:
+            return None
+        if self.outside_margin < votes.NEVER:
             return None
         return int(row[columns[self._baseline]] > 0)
 
@@ -172,20 +183,23 @@ class NumpyPolicy:
         return np.array([names.index(name) for name in self.feature_names], np.int64)
 
     def _half_steps(self, features: np.ndarray) -> np.ndarray:
-        if self._scope is None or self._baseline is None:
-            return self._model_half_steps(features)
-        towards = np.where(features[:, self._baseline] > 0, 1, -1)
-        steps = votes.certain_half_steps(towards, self._num_models)
-        (inside,) = np.nonzero(features[:, self._scope] == 1)
-        steps[inside] = self._model_half_steps(features[inside])
+        if self._baseline is None:
+            return 2 * self._model.votes(features[:, : self._num_used])
+        if self._scope is None:
+            return self._with_margin(features, self.margin)
+        inside = features[:, self._scope] == 1
+        steps = np.empty(len(features), np.int64)
+        steps[inside] = self._with_margin(features[inside], self.margin)
+        steps[~inside] = self._with_margin(features[~inside], self.outside_margin)
         return steps
 
-    def _model_half_steps(self, features: np.ndarray) -> np.ndarray:
-        counted = self._model.votes(features[:, : self._num_used])
-        if self._baseline is None:
-            return 2 * counted
+    def _with_margin(self, features: np.ndarray, margin: float) -> np.ndarray:
         towards = np.where(features[:, self._baseline] > 0, 1, -1)
-        return votes.half_steps(counted, towards, self.margin, self._num_models)
+        if margin < votes.NEVER and len(features):
+            counted = self._model.votes(features[:, : self._num_used])
+        else:
+            counted = np.zeros(len(features), np.int64)  # whatever it is, the margin is larger
+        return votes.half_steps(counted, towards, margin, self._num_models)
 
 
 class _Decider:
@@ -212,6 +226,8 @@ def _fingerprint(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray
     told = [description[name] for name in ("kind", "num_models", "features", "baseline_feature")]
     scope = description.get("scope_feature")
     told += [float(description["margin"]), *([scope] if scope else [])]
+    outside_margin = float(description.get("outside_margin", votes.NEVER))
+    told += [outside_margin] if outside_margin < votes.NEVER else []
     digest = hashlib.sha256(json.dumps(told).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])

@@ -6,11 +6,11 @@ Baselines (2024), Algorithms 1-4 and D.2-D.4. Each iteration
 1. explores around the policy of the previous iteration (Algorithm 3), or, in the first iteration,
    around the default;
 2. takes for each context the best episode that any policy or exploration has met (the oracle);
-3. fits a policy to both kinds of label (`labels.py`), and chooses by cross-validation over groups
-   the margin below which this policy keeps the default's action;
+3. fits a policy to both kinds of label (`labels.py`), and chooses by playing validation contexts
+   the margin below which this policy keeps the default's action (`selection.py`);
 4. makes the greedy version of this policy a baseline of the next iteration.
 
-The result is the policy of the last iteration.
+The result is the policy that did best on the validation contexts.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 from environments.errors import UserError
 from tfrl_systems.agents import bc_max
 from tfrl_systems.episodes import labelled_experience
+from tfrl_systems.networks.votes import NEVER
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 from tfrl_systems.training.decisions import (
     DecisionProblem,
@@ -35,7 +36,7 @@ from tfrl_systems.training.decisions import (
 )
 from tfrl_systems.training.evaluation import Comparison, saving_percent
 from tfrl_systems.training.labels import Labels, advantage_labels, imitation_labels
-from tfrl_systems.training.margin import choose_margin
+from tfrl_systems.training.selection import Judge, Judged
 from tfrl_systems.training.warm_start import clone_default
 
 
@@ -58,7 +59,8 @@ class Config:
       imitation_rows: the most imitated actions; if there are more, they are drawn at random.
       clip_cost: the greatest weight of an explored action; see imitation_scale.
       margins: candidates for the margin, in logits.
-      worse_share: the largest share of the contexts that a chosen margin may make worse.
+      max_loss_percent: by how much a chosen policy may make any validation group worse than the
+        default does.
       seed: decides all randomness.
     """
 
@@ -67,12 +69,12 @@ class Config:
     explore: bool = True
     advantage: bool = True
     imitation: bool = True
-    scoped: bool = True
+    scoped: bool = False
     imitation_scale: float = 0.02
     imitation_rows: int = 15_000
     clip_cost: float = 100.0
-    margins: tuple[float, ...] = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
-    worse_share: float = 0.04
+    margins: tuple[float, ...] = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
+    max_loss_percent: float = 0.1
     seed: int = 0
 
 
@@ -96,10 +98,11 @@ class Iteration:
       cloned: share of the contexts in which a clone of the default makes all of the default's
         decisions (the paper's bc_0); measured in the first iteration, else NaN.
       margin: margin that was chosen for the new policy.
-      predicted_saving: what the explored actions that the new policy takes would save in groups
-        that it was not fitted to, as a share of what the best actions would save.
+      outside_margin: the same outside the scope.
+      score: how good the new policy is on the validation contexts; see `selection.score`.
       collecting_s: seconds spent exploring.
       training_s: seconds spent fitting.
+      validating_s: seconds spent on the validation contexts.
     """
 
     number: int
@@ -116,9 +119,11 @@ class Iteration:
     agreement: float
     cloned: float
     margin: float
-    predicted_saving: float
+    outside_margin: float
+    score: float
     collecting_s: float
     training_s: float
+    validating_s: float
 
     @property
     def policy_saving_percent(self) -> float:
@@ -136,6 +141,7 @@ class BcMaxLoop:
 
     Args:
       problem: contexts to learn on.
+      validation: contexts to choose the margins on; no policy is fitted to them.
       config: settings of the loop.
       agent_config: settings of the agent that each iteration fits; the loop itself sets its margin,
         seed, baseline feature and scope feature.
@@ -143,20 +149,27 @@ class BcMaxLoop:
     Attributes:
       learned: the policy of the last iteration, or None before the first.
       agent: the agent that made this policy; None if the policy was handed to `step`.
+      judged: how this policy does on the validation contexts; None likewise.
       explored: comparison of the policy that the last iteration explored around with the default.
     """
 
     def __init__(
-        self, problem: DecisionProblem, config: Config, agent_config: bc_max.Config
+        self,
+        problem: DecisionProblem,
+        validation: DecisionProblem,
+        config: Config,
+        agent_config: bc_max.Config,
     ) -> None:
         self._problem = problem
         self._config = config
-        self._scope = problem.scope_feature if config.scoped else ""
         self._agent_config = dataclasses.replace(
             agent_config,
             baseline_feature=problem.baseline_feature,
-            scope_feature=self._scope,
+            scope_feature=problem.scope_feature,
             seed=config.seed,
+        )
+        self._judge = Judge(
+            validation, config.margins, config.max_loss_percent, problem.scope_feature
         )
         self._group_of = dict(zip(problem.contexts, problem.groups, strict=True))
         self._explorations: list[Exploration] = []
@@ -164,6 +177,7 @@ class BcMaxLoop:
         self._number = 0
         self.learned: NumpyPolicy | None = None
         self.agent: Any = None
+        self.judged: Judged | None = None
         self.explored: Comparison | None = None
 
     def step(self, learned_before: NumpyPolicy | None = None) -> Iteration:
@@ -203,7 +217,7 @@ class BcMaxLoop:
             cloned=cloned,
             **fit,
             collecting_s=collected_s - started_s,
-            training_s=time.monotonic() - collected_s,
+            training_s=time.monotonic() - collected_s - fit["validating_s"],
         )
 
     @property
@@ -241,13 +255,15 @@ class BcMaxLoop:
                 "bc_max: expected decisions to learn from, found none; use contexts in which there "
                 "is something to decide"
             )
-        return self._in_scope(Labels.concatenate(parts))
+        labels = Labels.concatenate(parts)
+        return self._in_scope(labels) if self._config.scoped else labels
 
     def _in_scope(self, labels: Labels) -> Labels:
         """Return the rows in which a policy may depart from the default; all rows if none are."""
-        if not self._scope:
+        scope = self._problem.scope_feature
+        if not scope:
             return labels
-        inside = labels.features[:, self._problem.feature_names.index(self._scope)] == 1
+        inside = labels.features[:, self._problem.feature_names.index(scope)] == 1
         return labels.where(inside) if inside.any() else labels
 
     def _collect(self, policy: Policy) -> list[Outcome]:
@@ -268,41 +284,41 @@ class BcMaxLoop:
 
     def _adopt(self, learned_before: NumpyPolicy) -> dict[str, Any]:
         """Use a policy that was fitted earlier; return the same fields as `_fit`."""
-        self.learned, self.agent = learned_before, None
+        self.learned, self.agent, self.judged = learned_before, None, None
         unknown = float("nan")
         return {
             "margin": learned_before.margin,
-            "predicted_saving": unknown,
+            "outside_margin": learned_before.outside_margin,
+            "score": unknown,
             "loss": unknown,
             "agreement": unknown,
+            "validating_s": 0.0,
         }
 
     def _fit(self, labels: Labels) -> dict[str, Any]:
         """Fit a policy; return the fields of `Iteration` that describe the fit."""
-        margin, predicted = 0.0, float("nan")
-        if self._explorations and len(self._config.margins) > 1:
-            margin, predicted = choose_margin(
-                labels,
-                self._explorations,
-                self._group_of,
-                lambda rows: self._make_agent(rows, 0.0)[0],
-                self._problem,
-                self._config.margins,
-                self._config.worse_share,
-            )
-        self.agent, loss_info = self._make_agent(labels, margin)
-        self.learned = NumpyPolicy.from_agent(self.agent, f"learned-{self._number}")
+        self.agent, loss_info = self._make_agent(labels)
+        name = f"learned-{self._number}"
+        fitted_s = time.monotonic()
+        self.judged = self._judge.choose(
+            NumpyPolicy.from_agent(self.agent, name), name, outside=not self._config.scoped
+        )
+        self.learned = self.judged.policy
+        self.agent.set_margins(self.learned.margin, self.learned.outside_margin)
         return {
-            "margin": margin,
-            "predicted_saving": predicted,
+            "margin": self.learned.margin,
+            "outside_margin": self.learned.outside_margin,
+            "score": self.judged.score,
             "loss": float(loss_info.loss),
             "agreement": float(loss_info.extra.agreement),
+            "validating_s": time.monotonic() - fitted_s,
         }
 
-    def _make_agent(self, labels: Labels, margin: float) -> tuple[Any, Any]:
+    def _make_agent(self, labels: Labels) -> tuple[Any, Any]:
+        """Fit an agent without margins; return it with its loss."""
         names = self._problem.feature_names
-        config = dataclasses.replace(self._agent_config, margin=margin)
-        agent = bc_max.make_agent(config, *decision_specs(names))
+        agent = bc_max.make_agent(self._agent_config, *decision_specs(names))
+        agent.set_margins(0.0, NEVER if self._config.scoped else 0.0)
         experience, weights = labelled_experience(
             names, labels.features, labels.actions, labels.weights
         )

@@ -25,6 +25,7 @@ OnIteration = Callable[[Mapping[str, Any], bool], None]
 
 def run_bc_max(
     problem: DecisionProblem,
+    validation: DecisionProblem,
     holdout: DecisionProblem | None,
     config: Config,
     agent_config: bc_max.Config,
@@ -40,6 +41,7 @@ def run_bc_max(
 
     Args:
       problem: contexts to learn on.
+      validation: contexts to choose margins and the best iteration on.
       holdout: contexts on which each policy is measured, for the record only; None for no
         measurement.
       config: settings of the loop.
@@ -55,7 +57,7 @@ def run_bc_max(
       UserError: a setting is out of its range, nothing can be learned, or nothing can be written.
     """
     _check(problem, config, agent_config)
-    loop = BcMaxLoop(problem, config, agent_config)
+    loop = BcMaxLoop(problem, validation, config, agent_config)
     write_settings(workdir.tensorboard, workdir.settings)
     records = []
     for number in range(1, config.iterations + 1):
@@ -67,14 +69,22 @@ def run_bc_max(
             iteration = loop.step()
             assert loop.learned is not None
             evaluation, evaluating_s = _measure(holdout, loop.learned)
-            record = _record(iteration, evaluation, evaluating_s)
-            _write_curves(workdir.tensorboard, record, loop.explored, evaluation)
+            assert loop.judged is not None
+            validated = Evaluation(loop.learned.name, loop.judged.comparison)
+            record = _record(iteration, validated, evaluation, evaluating_s)
+            _write_curves(workdir.tensorboard, record, loop.explored, validated, evaluation)
             workdir.save(number, _saver(loop.agent, {**metadata, "iteration": number}), record)
         records.append(record)
         on_iteration(record, kept is not None)
-    result = _result(loop, records, config, metadata, workdir)
-    workdir.finish(config.iterations, result)
+    chosen = best_iteration(records)
+    result = _result(loop, records, chosen, config, metadata, workdir)
+    workdir.finish(chosen, result)
     return result
+
+
+def best_iteration(records: Sequence[Mapping[str, Any]]) -> int:
+    """Return the number of the iteration whose policy scored best; of equals the first one."""
+    return max(records, key=lambda record: (record["score"], -record["number"]))["number"]
 
 
 def load_policies(workdir: Workdir, iterations: int) -> list[NumpyPolicy]:
@@ -111,7 +121,10 @@ def _measure(holdout: DecisionProblem | None, learned: Policy) -> tuple[Evaluati
 
 
 def _record(
-    iteration: Iteration, evaluation: Evaluation | None, evaluating_s: float
+    iteration: Iteration,
+    validated: Evaluation,
+    evaluation: Evaluation | None,
+    evaluating_s: float,
 ) -> dict[str, Any]:
     values = {
         name: None if isinstance(value, float) and math.isnan(value) else value
@@ -123,6 +136,7 @@ def _record(
         "oracle_saving_percent": iteration.oracle_saving_percent,
         "learned": f"learned-{iteration.number}",
         "evaluating_s": evaluating_s,
+        "validation": validated.to_json(),
         "holdout": evaluation.to_json() if evaluation is not None else None,
     }
 
@@ -131,13 +145,14 @@ def _write_curves(
     directory: pathlib.Path,
     record: Mapping[str, Any],
     explored: Comparison | None,
+    validated: Evaluation,
     evaluation: Evaluation | None,
 ) -> None:
     """Write the curves that TensorBoard shows of an iteration.
 
     Each policy's values are at its number, 0 for the default. Iteration i fits policy i and
-    explores around policy i - 1. `learned from` and `held out` are runs of their own, so that
-    TensorBoard draws both in one chart.
+    explores around policy i - 1. `learned from`, `validation` and `held out` are runs of their own,
+    so that TensorBoard draws them in one chart.
     """
     number = record["number"]
     write_curves(directory, number, [(number, _fit_curves(record))])
@@ -145,6 +160,7 @@ def _write_curves(
         values = {"best_known_saving_percent": record["oracle_saving_percent"]}
         rows = [(number - 1, {**explored.curves(), **values})]
         write_curves(directory / "learned from", number, rows)
+    write_curves(directory / "validation", number, [(number, validated.comparison.curves())])
     if evaluation is not None:
         write_curves(directory / "held out", number, [(number, evaluation.comparison.curves())])
 
@@ -157,9 +173,11 @@ def _fit_curves(record: Mapping[str, Any]) -> dict[str, Value]:
         "fit/explored_actions": record["flips"],
         "fit/share_of_contexts_cloned": record["cloned"],
         "fit/margin": record["margin"],
-        "fit/predicted_saving": record["predicted_saving"],
+        "fit/outside_margin": record["outside_margin"],
+        "fit/score": record["score"],
         "seconds/collecting": record["collecting_s"],
         "seconds/training": record["training_s"],
+        "seconds/validating": record["validating_s"],
         "seconds/evaluating": record["evaluating_s"],
     }
 
@@ -167,12 +185,12 @@ def _fit_curves(record: Mapping[str, Any]) -> dict[str, Value]:
 def _result(
     loop: BcMaxLoop,
     records: Sequence[Mapping[str, Any]],
+    chosen: int,
     config: Config,
     metadata: Mapping[str, Any],
     workdir: Workdir,
 ) -> dict[str, Any]:
-    assert loop.learned is not None
-    saved = load_policy_json(workdir.checkpoint(config.iterations) / "policy")
+    policy = workdir.checkpoint(chosen) / "policy"
     return {
         "environment": metadata["environment"],
         "agent": "bc_max",
@@ -185,11 +203,17 @@ def _result(
             "broadcasting": 0.0,
             "waiting": 0.0,
             "training": sum(one["training_s"] for one in records),
+            "validating": sum(one["validating_s"] for one in records),
             "evaluating": sum(one["evaluating_s"] for one in records),
         },
         "experience_sha256": loop.labels().sha256(),
-        "policy_sha256": loop.learned.fingerprint,
-        "evaluation": {"holdout": records[-1]["holdout"], "iterations": records},
+        "policy_sha256": NumpyPolicy.load(policy).fingerprint,
+        "evaluation": {
+            "chosen_iteration": chosen,
+            "validation": records[chosen - 1]["validation"],
+            "holdout": records[chosen - 1]["holdout"],
+            "iterations": records,
+        },
         "settings": dict(workdir.settings),
-        "versions": saved["versions"],
+        "versions": load_policy_json(policy)["versions"],
     }

@@ -375,9 +375,7 @@ class Compilation:
         self.close()
 
 
-def compile_without_advice(
-    module_name: str, backend: Backend, timeout_s: float
-) -> CompiledModule:
+def compile_without_advice(module_name: str, backend: Backend, timeout_s: float) -> CompiledModule:
     """Wait for a compile that asks for no decisions, and return its object.
 
     Raises:

@@ -21,6 +21,7 @@ from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
 from environments.errors import UserError
+from environments.inlining.compilers.object_file import open_object
 
 _LINKER = (sys.executable, "-m", "ziglang", "ld.lld")
 _OPTIONS = (
@@ -120,10 +121,8 @@ def read_image_size(data: bytes) -> ImageSize:
 
 
 def _defines_main(path: pathlib.Path) -> bool:
-    with path.open("rb") as file:
-        symbols = ELFFile(file).get_section_by_name(".symtab")
-        found = symbols.get_symbol_by_name("main") if symbols is not None else None
-        return any(one["st_shndx"] != "SHN_UNDEF" for one in found or ())
+    opened = open_object(path.read_bytes())
+    return opened is not None and any(name == "main" for name, *_ in opened.functions())
 
 
 def _quoted(path: pathlib.Path) -> str:

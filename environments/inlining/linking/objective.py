@@ -52,9 +52,7 @@ class Objective:
         worth = self.of_project(project)
         if not worth:
             return float(size.text_bytes)
-        spared = (
-            (1 - worth.get(key, 1.0)) * num_bytes for key, num_bytes in size.groups.tolist()
-        )
+        spared = ((1 - worth.get(key, 1.0)) * num_bytes for key, num_bytes in size.groups.tolist())
         return size.text_bytes - math.fsum(spared)
 
     def digest(self, project: str) -> str:

@@ -11,7 +11,12 @@ from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import Settings
 from tfrl_systems.experiments.system import System
 from tfrl_systems.experiments.systems.inlining import help
-from tfrl_systems.experiments.systems.inlining.problem import Benchmarks, Evaluation, Problem
+from tfrl_systems.experiments.systems.inlining.problem import (
+    Benchmarks,
+    Evaluation,
+    ObjectiveConfig,
+    Problem,
+)
 from tfrl_systems.experiments.training_run import TrainingRun
 
 if TYPE_CHECKING:
@@ -68,6 +73,7 @@ class Inlining(System):
             return {
                 "loop": found.make_loop_config(),
                 "exploration": ExplorationConfig(),
+                "objective": ObjectiveConfig(),
                 "agent": found.make_config(baseline_feature="inlining_default"),
             }
         from tfrl_systems.experiments.systems.inlining.learning import EpisodeConfig
@@ -81,6 +87,7 @@ class Inlining(System):
                 evaluate_every=20,
             ),
             "episodes": EpisodeConfig(),
+            "objective": ObjectiveConfig(),
             "agent": found.make_config(**_POLICY_GRADIENT, **_OF.get(agent, {})),
         }
 

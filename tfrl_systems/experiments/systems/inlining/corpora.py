@@ -13,6 +13,8 @@ from environments.inlining.corpus.modules import Corpus, Module
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.systems.inlining.problem import Problem
 
+_SET_ASIDE = 0.2
+
 
 @dataclasses.dataclass(frozen=True)
 class Corpora:
@@ -25,6 +27,7 @@ class Corpora:
     """
 
     corpus: Corpus
+    validation: Corpus | None
     holdout: Corpus | None
     compiler: str
 
@@ -37,6 +40,7 @@ class Corpora:
         """
         return cls(
             Corpus.load(problem.corpus),
+            Corpus.load(problem.validation) if problem.validation else None,
             Corpus.load(problem.holdout) if problem.holdout else None,
             make_compiler(problem.compiler).identity,
         )
@@ -46,6 +50,7 @@ class Corpora:
         return {
             "compiler": self.compiler,
             "corpus_sha256": corpus_digest(self.corpus),
+            "validation_sha256": corpus_digest(self.validation) if self.validation else None,
             "holdout_sha256": corpus_digest(self.holdout) if self.holdout else None,
         }
 
@@ -63,6 +68,12 @@ class Corpora:
             ],
         }
 
+    def divided(self) -> tuple[tuple[Module, ...], tuple[Module, ...]]:
+        """Return the modules to learn on, and those to choose the policy on."""
+        if self.validation is not None:
+            return self.corpus.modules, self.validation.modules
+        return set_aside(self.corpus)
+
     def learned_on(self, max_bitcode_bytes: int, reporter: Reporter) -> list[Module]:
         """Return the modules that are not too large; report how many are left out."""
         modules = small_modules(self.corpus.modules, max_bitcode_bytes)
@@ -75,15 +86,37 @@ class Corpora:
         return modules
 
     def warn_of_overlap(self, reporter: Reporter) -> None:
-        """Warn if some modules are both learned on and measured on."""
+        """Warn if some modules are both learned on and judged by."""
         learned_on = {module.sha256 for module in self.corpus.modules}
-        measured_on = self.holdout.modules if self.holdout is not None else ()
-        shared = [module.name for module in measured_on if module.sha256 in learned_on]
-        if shared:
-            reporter.say(
-                f"warning: {len(shared)} of the modules in --holdout are in --corpus too, for "
-                f"instance {shared[0]}; what is measured on them says nothing about new code"
-            )
+        for option, corpus in (("--validation", self.validation), ("--holdout", self.holdout)):
+            modules = corpus.modules if corpus is not None else ()
+            shared = [module.name for module in modules if module.sha256 in learned_on]
+            if shared:
+                reporter.say(
+                    f"warning: {len(shared)} of the modules in {option} are in --corpus too, for "
+                    f"instance {shared[0]}; what is measured on them says nothing about new code"
+                )
+
+
+def set_aside(corpus: Corpus) -> tuple[tuple[Module, ...], tuple[Module, ...]]:
+    """Divide a corpus into modules to learn on and modules to choose the policy on.
+
+    Whole projects are set aside, about a fifth of the modules, chosen by their names alone. Of a
+    single project a fifth of its modules is set aside; a single module has to do for both.
+    """
+    if len(corpus.modules) == 1:
+        return corpus.modules, corpus.modules
+    parts = list(corpus.projects.values())
+    if len(parts) == 1:
+        parts = [(module,) for module in parts[0]]
+    parts.sort(key=lambda part: hashlib.sha256(part[0].name.encode()).digest())
+    chosen: list[Module] = []
+    for part in parts[:-1]:
+        if not chosen or len(chosen) + len(part) <= _SET_ASIDE * len(corpus.modules):
+            chosen += part
+    names = {module.name for module in chosen}
+    rest = tuple(module for module in corpus.modules if module.name not in names)
+    return rest, tuple(sorted(chosen, key=lambda module: module.name))
 
 
 def small_modules(modules: Sequence[Module], max_bitcode_bytes: int) -> list[Module]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-import numpy as np
-
 from environments.errors import Failure
 from environments.inlining.collection.collector import Collector
 from environments.inlining.collection.store import Trajectory
 from environments.inlining.corpus.modules import Module
-from environments.inlining.exploration.explore import ExplorationConfig, Explore, Explored
+from environments.inlining.exploration.explore import ExplorationConfig, Explore
 from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy, make_heuristic
+from environments.inlining.linking.objective import Objective
 from tfrl_systems.training.decisions import CertaintyFn, Exploration, Outcome
 
 Result = TypeVar("Result")
@@ -22,12 +21,13 @@ Progress = Callable[[str, int], Callable[[int], None]]
 
 
 class InliningProblem:
-    """Modules of a corpus to decide in; the cost is the text column of a module's object, in bytes.
+    """Modules of a corpus to decide in; the cost is what their objects are worth, in bytes.
 
     Args:
       collector: compiles the modules.
       modules: the modules to compile. Once a module fails to compile, it is left out.
       exploration: how much to explore.
+      objective: what a byte of an object counts.
       progress: shows how many modules of a round are done.
       seed: seed of the random baseline.
 
@@ -39,13 +39,13 @@ class InliningProblem:
     # Callees with this linkage are C++ inline functions and templates. What a policy learned about
     # other callees, and so about all of C, made unseen projects larger.
     scope_feature = "callee_is_linkonce"
-    cost_name = "text_bytes"
 
     def __init__(
         self,
         collector: Collector,
         modules: Sequence[Module],
         exploration: ExplorationConfig,
+        objective: Objective,
         progress: Progress,
         seed: int = 0,
     ) -> None:
@@ -53,6 +53,9 @@ class InliningProblem:
         # Largest first, so that the workers finish at about the same time.
         self._modules = sorted(modules, key=lambda one: (-one.path.stat().st_size, one.name))
         self._exploration = exploration
+        self._objective = objective
+        self._project_of = {module.name: module.project for module in modules}
+        self.cost_name = f"{objective.name}_bytes"
         self._progress = progress
         self._seed = seed
         self.failures: dict[str, str] = {}
@@ -69,13 +72,13 @@ class InliningProblem:
         """Compile each module once under a policy."""
         modules = self._playable()
         played = self._collector.play(modules, policy, self._progress(label, len(modules)))
-        return [_outcome(one) for one in self._succeeded(played)]
+        return [self._outcome(one) for one in self._succeeded(played)]
 
     def play_default(self, label: str) -> list[Outcome]:
         """Return LLVM's own decisions in each module, with the object sizes of plain compiles."""
         modules = self._playable()
         played = self._collector.play_default(modules, self._progress(label, len(modules)))
-        return [_outcome(one) for one in self._succeeded(played)]
+        return [self._outcome(one) for one in self._succeeded(played)]
 
     def explore(
         self, policy: Policy, certainty_fn: CertaintyFn | None, label: str, scoped: bool
@@ -83,9 +86,12 @@ class InliningProblem:
         """Explore around a policy in each module (BC-Max, Algorithm 3)."""
         modules = self._playable()
         scope = self.scope_feature if scoped else ""
-        task = Explore(policy, self._exploration, certainty_fn, scope)
+        task = Explore(policy, self._exploration, certainty_fn, scope, self._objective)
         explored = self._collector.map(task, modules, self._progress(label, len(modules)))
-        return [_exploration(one) for one in self._succeeded(explored)]
+        return [
+            Exploration(self._outcome(one.base), one.steps, one.deltas, self._outcome(one.best))
+            for one in self._succeeded(explored)
+        ]
 
     def tell_failures(self, say_fn: Callable[[str], None]) -> None:
         """Say which modules were left out since the last call, and why."""
@@ -93,6 +99,15 @@ class InliningProblem:
         for message in messages[self._num_told :]:
             say_fn(f"left out: {message}")
         self._num_told = len(messages)
+
+    def _outcome(self, trajectory: Trajectory) -> Outcome:
+        project = self._project_of[trajectory.module]
+        return Outcome(
+            trajectory.module,
+            trajectory.features,
+            trajectory.decisions,
+            self._objective.cost(project, trajectory.size),
+        )
 
     def _playable(self) -> list[Module]:
         return [module for module in self._modules if module.name not in self.failures]
@@ -103,21 +118,3 @@ class InliningProblem:
                 self.failures[result.name] = result.message
             else:
                 yield result
-
-
-def _outcome(trajectory: Trajectory) -> Outcome:
-    return Outcome(
-        trajectory.module,
-        trajectory.features,
-        trajectory.decisions,
-        float(trajectory.size.text_bytes),
-    )
-
-
-def _exploration(explored: Explored) -> Exploration:
-    return Exploration(
-        _outcome(explored.base),
-        explored.steps,
-        explored.deltas.astype(np.float64),
-        _outcome(explored.best),
-    )

@@ -16,6 +16,7 @@ from environments.inlining.heuristics import Default, Policy
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.experiments.cpu_time import cpu_s
 from tfrl_systems.experiments.reporting import Reporter
+from tfrl_systems.experiments.systems.inlining.linking import images_json, link_projects
 from tfrl_systems.experiments.systems.inlining.policies import load_policy
 from tfrl_systems.experiments.systems.inlining.problem import Evaluation
 from tfrl_systems.experiments.systems.inlining.workers import make_collector
@@ -77,7 +78,16 @@ def evaluate(
             f"{asked.corpus}: expected modules that compile, found that all {len(modules)} "
             f"failed ({next(iter(failures.values()))})"
         )
-    return _to_json(asked, evaluated, failures)
+    described = _to_json(asked, evaluated, failures)
+    if asked.link:
+        compiled = [one for one in modules if one.name not in failures]
+        default_images = link_projects(asked, compiled, Default(), reporter)
+        for one, policy in zip(described["policies"], policies, strict=True):
+            images = default_images
+            if policy.fingerprint != Default.fingerprint:
+                images = link_projects(asked, compiled, policy, reporter)
+            one["images"] = images_json(images, default_images)
+    return described
 
 
 def _play(

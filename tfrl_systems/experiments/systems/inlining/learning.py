@@ -11,12 +11,14 @@ from environments import contexts
 from environments.errors import Failure, UserError
 from environments.inlining.collection.collector import Collector
 from environments.inlining.collection.store import TrajectoryStore
+from environments.inlining.collection.tasks import CompilePlainly
 from environments.inlining.compilers.compilation import DEFAULT_TIMEOUT_S
 from environments.inlining.compilers.compiler import make_compiler
 from environments.inlining.compilers.object_size import ObjectSize
-from environments.inlining.corpus.modules import Module
+from environments.inlining.corpus.modules import Corpus, Module
 from environments.inlining.environment import InliningEnvironment
 from environments.inlining.exploration.explore import ExplorationConfig
+from environments.inlining.linking.objective import OBJECT, Objective, make_objective
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.experiments.imitation import ImitationTask
@@ -58,6 +60,7 @@ class MakeRunner:
       compiler: name of the compiler.
       modules: the modules to learn on; each episode draws one.
       default_sizes: sizes of the modules' plain -Oz objects, by name of the module.
+      objective: what a byte of an object counts.
       actor: the policy, without variables; the pool broadcasts those.
       num_episodes: number of episodes in a chunk.
     """
@@ -65,6 +68,7 @@ class MakeRunner:
     compiler: str
     modules: Sequence[Module]
     default_sizes: Mapping[str, ObjectSize]
+    objective: Objective
     actor: NumpyActor
     num_episodes: int
 
@@ -74,6 +78,7 @@ class MakeRunner:
             contexts.uniform(self.modules),
             make_compiler(self.compiler),
             default_sizes=self.default_sizes,
+            objective=self.objective,
         )
         return EpisodeRunner([environment], self.actor, self.num_episodes)
 
@@ -95,10 +100,20 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
         default_sizes = _default_sizes(collector, learned_on, reporter)
         modules = [module for module in learned_on if module.name in default_sizes]
         measured_on = corpora.holdout.modules if corpora.holdout is not None else modules
-        problem = InliningProblem(collector, measured_on, ExplorationConfig(), reporter.task)
+        name = run.settings["objective"].objective
+        objective = _make_objective(name, collector, corpora.corpus, reporter)
+        problem = InliningProblem(
+            collector,
+            measured_on,
+            ExplorationConfig(),
+            _make_objective(name, collector, corpora.holdout or corpora.corpus, reporter),
+            reporter.task,
+        )
         yield OnlineTask(
             *decision_specs(problem.feature_names),
-            lambda actor: MakeRunner(compiler, modules, default_sizes, actor, num_episodes),
+            lambda actor: MakeRunner(
+                compiler, modules, default_sizes, objective, actor, num_episodes
+            ),
             lambda agent: _evaluator(problem, collector, agent, reporter),
             corpora.describe(run.agent),
             begin=lambda agent: follow_feature(
@@ -118,24 +133,47 @@ def imitation_task(
     exploration: ExplorationConfig = run.settings["exploration"]
     corpora = Corpora.of(run.problem)
     corpora.warn_of_overlap(reporter)
-    learned_on = corpora.learned_on(exploration.max_bitcode_bytes, reporter)
+    learned_on, chosen_on = corpora.divided()
     with (
         contextlib.closing(TrajectoryStore(run.problem.cache)) as store,
         make_collector(run.problem.compiler, store, collect) as collector,
     ):
 
-        def make_problem(modules: Sequence[Module]) -> InliningProblem:
-            return InliningProblem(collector, modules, exploration, reporter.task, run.seed)
+        def make_problem(corpus: Corpus, modules: Sequence[Module]) -> InliningProblem:
+            name = run.settings["objective"].objective
+            objective = _make_objective(name, collector, corpus, reporter)
+            return InliningProblem(
+                collector, modules, exploration, objective, reporter.task, run.seed
+            )
 
-        problem = make_problem(learned_on)
-        holdout = make_problem(corpora.holdout.modules) if corpora.holdout is not None else None
+        problem = make_problem(corpora.corpus, learned_on)
+        validation = make_problem(corpora.validation or corpora.corpus, chosen_on)
+        holdout = None
+        if corpora.holdout is not None:
+            holdout = make_problem(corpora.holdout, corpora.holdout.modules)
 
         def tell_failures() -> None:
-            for part in (problem, holdout):
+            for part in (problem, validation, holdout):
                 if part is not None:
                     part.tell_failures(reporter.say)
 
-        yield ImitationTask(problem, holdout, corpora.describe(run.agent), tell_failures)
+        about = corpora.describe(run.agent)
+        yield ImitationTask(problem, validation, holdout, about, tell_failures)
+
+
+def _make_objective(
+    name: str, collector: Collector, corpus: Corpus, reporter: Reporter
+) -> Objective:
+    """Make the objective of that name for the projects of a corpus."""
+    if name == OBJECT.name:
+        return OBJECT
+    # Largest first, so that the workers finish at about the same time.
+    ordered = sorted(corpus.modules, key=lambda one: (-one.path.stat().st_size, one.name))
+    sizes = collector.map(CompilePlainly(), ordered, reporter.task("plain -Oz", len(ordered)))
+    pairs = zip(ordered, sizes, strict=True)
+    return make_objective(
+        name, [(one, size) for one, size in pairs if isinstance(size, ObjectSize)]
+    )
 
 
 def _check(episodes: EpisodeConfig) -> None:

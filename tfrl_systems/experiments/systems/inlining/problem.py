@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 
+from environments.inlining.linking.objective import OBJECTIVES
 from environments.machine import compiles_file, num_processors
 from tfrl_systems.experiments.settings import option
 
@@ -30,11 +31,26 @@ class Problem(Compiling):
     """What to learn on.
 
     Attributes:
+      validation: directory of modules to choose the policy on; by default some projects of the
+        corpus, which are then not learned on.
       holdout: directory of modules to measure each policy on; they are never used to learn or to
         choose a policy.
     """
 
+    validation: pathlib.Path | None = option(None, metavar="DIR")
     holdout: pathlib.Path | None = option(None, metavar="DIR")
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectiveConfig:
+    """What is to become smaller.
+
+    Attributes:
+      objective: "image" counts a byte of a function that n objects of the project hold as 1/n,
+        because a linker keeps one copy; "object" counts the objects as they are.
+    """
+
+    objective: str = option("image", choices=OBJECTIVES)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,11 +61,13 @@ class Evaluation(Compiling):
       never_worse: also report sizes where each module keeps the smaller of the policy's object and
         the default's, and what compiling twice costs; all compiles are then made anew, without the
         cache.
+      link: also link the objects of each project, and compare the images.
       workers: compilers that run at the same time, by default one for each processor; the result
         does not depend on it.
     """
 
     never_worse: bool = False
+    link: bool = False
     workers: int = option(num_processors(), metavar="N", minimum=1)
 
 

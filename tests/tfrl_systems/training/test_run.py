@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 
+import numpy as np
 import pytest
 
 from environments.errors import UserError
@@ -26,7 +27,16 @@ class Interrupted(Exception):
     """Stands for a signal at the end of an iteration."""
 
 
-def train(path, iterations=2, holdout=None, resume=False, stop_after=None, agent_config=AGENT):
+def train(
+    path,
+    iterations=2,
+    holdout=None,
+    resume=False,
+    stop_after=None,
+    agent_config=AGENT,
+    validation=None,
+    problem=None,
+):
     config = Config(iterations=iterations, baselines=("default", "never"), margins=(0.0, 1.0))
     told = []
 
@@ -37,7 +47,8 @@ def train(path, iterations=2, holdout=None, resume=False, stop_after=None, agent
 
     with open_workdir(path, SETTINGS, resume=resume) as workdir:
         result = run_bc_max(
-            SiteProblem(draw_sites(0)),
+            problem or SiteProblem(draw_sites(0)),
+            validation or SiteProblem(draw_sites(7)),
             holdout,
             config,
             agent_config,
@@ -74,6 +85,29 @@ def test_held_out_contexts_are_measured_and_nothing_is_chosen_by_them(tmp_path):
     assert alone["evaluation"]["holdout"] is None
     assert measured["evaluation"]["holdout"]["contexts"] == 8
     assert measured["evaluation"]["holdout"]["saving_percent"] > 0
+
+
+def test_the_policy_is_that_of_the_best_iteration_on_the_validation_contexts(tmp_path):
+    result, _ = train(tmp_path, iterations=3)
+    found = result["evaluation"]
+    scores = [one["score"] for one in found["iterations"]]
+    assert found["chosen_iteration"] == 1 + scores.index(max(scores))
+    chosen = NumpyPolicy.load(tmp_path / "checkpoints" / f"{found['chosen_iteration']:06d}/policy")
+    assert NumpyPolicy.load(tmp_path / "policy").fingerprint == chosen.fingerprint
+
+
+def test_a_run_that_gains_nothing_ends_with_the_default(tmp_path):
+    # Whatever departs from the default there costs more.
+    sites = {f"v{k}/c": (f"v{k}", [(1, 40), (9, -40)] * 4) for k in range(3)}
+    opposite = SiteProblem(draw_sites(0))
+    for features in opposite._features.values():
+        features[:, 2] = np.where(features[:, 1] == 1, -30, 30)
+    config_problem = SiteProblem(sites)
+    result, _ = train(tmp_path, validation=config_problem, problem=opposite)
+    assert [one["score"] for one in result["evaluation"]["iterations"]] == [0, 0]
+    policy = NumpyPolicy.load(tmp_path / "policy")
+    for one in config_problem.play(policy, "test"):
+        assert np.array_equal(one.actions, one.features[:, 1])
 
 
 def test_a_setting_out_of_range_is_found_before_anything_is_played(tmp_path):

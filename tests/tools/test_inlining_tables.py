@@ -12,6 +12,12 @@ from tests.environments.inlining.exploration.test_explore import SAVING, pairs
 from tests.environments.inlining.small_modules import many_calls, write_module
 from tools.benchmarks import inlining_report, inlining_tables
 
+# Code 10% smaller, all that is loaded 12.5%, the file as large as the default's.
+IMAGE = {
+    **{"project": "p", "text_bytes": 90, "unwind_bytes": 20, "rodata_bytes": 30, "file_bytes": 200},
+    **{"default_text_bytes": 100, "default_unwind_bytes": 30, "default_rodata_bytes": 30},
+    "default_file_bytes": 200,
+}
 ABOUT = {"command": "python -m it", "commit": "abc", "left_out": {"z/large.c": 700_000}}
 
 
@@ -40,6 +46,7 @@ def record(seed, fold, modules, sizes):
             "learned": [by_module(sizes["learned"])],
             "learned without exploration": [by_module(sizes["default"])],
         },
+        "images": [[IMAGE]],
         "seconds": 30.0,
     }
 
@@ -100,6 +107,7 @@ def test_the_report(tmp_path):
     )
     assert f"| `learned` | {cells} |" in text
     assert "z/large.c" in text and "`python -m it` at commit abc" in text
+    assert "| p | 10.00 | 12.50 | 0.00 |" in text and "| c++ | 1 | 10.00 | 12.50 | 0.00 |" in text
     table = json.loads((tmp_path / "table.json").read_text())
     assert table["seeds"] == [0, 1] and table["folds"] == [["p", "q"]]
     lines = {(one["language"], one["line"]): one["text_percent"] for one in table["curves"]}
@@ -153,9 +161,8 @@ def corpus(tmp_path):
 def run(corpus, output, *more):
     arguments = ["--corpus", str(corpus), "--output", str(output), "--folds", "2", "--seeds", "1"]
     arguments += ["--cache", str(output / "cache.db"), "--max-bitcode-bytes", "8000"]
-    # The corpus has no inline functions of C++, which are the scope.
     learner = ("model=trees", "num_models=1", "num_trees=5", "min_samples_leaf=1")
-    for setting in ("scoped=false", *learner):
+    for setting in learner:
         arguments += ["--set", setting]
     inlining_tables.run(inlining_tables.parse_arguments([*arguments, *more]))
     return json.loads((output / "table.json").read_text())
@@ -172,6 +179,7 @@ def test_a_tiny_corpus(corpus, tmp_path, capsys):
     assert policies["default"]["c"]["text_percent"]["mean"] == 0
     assert policies["oracle"]["c++"]["text_percent"]["mean"] > 0
     # Going on: what is finished is kept, and the longer run ends as if it had been one.
+    assert set(table["images"]["projects"]) == {"one", "two", "three", "four"}
     longer = run(corpus, output, "--iterations", "2")
     assert "iteration 1 (kept)" in capsys.readouterr().err
     assert [len(one["text_percent"]) for one in longer["curves"]] == [3] * 6

@@ -75,7 +75,7 @@ def make_policies(directories: Sequence[str]) -> list[Policy]:
     policies += [Noisy(share, seed) for share in SHARES for seed in (0, 1)]
     for directory in directories:
         learned = NumpyPolicy.load(directory)
-        policies += [learned.with_margin(margin) for margin in MARGINS]
+        policies += [learned.with_margins(margin) for margin in MARGINS]
     return policies
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from environments.errors import UserError
+from tools.benchmarks import inlining_images
 from tools.benchmarks.shared import markdown_table
 
 Record = Mapping[str, Any]
@@ -192,6 +193,7 @@ def summarise(records: Sequence[Record], about: Mapping[str, Any]) -> dict[str, 
             for policy in policies_of(records[0], iterations)
         ],
         "projects": _projects(records, iterations),
+        "images": inlining_images.summarise(records),
         "curves": [
             {
                 "language": language,
@@ -270,6 +272,7 @@ def to_markdown(table: Mapping[str, Any]) -> str:
         markdown_table(
             ["project", "", "modules", "text", "code", "worse", "oracle: text"], projects
         ),
+        inlining_images.to_markdown(table["images"]),
         _notes(table),
     ]
     return "\n\n".join(parts) + "\n"

@@ -4,8 +4,10 @@
 
 divides a corpus into folds of whole projects, by their languages and sizes of bitcode alone. For
 each fold and seed it learns policies on the other folds as `tfrl train inlining` does, with and
-without exploration. It then compiles the fold's modules under these policies and the baselines. So
-each module is measured once for each seed, under policies that saw nothing of its project.
+without exploration. After each iteration it takes the policy that training would write then. It
+compiles the fold's modules under these policies and the baselines, and links the fold's projects
+under the learned ones. So each module is measured once for each seed, under policies that saw
+nothing of its project.
 
 --output gets
   table.md, table.json   savings against LLVM's default at -Oz, with the command and the settings
@@ -34,6 +36,7 @@ from environments.inlining.compilers.compiler import make_compiler
 from environments.inlining.corpus.modules import Corpus, Module
 from environments.inlining.exploration.explore import ExplorationConfig, Explore, Explored
 from environments.inlining.heuristics import Policy, make_heuristic
+from environments.inlining.linking.objective import Objective
 from tfrl_systems import experiments
 from tfrl_systems.agents import bc_max
 from tfrl_systems.drivers.collect import Collect
@@ -45,14 +48,20 @@ from tfrl_systems.experiments.arguments import (
 )
 from tfrl_systems.experiments.reporting import Reporter, Terminal
 from tfrl_systems.experiments.settings import Settings
-from tfrl_systems.experiments.systems.inlining.corpora import corpus_digest, small_modules
+from tfrl_systems.experiments.systems.inlining.corpora import (
+    corpus_digest,
+    set_aside,
+    small_modules,
+)
 from tfrl_systems.experiments.systems.inlining.decision_problem import InliningProblem
+from tfrl_systems.experiments.systems.inlining.learning import make_corpus_objective
+from tfrl_systems.experiments.systems.inlining.linking import images_json, link_projects
 from tfrl_systems.experiments.systems.inlining.problem import Evaluation
 from tfrl_systems.experiments.systems.inlining.workers import make_collector
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 from tfrl_systems.training.bc_max import Config
 from tfrl_systems.training.checkpoints import open_workdir
-from tfrl_systems.training.run import load_policies, run_bc_max
+from tfrl_systems.training.run import best_iteration, load_policies, run_bc_max
 from tools.benchmarks import inlining_report, shared
 
 # Time limit of a compile; the largest module takes a small part of it under the default.
@@ -74,19 +83,25 @@ class Benchmark:
       folds: names of the projects in each fold.
       config: settings of the loop; each run sets the seed and whether to explore.
       agent_config: settings of the agent.
+      objective: what a byte of an object counts.
+      directory: directory of the corpus.
       exploration: settings of the exploration. All runs use the same seed, so that explorations
         around the default, which are most of the work, are made only once.
       settings: everything but fold and seed that decides the outcome, as JSON values.
       output: directory of all records and tables.
+      asked: how to compile the objects that are linked.
     """
 
     modules: tuple[Module, ...]
     folds: tuple[tuple[str, ...], ...]
     config: Config
     agent_config: bc_max.Config
+    objective: Objective
+    directory: pathlib.Path
     exploration: ExplorationConfig
     settings: Mapping[str, Any]
     output: pathlib.Path
+    asked: Evaluation
 
     def divide(self, fold: int) -> tuple[list[Module], list[Module]]:
         """Return the modules to learn on, and those that are held out."""
@@ -131,17 +146,27 @@ def make_folds(modules: Sequence[Module], num_folds: int) -> tuple[tuple[str, ..
 def learn(
     benchmark: Benchmark, fold: int, seed: int, name: str, collector: Collector, reporter: Reporter
 ) -> list[NumpyPolicy]:
-    """Learn on the other folds as `tfrl train inlining` does; return each iteration's policy."""
+    """Learn on the other folds as `tfrl train inlining` does.
+
+    Returns:
+      For each iteration the policy that training would write after it.
+    """
     modules, _ = benchmark.divide(fold)
+    learned_on, chosen_on = set_aside(Corpus(benchmark.directory, tuple(modules)))
     config = dataclasses.replace(benchmark.config, seed=seed, explore=LEARNED[name])
     label = f"fold {fold + 1}, seed {seed}, {name}"
-    problem = InliningProblem(
-        collector,
-        modules,
-        benchmark.exploration,
-        lambda what, total: reporter.task(f"{label}: {what}", total),
-        seed,
-    )
+
+    def make_problem(part: Sequence[Module]) -> InliningProblem:
+        return InliningProblem(
+            collector,
+            part,
+            benchmark.exploration,
+            benchmark.objective,
+            lambda what, total: reporter.task(f"{label}: {what}", total),
+            seed,
+        )
+
+    problem = make_problem(learned_on)
     settings = {
         **benchmark.settings,
         "held_out": benchmark.folds[fold],
@@ -161,16 +186,29 @@ def learn(
         reporter.say(
             f"{label}: iteration {record['number']}{' (kept)' if resumed else ''}: "
             f"{record['policy']} saves {record['policy_saving_percent']:.2f}% and the best known "
-            f"{record['oracle_saving_percent']:.2f}% where it learns; margin {record['margin']:g}, "
-            f"{record['collecting_s']:.0f} s collecting, {record['training_s']:.0f} s fitting"
+            f"{record['oracle_saving_percent']:.2f}% where it learns; {record['learned']} with "
+            f"margins {record['margin']:g} and {record['outside_margin']:g} scores "
+            f"{record['score']:.2f}; {record['collecting_s']:.0f} s collecting, "
+            f"{record['training_s']:.0f} s fitting, {record['validating_s']:.0f} s validating"
         )
 
     path = benchmark.output / "runs" / f"{_run_name(fold, seed)}-{name.replace(' ', '-')}"
     with open_workdir(path, settings, resume=True) as workdir:
-        run_bc_max(problem, None, config, benchmark.agent_config, workdir, metadata, tell)
+        result = run_bc_max(
+            problem,
+            make_problem(chosen_on),
+            None,
+            config,
+            benchmark.agent_config,
+            workdir,
+            metadata,
+            tell,
+        )
         for message in problem.failures.values():
             reporter.say(f"{label}: left out: {message}")
-        return load_policies(workdir, config.iterations)
+        policies = load_policies(workdir, config.iterations)
+        records = result["evaluation"]["iterations"]
+        return [policies[best_iteration(records[: k + 1]) - 1] for k in range(len(policies))]
 
 
 def measure(
@@ -218,7 +256,26 @@ def measure(
         },
         "failures": failures,
         "sizes": found,
+        "images": _link(benchmark, modules, failures, learned["learned"], reporter),
     }
+
+
+def _link(
+    benchmark: Benchmark,
+    modules: Sequence[Module],
+    failures: Mapping[str, str],
+    policies: Sequence[NumpyPolicy],
+    reporter: Reporter,
+) -> list[list[dict[str, Any]]]:
+    """Link the projects under the policy of each iteration and the default; see `images_json`."""
+    compiled = [one for one in modules if one.name not in failures]
+    of_default = link_projects(benchmark.asked, compiled, make_heuristic("default"), reporter)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for policy in policies:
+        if policy.fingerprint not in found:
+            images = link_projects(benchmark.asked, compiled, policy, reporter)
+            found[policy.fingerprint] = images_json(images, of_default)
+    return [found[policy.fingerprint] for policy in policies]
 
 
 def _explore(
@@ -229,7 +286,12 @@ def _explore(
 ) -> list[Explored | Failure]:
     """Explore around the default, as learning would if these modules were not held out."""
     scope = InliningProblem.scope_feature if benchmark.config.scoped else ""
-    task = Explore(make_heuristic("default"), benchmark.exploration, scope_feature=scope)
+    task = Explore(
+        make_heuristic("default"),
+        benchmark.exploration,
+        scope_feature=scope,
+        objective=benchmark.objective,
+    )
     return collector.map(task, modules, progress)
 
 
@@ -278,7 +340,7 @@ def run(options: argparse.Namespace) -> None:
     chosen = _chosen(options)
     config, agent_config = chosen["loop"], chosen["agent"]
     exploration: ExplorationConfig = chosen["exploration"]
-    modules = tuple(small_modules(corpus.modules, exploration.max_bitcode_bytes))
+    modules = tuple(small_modules(corpus.modules, options.max_bitcode_bytes))
     decisive = {**dataclasses.asdict(config), **dataclasses.asdict(agent_config)}
     settings = {
         "compiler": make_compiler(options.compiler).identity,
@@ -286,16 +348,8 @@ def run(options: argparse.Namespace) -> None:
         "folds": options.folds,
         **{name: decisive[name] for name in decisive if name not in ("seed", "iterations")},
         **{f"exploration_{k}": v for k, v in dataclasses.asdict(exploration).items()},
+        "objective": chosen["objective"].objective,
     }
-    benchmark = Benchmark(
-        modules,
-        make_folds(modules, options.folds),
-        config,
-        agent_config,
-        exploration,
-        json.loads(json.dumps(settings)),
-        options.output,
-    )
     about = {
         "command": options.command_line,
         "commit": shared.commit(),
@@ -312,15 +366,28 @@ def run(options: argparse.Namespace) -> None:
     ):
         if about["left_out"]:
             terminal.say(f"{len(about['left_out'])} modules are too large and left out")
+        benchmark = Benchmark(
+            modules,
+            make_folds(modules, options.folds),
+            config,
+            agent_config,
+            make_corpus_objective(
+                settings["objective"], collector, Corpus(corpus.directory, modules), terminal
+            ),
+            corpus.directory,
+            exploration,
+            json.loads(json.dumps(settings)),
+            options.output,
+            Evaluation(corpus=options.corpus, compiler=options.compiler, workers=options.workers),
+        )
         _run_all(benchmark, options, about, collector, terminal)
 
 
 def _chosen(options: argparse.Namespace) -> Settings:
     """Return the settings of loop, agent and exploration that `tfrl train inlining` would use."""
     settings: dict[str, Any] = read_assignments(options.assignments)
-    for name in ("max_bitcode_bytes", "iterations"):
-        if getattr(options, name) is not None:
-            settings[name] = getattr(options, name)
+    if options.iterations is not None:
+        settings["iterations"] = options.iterations
     return experiments.plan(
         "inlining", agent="bc_max", settings=settings, corpus=options.corpus
     ).settings
@@ -350,7 +417,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add_fields(parser, Evaluation, ["never_worse"])
+    add_fields(parser, Evaluation, ["never_worse", "link"])
     parser.add_argument("--output", type=pathlib.Path, required=True, metavar="DIR")
     parser.add_argument("--folds", type=whole_number(2), default=4, help="default: 4")
     parser.add_argument(
@@ -362,8 +429,9 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--max-bitcode-bytes",
         type=whole_number(0),
+        default=0,
         metavar="N",
-        help="leave larger modules out of all; 0 for none; default: that of tfrl train",
+        help="leave larger modules out of all; 0, the default, for none",
     )
     add_assignments(parser, "as for tfrl train inlining")
     options = parser.parse_args(arguments)

@@ -117,8 +117,8 @@ class ExplorationConfig:
       flips_per_round: largest number of decisions changed in one compile; 1 is exactly Algorithm 3.
       decisions_per_flip: a round is compiled only if it changes at least one decision of this many.
         The first two rounds are compiled in any case.
-      budget_bytes: bitcode that may be compiled in these rounds of one module, at least one round;
-        0 for no limit. So a large module takes part with fewer rounds.
+      budget_bytes: bitcode that may be compiled in these rounds of one module; 0 for no limit. So a
+        large module gets fewer rounds, and one that is larger than the budget gets none.
       seed: seed of the random order of call sites, used if the policy gives no order.
     """
 
@@ -132,8 +132,7 @@ class ExplorationConfig:
         """Return how many compiles with changed decisions a module gets at most."""
         if not self.budget_bytes:
             return self.num_rounds
-        affordable = self.budget_bytes // max(module.path.stat().st_size, 1)
-        return min(self.num_rounds, max(affordable, 1))
+        return min(self.num_rounds, self.budget_bytes // max(module.path.stat().st_size, 1))
 
 
 @dataclasses.dataclass(frozen=True)

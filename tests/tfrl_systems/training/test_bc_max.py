@@ -21,9 +21,7 @@ AGENT = bc_max.Config(
 CONFIG = Config(baselines=("default", "never"), margins=(0.0, 1.0))
 
 
-def run(
-    problem, config=CONFIG, agent_config=AGENT, num_iterations=2, before=(), validation=None
-):
+def run(problem, config=CONFIG, agent_config=AGENT, num_iterations=2, before=(), validation=None):
     validation = validation or SiteProblem(draw_sites(7))
     loop = BcMaxLoop(problem, validation, config, agent_config)
     records = [
@@ -69,7 +67,7 @@ def test_what_an_iteration_reports():
     assert second.policy_cost < default and 0 < second.changed < 1
     assert 0.9 <= second.agreement <= 1 and 0 <= second.loss < 0.5
     # The policy of each iteration is judged on contexts that it was not fitted to.
-    assert 0 < first.score and second.score == loop.judged.score
+    assert first.score > 0 and second.score == loop.judged.score
     # Two baselines, then base and best of two explorations.
     assert loop.environment_steps == 6 * 96
 

@@ -101,12 +101,12 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
         modules = [module for module in learned_on if module.name in default_sizes]
         measured_on = corpora.holdout.modules if corpora.holdout is not None else modules
         name = run.settings["objective"].objective
-        objective = _make_objective(name, collector, corpora.corpus, reporter)
+        objective = make_corpus_objective(name, collector, corpora.corpus, reporter)
         problem = InliningProblem(
             collector,
             measured_on,
             ExplorationConfig(),
-            _make_objective(name, collector, corpora.holdout or corpora.corpus, reporter),
+            make_corpus_objective(name, collector, corpora.holdout or corpora.corpus, reporter),
             reporter.task,
         )
         yield OnlineTask(
@@ -141,7 +141,7 @@ def imitation_task(
 
         def make_problem(corpus: Corpus, modules: Sequence[Module]) -> InliningProblem:
             name = run.settings["objective"].objective
-            objective = _make_objective(name, collector, corpus, reporter)
+            objective = make_corpus_objective(name, collector, corpus, reporter)
             return InliningProblem(
                 collector, modules, exploration, objective, reporter.task, run.seed
             )
@@ -161,10 +161,17 @@ def imitation_task(
         yield ImitationTask(problem, validation, holdout, about, tell_failures)
 
 
-def _make_objective(
+def make_corpus_objective(
     name: str, collector: Collector, corpus: Corpus, reporter: Reporter
 ) -> Objective:
-    """Make the objective of that name for the projects of a corpus."""
+    """Make an objective for the projects of a corpus; compile it plainly if that is needed.
+
+    Args:
+      name: a name of `OBJECTIVES`.
+      collector: compiles.
+      corpus: all modules of the projects.
+      reporter: receives the progress.
+    """
     if name == OBJECT.name:
         return OBJECT
     # Largest first, so that the workers finish at about the same time.

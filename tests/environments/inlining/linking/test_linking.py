@@ -1,0 +1,170 @@
+"""What objects are worth in the image that they are linked into, on modules known by heart."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from environments.errors import UserError
+from environments.inlining.collection.store import TrajectoryStore
+from environments.inlining.compilers.embedded import EmbeddedLlvm
+from environments.inlining.compilers.object_size import read_function_bytes
+from environments.inlining.environment import InliningEnvironment
+from environments.inlining.exploration.explore import ExplorationConfig, compile_in_detail, explore
+from environments.inlining.heuristics import Constant, Default
+from environments.inlining.linking.images import link, read_image_size
+from environments.inlining.linking.objective import OBJECT, make_objective
+from environments.inlining.linking.objects import WriteObject
+from tests.environments.inlining.small_modules import write_module
+
+# Both modules hold a copy of @shared, as C++ objects do of an inline function.
+ONE_OF_TWO = """
+$shared = comdat any
+declare void @sink(i32)
+define linkonce_odr void @shared(i32 %x) noinline minsize optsize comdat {{
+  call void @sink(i32 %x)
+  call void @sink(i32 1)
+  call void @sink(i32 2)
+  ret void
+}}
+define void @{name}() minsize optsize {{
+  call void @shared(i32 3)
+  call void @sink(i32 4)
+  ret void
+}}
+"""
+PROGRAM = """
+declare void @one()
+define i32 @main() minsize optsize {
+  call void @one()
+  ret i32 0
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    compiler = EmbeddedLlvm(timeout_s=60)
+    yield compiler
+    compiler.close()
+
+
+@pytest.fixture
+def project(tmp_path):
+    return [
+        dataclasses.replace(write_module(tmp_path, name, ONE_OF_TWO.format(name=name)), project="p")
+        for name in ("one", "two")
+    ]
+
+
+def sizes_of(compiler, modules):
+    return [(module, compiler.compile_plain(module).size) for module in modules]
+
+
+def test_the_costs_of_a_project_add_up_to_what_a_linker_keeps(compiler, project):
+    (_, one), (_, two) = defaults = sizes_of(compiler, project)
+    ((key, shared_bytes),) = one.groups.tolist()
+    assert two.groups.tolist() == [(key, shared_bytes)]
+    objective = make_objective("image", defaults)
+    costs = [objective.cost("p", size) for size in (one, two)]
+    # Each is charged half of the function that both hold, with its entry in .eh_frame.
+    assert costs == [size.text_bytes - shared_bytes / 2 for size in (one, two)]
+    assert sum(costs) == one.text_bytes + two.text_bytes - shared_bytes
+    # In another project nobody is known to hold it.
+    assert objective.cost("other", one) == one.text_bytes
+    assert make_objective("object", defaults).cost("p", one) == OBJECT.cost("p", one)
+    assert objective.digest("p") != objective.digest("other") == OBJECT.digest("p")
+
+
+def test_a_group_counts_with_its_code_and_its_unwind_entry(compiler, project):
+    compiled = compiler.compile_plain(project[0])
+    ((key, shared_bytes),) = compiled.size.groups.tolist()
+    by_function = read_function_bytes(compiled.data)
+    assert by_function["shared"] == shared_bytes
+    halved = read_function_bytes(compiled.data, {key: 0.5})
+    assert halved == {**by_function, "shared": shared_bytes / 2}
+
+
+def test_an_objective_that_there_is_not():
+    with pytest.raises(UserError, match="expected one of image, object, found 'file'"):
+        make_objective("file", [])
+
+
+def test_a_library_is_linked_whole_and_copies_are_merged(compiler, project, tmp_path):
+    paths = [WriteObject(Default(), tmp_path).run(compiler, module) for module in project]
+    both, alone = link(paths, tmp_path / "both"), link(paths[:1], tmp_path / "alone")
+    (_, one), (_, two) = sizes_of(compiler, project)
+    shared_bytes = int(one.groups["bytes"][0])
+    assert alone.text_bytes >= one.exec_bytes
+    # The second object adds all but its copy of the function, up to alignment.
+    added = both.loaded_bytes - alone.loaded_bytes
+    assert abs(added - (two.text_bytes - shared_bytes)) <= 32
+    assert both.file_bytes == (tmp_path / "both").stat().st_size
+
+
+def test_a_program_is_linked_from_its_main(compiler, project, tmp_path):
+    program = dataclasses.replace(write_module(tmp_path, "program", PROGRAM), project="p")
+    write = WriteObject(Default(), tmp_path)
+    paths = [write.run(compiler, module) for module in (*project, program)]
+    whole, called = link(paths, tmp_path / "image"), link([paths[0], paths[2]], tmp_path / "used")
+    # Nothing calls @two; an object without sections of its own for functions goes as a whole.
+    assert whole.text_bytes == called.text_bytes
+
+
+def test_policies_make_other_objects_and_the_default_the_plain_one(compiler, project, tmp_path):
+    plain = WriteObject(Default(), tmp_path / "plain").run(compiler, project[0])
+    assert plain.read_bytes() == compiler.compile_plain(project[0]).data
+    never = WriteObject(Constant(0), tmp_path / "never").run(compiler, project[0])
+    assert never.read_bytes() and never.parent != plain.parent
+
+
+def test_what_cannot_be_linked_is_one_line(tmp_path):
+    damaged = tmp_path / "damaged.o"
+    damaged.write_bytes(b"\x7fELF\x02\x01" + bytes(100))
+    with pytest.raises(UserError, match="image: expected objects that can be linked, found: "):
+        link([damaged], tmp_path / "image")
+    with pytest.raises(UserError, match="image: expected ELF, found b'none'"):
+        read_image_size(b"none")
+
+
+def test_exploration_counts_what_is_saved_in_the_image(compiler, project):
+    """Inlining the only call of @shared drops a copy, of which each object is charged half."""
+    modules = [
+        dataclasses.replace(
+            write_module(
+                project[0].path.parent,
+                f"inlinable-{name}",
+                ONE_OF_TWO.format(name=name).replace(" noinline", ""),
+            ),
+            project="p",
+        )
+        for name in ("one", "two")
+    ]
+    objective = make_objective("image", sizes_of(compiler, modules))
+    base = compile_in_detail(compiler, modules[0], Default(), (), objective)
+    of_object = compile_in_detail(compiler, modules[0], Default())
+    assert base.cost == of_object.cost - of_object.function_bytes["shared"] / 2
+    config = ExplorationConfig(flips_per_round=1)
+    in_object, in_image = (
+        explore(
+            compiler, modules[0], Default(), TrajectoryStore(), config, objective=one
+        ).deltas.tolist()
+        for one in (OBJECT, objective)
+    )
+    assert in_image[0] - in_object[0] == of_object.function_bytes["shared"] / 2
+
+
+def test_the_reward_follows_the_objective(compiler, project):
+    objective = make_objective("image", sizes_of(compiler, project))
+    rewards = {}
+    for one in (OBJECT, objective):
+        environment = InliningEnvironment(
+            lambda generator: project[0], EmbeddedLlvm(timeout_s=60), objective=one
+        )
+        time_step = environment.reset()
+        while not time_step.is_last():
+            time_step = environment.step(0)
+        rewards[one.name] = float(time_step.reward)
+        environment.close()
+    assert set(rewards) == {"object", "image"} and rewards["object"] == rewards["image"] == 0

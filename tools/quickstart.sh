@@ -40,13 +40,15 @@ train() {
   fi
   # Less exploration than by default, to end in time. With nothing to resume, --resume starts from
   # the beginning.
-  "$TFRL" train inlining --agent bc_max --corpus "$CORPUS/train" --holdout "$CORPUS/heldout" \
+  "$TFRL" train inlining --agent bc_max --corpus "$CORPUS/train" \
+    --validation "$CORPUS/validation" --holdout "$CORPUS/heldout" \
     --workdir "$WORKDIR" --seed 0 --resume \
-    --set max_bitcode_bytes=200000 --set "baselines=default,cost<-20"
+    --set budget_bytes=1000000 --set "baselines=default,cost<-20"
 }
 
 evaluate() {
-  "$TFRL" evaluate inlining --policy "$WORKDIR/policy" --policy default --corpus "$CORPUS/heldout"
+  "$TFRL" evaluate inlining --policy "$WORKDIR/policy" --policy default \
+    --corpus "$CORPUS/heldout" --link
 }
 
 stage 1 "Python environment (.venv)" make_environment default

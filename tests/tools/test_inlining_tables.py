@@ -10,7 +10,7 @@ from environments.errors import UserError
 from environments.inlining.corpus.modules import DESCRIPTION_FILE, Corpus, Module
 from tests.environments.inlining.exploration.test_explore import SAVING, pairs
 from tests.environments.inlining.small_modules import many_calls, write_module
-from tools.benchmarks import inlining_report, inlining_tables
+from tools.benchmarks import inlining_folds, inlining_report, inlining_tables
 
 # Code 10% smaller, all that is loaded 12.5%, the file as large as the default's.
 IMAGE = {
@@ -131,12 +131,12 @@ def modules(tmp_path):
 
 def test_folds_are_even_in_each_language(modules):
     # C++: 90 | 60 + 40; C: the larger first, to the fold with fewer projects so far.
-    assert inlining_tables.make_folds(modules, 2) == (("a", "e"), ("b", "c", "d"))
-    folds = inlining_tables.make_folds(modules, 5)
+    assert inlining_folds.make_folds(modules, 2) == (("a", "e"), ("b", "c", "d"))
+    folds = inlining_folds.make_folds(modules, 5)
     assert sorted(project for fold in folds for project in fold) == list("abcde")
     for num_folds in (1, 6):
         with pytest.raises(UserError, match="expected from 2 to 5"):
-            inlining_tables.make_folds(modules, num_folds)
+            inlining_folds.make_folds(modules, num_folds)
 
 
 @pytest.fixture

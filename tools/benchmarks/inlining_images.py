@@ -52,7 +52,7 @@ def means(records: Sequence[Record], iteration: int) -> dict[str, dict[str, floa
             )
             for title in PARTS
         }
-        for language in sorted(set(language_of[project] for project in savings))
+        for language in sorted({language_of[project] for project in savings})
     }
 
 
@@ -78,8 +78,8 @@ def to_markdown(summary: Mapping[str, Any]) -> str:
     ]
     return "\n\n".join(
         [
-            "Linked images: each project's objects linked whole, copies merged; savings in percent, "
-            "mean (min..max) over the seeds.",
+            "Linked images: each project's objects linked whole, copies merged; savings in "
+            "percent, mean (min..max) over the seeds.",
             markdown_table(["project", *PARTS], rows),
             markdown_table(["language", "iteration", *PARTS], curves),
         ]

@@ -75,6 +75,20 @@ def test_never_worse_keeps_the_smaller_and_says_what_it_cost(holdout, cache, tfr
     assert "never worse" in text and "times the CPU time" in text
 
 
+def test_linked_images_beside_the_objects(holdout, cache, tfrl):
+    policies = ("--policy", "always", "--policy", "default")
+    arguments = ("evaluate", "inlining", *policies, "--corpus", holdout, "--cache", cache, "--link")
+    always, default = tfrl(*arguments, "--json").json["policies"]
+    ((image,), (same,)) = always["images"], default["images"]
+    assert image["project"] == same["project"] == "delta"
+    for part in ("text_bytes", "unwind_bytes", "rodata_bytes", "file_bytes"):
+        assert same[part] == same[f"default_{part}"] == image[f"default_{part}"]
+    assert image["default_text_bytes"] > 0 < image["file_bytes"]
+    lines = tfrl(*arguments).out.splitlines()
+    (header,) = (line for line in lines if line.startswith("always, linked"))
+    assert header.split()[2:] == ["text", "unwind", "rodata", "file", "text+unwind+rodata"]
+
+
 def test_a_module_that_fails_is_named_and_the_rest_goes_on(holdout, tmp_path, tfrl, cache):
     damaged = tmp_path / "damaged"
     shutil.copytree(holdout, damaged)

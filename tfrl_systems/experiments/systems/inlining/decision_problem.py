@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -27,7 +28,7 @@ class InliningProblem:
       collector: compiles the modules.
       modules: the modules to compile. Once a module fails to compile, it is left out.
       exploration: how much to explore.
-      objective: what a byte of an object counts.
+      make_objective: makes what counts the bytes of an object; called when a cost is first needed.
       progress: shows how many modules of a round are done.
       seed: seed of the random baseline.
 
@@ -39,13 +40,14 @@ class InliningProblem:
     # Callees with this linkage are C++ inline functions and templates. What a policy learned about
     # other callees, and so about all of C, made unseen projects larger.
     scope_feature = "callee_is_linkonce"
+    cost_name = "cost_bytes"
 
     def __init__(
         self,
         collector: Collector,
         modules: Sequence[Module],
         exploration: ExplorationConfig,
-        objective: Objective,
+        make_objective: Callable[[], Objective],
         progress: Progress,
         seed: int = 0,
     ) -> None:
@@ -53,9 +55,8 @@ class InliningProblem:
         # Largest first, so that the workers finish at about the same time.
         self._modules = sorted(modules, key=lambda one: (-one.path.stat().st_size, one.name))
         self._exploration = exploration
-        self._objective = objective
+        self._make_objective = make_objective
         self._project_of = {module.name: module.project for module in modules}
-        self.cost_name = f"{objective.name}_bytes"
         self._progress = progress
         self._seed = seed
         self.failures: dict[str, str] = {}
@@ -63,6 +64,10 @@ class InliningProblem:
         self.contexts = tuple(module.name for module in self._modules)
         self.groups = tuple(module.project for module in self._modules)
         self.feature_names = feature_names(collector.compiler.announced)
+
+    @functools.cached_property
+    def _objective(self) -> Objective:
+        return self._make_objective()
 
     def baseline(self, name: str) -> Policy:
         """Return the heuristic called `name`."""

@@ -11,6 +11,10 @@ Learns which call sites to inline so that objects become smaller than clang -Oz 
   tfrl train inlining --agent ppo --corpus runs/corpus/train --workdir runs/third
 
 bc_max explores around LLVM's own decisions and imitates the best ones. It makes code smallest.
+After each iteration it compiles the modules of --validation with the new policy, and takes the
+margin with which their projects shrink most and none grows. The best iteration's policy is written.
+What is to become smaller is the linked program: a function that n objects hold counts 1/n in each
+(--set objective=object counts the objects themselves).
 ppo and reinforce begin with LLVM's own decisions, too. They get one reward at the end of each
 compile, and so need many more compiles.
 """
@@ -20,9 +24,12 @@ own -Oz decisions.
 
   tfrl evaluate inlining --policy runs/first/policy --policy default --corpus runs/corpus/heldout
   tfrl evaluate inlining --policy runs/first/policy --corpus runs/mine --never-worse --json
+  tfrl evaluate inlining --policy runs/first/policy --corpus runs/mine --link
 
 Sizes are the text column of llvm-size (code, read-only data, unwind tables); "exec" counts
-executable sections only.
+executable sections only. --link also links the objects of each project with the built-in lld, so
+that copies of functions are merged, and compares the images: a program from its main, a library
+whole.
 """
 BENCH = """\
 Measures what learning costs, compared with plain compiling. All ways compile the same modules in

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -106,7 +107,9 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
             collector,
             measured_on,
             ExplorationConfig(),
-            make_corpus_objective(name, collector, corpora.holdout or corpora.corpus, reporter),
+            lambda: make_corpus_objective(
+                name, collector, corpora.holdout or corpora.corpus, reporter
+            ),
             reporter.task,
         )
         yield OnlineTask(
@@ -141,10 +144,8 @@ def imitation_task(
 
         def make_problem(corpus: Corpus, modules: Sequence[Module]) -> InliningProblem:
             name = run.settings["objective"].objective
-            objective = make_corpus_objective(name, collector, corpus, reporter)
-            return InliningProblem(
-                collector, modules, exploration, objective, reporter.task, run.seed
-            )
+            make = functools.partial(make_corpus_objective, name, collector, corpus, reporter)
+            return InliningProblem(collector, modules, exploration, make, reporter.task, run.seed)
 
         problem = make_problem(corpora.corpus, learned_on)
         validation = make_problem(corpora.validation or corpora.corpus, chosen_on)

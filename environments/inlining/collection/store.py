@@ -26,19 +26,18 @@ from environments.inlining.heuristics import Decider
 
 # Raised whenever what is kept means something else: an older file is emptied.
 _VERSION = 1
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS compiles (
+# Name -> what follows "CREATE TABLE NAME (".
+_TABLES = {
+    "compiles": """
   module TEXT NOT NULL, compiler TEXT NOT NULL, decisions BLOB NOT NULL,
   text_bytes INTEGER NOT NULL, exec_bytes INTEGER NOT NULL, features BLOB NOT NULL,
   groups BLOB NOT NULL,
-  PRIMARY KEY (module, compiler, decisions)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS records (
+  PRIMARY KEY (module, compiler, decisions)) WITHOUT ROWID""",
+    "records": """
   module TEXT NOT NULL, compiler TEXT NOT NULL, request TEXT NOT NULL, arrays BLOB NOT NULL,
-  PRIMARY KEY (module, compiler, request)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS feature_names (compiler TEXT PRIMARY KEY, names TEXT NOT NULL);
-"""
-
-_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
+  PRIMARY KEY (module, compiler, request)) WITHOUT ROWID""",
+    "feature_names": "compiler TEXT PRIMARY KEY, names TEXT NOT NULL)",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,13 +85,19 @@ class TrajectoryStore:
             self._begin()
 
     def _begin(self) -> None:
-        """Make the tables, in place of those of an older version."""
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version != _VERSION:
-            for (name,) in self._db.execute(_TABLES).fetchall():
-                self._db.execute(f"DROP TABLE {name}")
-            self._db.execute(f"PRAGMA user_version={_VERSION}")
-        self._db.executescript(_SCHEMA)
+        """Make the tables, in place of those of an older version.
+
+        It is one transaction, because several processes may begin at once.
+        """
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            (version,) = self._db.execute("PRAGMA user_version").fetchone()
+            if version != _VERSION:
+                for name in _TABLES:
+                    self._db.execute(f"DROP TABLE IF EXISTS {name}")
+                self._db.execute(f"PRAGMA user_version={_VERSION}")
+            for name, columns in _TABLES.items():
+                self._db.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns}")
 
     def put(self, key: str, compiler: str, trajectory: Trajectory) -> None:
         """Keep a compile with its features.

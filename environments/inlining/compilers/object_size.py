@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import io
+import struct
 from collections.abc import Mapping
 
 import numpy as np
@@ -54,8 +55,14 @@ def read_object_size(data: bytes) -> ObjectSize:
     if opened is None:
         return _read_any_size(data)
     sizes = opened.sections["size"]
+    try:
+        groups = _pack(opened)
+    except (IndexError, ValueError, struct.error) as error:
+        raise UserError(
+            f"object file: expected tables that fit each other, found: {error}; compile it again"
+        ) from error
     return ObjectSize(
-        int(sizes[opened.is_text].sum()), int(sizes[opened.is_executable].sum()), _pack(opened)
+        int(sizes[opened.is_text].sum()), int(sizes[opened.is_executable].sum()), groups
     )
 
 

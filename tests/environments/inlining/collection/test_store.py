@@ -200,3 +200,20 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path):
     assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert recall(store, Default()).size == PATHS[0].size
     store.close()
+
+
+def test_a_file_of_an_older_version_is_emptied(tmp_path):
+    path = tmp_path / "compiles.db"
+    older = sqlite3.connect(path)
+    older.execute("CREATE TABLE compiles (module TEXT, text_bytes INTEGER)")
+    older.execute("INSERT INTO compiles VALUES ('m', 7)")
+    older.commit()
+    older.close()
+    store = TrajectoryStore(path)
+    assert store.get_record("m", "c", "r") is None
+    store.put_record("m", "c", "r", {"x": np.arange(3)})
+    store.close()
+    # Opened again, it is of this version, and nothing is lost.
+    again = TrajectoryStore(path)
+    assert again.get_record("m", "c", "r")["x"].tolist() == [0, 1, 2]
+    again.close()

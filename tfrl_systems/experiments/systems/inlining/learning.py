@@ -142,16 +142,17 @@ def imitation_task(
         make_collector(run.problem.compiler, store, collect) as collector,
     ):
 
-        def make_problem(corpus: Corpus, modules: Sequence[Module]) -> InliningProblem:
-            name = run.settings["objective"].objective
+        def make_problem(corpus: Corpus, modules: Sequence[Module], name: str) -> InliningProblem:
             make = functools.partial(make_corpus_objective, name, collector, corpus, reporter)
             return InliningProblem(collector, modules, exploration, make, reporter.task, run.seed)
 
-        problem = make_problem(corpora.corpus, learned_on)
-        validation = make_problem(corpora.validation or corpora.corpus, chosen_on)
+        counted = run.settings["objective"]
+        problem = make_problem(corpora.corpus, learned_on, counted.label_objective)
+        judged_by = counted.objective
+        validation = make_problem(corpora.validation or corpora.corpus, chosen_on, judged_by)
         holdout = None
         if corpora.holdout is not None:
-            holdout = make_problem(corpora.holdout, corpora.holdout.modules)
+            holdout = make_problem(corpora.holdout, corpora.holdout.modules, judged_by)
 
         def tell_failures() -> None:
             for part in (problem, validation, holdout):

@@ -46,11 +46,14 @@ class ObjectiveConfig:
     """What is to become smaller.
 
     Attributes:
-      objective: "image" counts a byte of a function that n objects of the project hold as 1/n,
-        because a linker keeps one copy; "object" counts the objects as they are.
+      objective: what policies are judged by and rewarded for. "image" counts a byte of a function
+        that n objects of the project hold as 1/n, because a linker keeps one copy; "object" counts
+        the objects as they are.
+      label_objective: the same for what bc_max learns from single changed decisions.
     """
 
     objective: str = option("image", choices=OBJECTIVES)
+    label_objective: str = option("object", choices=OBJECTIVES)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ from tfrl_systems.training.decisions import (
 )
 from tfrl_systems.training.evaluation import Comparison, saving_percent
 from tfrl_systems.training.labels import Labels, advantage_labels, imitation_labels
-from tfrl_systems.training.selection import Judge, Judged
+from tfrl_systems.training.selection import Chosen, Judge
 from tfrl_systems.training.warm_start import clone_default
 
 
@@ -69,7 +69,7 @@ class Config:
     explore: bool = True
     advantage: bool = True
     imitation: bool = True
-    scoped: bool = False
+    scoped: bool = True
     imitation_scale: float = 0.02
     imitation_rows: int = 15_000
     clip_cost: float = 100.0
@@ -97,8 +97,10 @@ class Iteration:
       agreement: weighted share of the rows whose action the new policy takes.
       cloned: share of the contexts in which a clone of the default makes all of the default's
         decisions (the paper's bc_0); measured in the first iteration, else NaN.
-      margin: margin that was chosen for the new policy.
+      margin: cautious margin of the new policy; see `selection`.
       outside_margin: the same outside the scope.
+      bold_margin: bold margin of the new policy.
+      bold_outside_margin: the same outside the scope.
       score: how good the new policy is on the validation contexts; see `selection.score`.
       collecting_s: seconds spent exploring.
       training_s: seconds spent fitting.
@@ -120,6 +122,8 @@ class Iteration:
     cloned: float
     margin: float
     outside_margin: float
+    bold_margin: float
+    bold_outside_margin: float
     score: float
     collecting_s: float
     training_s: float
@@ -147,9 +151,10 @@ class BcMaxLoop:
         seed, baseline feature and scope feature.
 
     Attributes:
-      learned: the policy of the last iteration, or None before the first.
+      learned: the last policy with its cautious margins; None before the first iteration.
+      bold: the same policy with the margins to explore around.
       agent: the agent that made this policy; None if the policy was handed to `step`.
-      judged: how this policy does on the validation contexts; None likewise.
+      chosen: how both do on the validation contexts; None likewise.
       explored: comparison of the policy that the last iteration explored around with the default.
     """
 
@@ -177,15 +182,16 @@ class BcMaxLoop:
         self._number = 0
         self.learned: NumpyPolicy | None = None
         self.agent: Any = None
-        self.judged: Judged | None = None
+        self.bold: NumpyPolicy | None = None
+        self.chosen: Chosen | None = None
         self.explored: Comparison | None = None
 
-    def step(self, learned_before: NumpyPolicy | None = None) -> Iteration:
+    def step(self, before: tuple[NumpyPolicy, NumpyPolicy] | None = None) -> Iteration:
         """Run one iteration.
 
         Args:
-          learned_before: the policy that this iteration fitted before the run was interrupted, to
-            be used instead of fitting one; None to fit one.
+          before: `learned` and `bold` as this iteration left them before the run was interrupted,
+            to be used instead of fitting a policy; None to fit one.
 
         Returns:
           The results of the iteration.
@@ -198,16 +204,16 @@ class BcMaxLoop:
         if self._number == 1:
             for name in self._config.baselines:
                 self._pool.append(self._problem.play(self._problem.baseline(name), name))
-        policy = self.learned or self._problem.baseline(self._config.baselines[0])
+        policy = self.bold or self._problem.baseline(self._config.baselines[0])
         base = self._collect(policy)
         collected_s = time.monotonic()
         labels = self.labels()
         cloned = float("nan")
-        if self._number == 1 and learned_before is None:
+        if self._number == 1 and before is None:
             names = self._problem.feature_names
             everywhere = dataclasses.replace(self._agent_config, scope_feature="")
             _, cloned = clone_default(self._pool[0], names, everywhere)
-        fit = self._fit(labels) if learned_before is None else self._adopt(learned_before)
+        fit = self._fit(labels) if before is None else self._adopt(*before)
         return Iteration(
             number=self._number,
             policy=policy.name,
@@ -273,22 +279,21 @@ class BcMaxLoop:
             self._pool.append(outcomes)
             return outcomes
         certainty_fn = None
-        if self.learned is not None:
+        if self.bold is not None:
             # It refers to the policy alone, because it may be sent to other processes.
-            certainty_fn = functools.partial(self.learned.certainty, self._problem.feature_names)
+            certainty_fn = functools.partial(self.bold.certainty, self._problem.feature_names)
         explorations = self._problem.explore(policy, certainty_fn, label, self._config.scoped)
         self._explorations += explorations
         self._pool.append([one.base for one in explorations])
         self._pool.append([one.best for one in explorations])
         return [one.base for one in explorations]
 
-    def _adopt(self, learned_before: NumpyPolicy) -> dict[str, Any]:
+    def _adopt(self, learned: NumpyPolicy, bold: NumpyPolicy) -> dict[str, Any]:
         """Use a policy that was fitted earlier; return the same fields as `_fit`."""
-        self.learned, self.agent, self.judged = learned_before, None, None
+        self.learned, self.bold, self.agent, self.chosen = learned, bold, None, None
         unknown = float("nan")
         return {
-            "margin": learned_before.margin,
-            "outside_margin": learned_before.outside_margin,
+            **self._margins(),
             "score": unknown,
             "loss": unknown,
             "agreement": unknown,
@@ -300,18 +305,26 @@ class BcMaxLoop:
         self.agent, loss_info = self._make_agent(labels)
         name = f"learned-{self._number}"
         fitted_s = time.monotonic()
-        self.judged = self._judge.choose(
+        self.chosen = self._judge.choose(
             NumpyPolicy.from_agent(self.agent, name), name, outside=not self._config.scoped
         )
-        self.learned = self.judged.policy
+        self.learned, self.bold = self.chosen.cautious.policy, self.chosen.bold.policy
         self.agent.set_margins(self.learned.margin, self.learned.outside_margin)
         return {
-            "margin": self.learned.margin,
-            "outside_margin": self.learned.outside_margin,
-            "score": self.judged.score,
+            **self._margins(),
+            "score": self.chosen.cautious.score,
             "loss": float(loss_info.loss),
             "agreement": float(loss_info.extra.agreement),
             "validating_s": time.monotonic() - fitted_s,
+        }
+
+    def _margins(self) -> dict[str, float]:
+        assert self.learned is not None and self.bold is not None
+        return {
+            "margin": self.learned.margin,
+            "outside_margin": self.learned.outside_margin,
+            "bold_margin": self.bold.margin,
+            "bold_outside_margin": self.bold.outside_margin,
         }
 
     def _make_agent(self, labels: Labels) -> tuple[Any, Any]:

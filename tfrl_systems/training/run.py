@@ -63,14 +63,15 @@ def run_bc_max(
     for number in range(1, config.iterations + 1):
         kept = workdir.load(number)
         if kept is not None:
-            loop.step(_load_policy(kept))
-            record = kept.record
+            record, learned = kept.record, _load_policy(kept)
+            bold = learned.with_margins(record["bold_margin"], record["bold_outside_margin"])
+            loop.step((learned, bold))
         else:
             iteration = loop.step()
             assert loop.learned is not None
             evaluation, evaluating_s = _measure(holdout, loop.learned)
-            assert loop.judged is not None
-            validated = Evaluation(loop.learned.name, loop.judged.comparison)
+            assert loop.chosen is not None
+            validated = Evaluation(loop.learned.name, loop.chosen.cautious.comparison)
             record = _record(iteration, validated, evaluation, evaluating_s)
             _write_curves(workdir.tensorboard, record, loop.explored, validated, evaluation)
             workdir.save(number, _saver(loop.agent, {**metadata, "iteration": number}), record)
@@ -174,6 +175,7 @@ def _fit_curves(record: Mapping[str, Any]) -> dict[str, Value]:
         "fit/share_of_contexts_cloned": record["cloned"],
         "fit/margin": record["margin"],
         "fit/outside_margin": record["outside_margin"],
+        "fit/bold_margin": record["bold_margin"],
         "fit/score": record["score"],
         "seconds/collecting": record["collecting_s"],
         "seconds/training": record["training_s"],

@@ -3,6 +3,10 @@
 What single departures would save says little about a policy that makes all of them at once. So each
 candidate margin is played on validation contexts, whole groups of which the policy was not fitted
 to, and the default is a candidate, too.
+
+Two margins come out. The cautious one is for the policy that is written: no validation group may
+cost more than with the default. The bold one is for exploration: it saves most in the mean, whatever
+single groups lose, because what is to be learned next are the departures that are worth trying.
 """
 
 from __future__ import annotations
@@ -27,19 +31,36 @@ class Judged:
     Attributes:
       policy: the policy.
       comparison: its episodes there, compared with the default's.
-      score: see `score`.
+      mean: its saving in percent, the mean over the groups.
+      score: the same for a policy to be written; see `score`.
     """
 
     policy: NumpyPolicy
     comparison: Comparison
+    mean: float
     score: float
 
 
-def score(comparison: Comparison, max_loss_percent: float) -> float:
-    """Return how good a policy is: its saving in percent, the mean over the groups.
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """What became of a policy's candidates.
 
-    A policy with which some group costs more than the default, by more than `max_loss_percent`, is
-    worse than the default: its score is then that group's saving, which is negative.
+    Attributes:
+      cautious: the candidate with the best score, to be written.
+      bold: the candidate with the best mean among those that depart from the default, to explore
+        around.
+    """
+
+    cautious: Judged
+    bold: Judged
+
+
+def score(comparison: Comparison, max_loss_percent: float) -> float:
+    """Return how good a policy is to be written, in percent.
+
+    It is the mean saving over the groups. A policy with which some group costs more than the
+    default, by more than `max_loss_percent`, is worse than the default: its score is then that
+    group's saving, which is negative.
     """
     savings = comparison.saving_percent_by_group().values()
     if not savings:
@@ -71,43 +92,51 @@ class Judge:
         self._scope_feature = scope_feature
         self._defaults: Sequence[Outcome] | None = None
 
-    def choose(self, policy: NumpyPolicy, label: str, *, outside: bool) -> Judged:
+    def choose(self, policy: NumpyPolicy, label: str, *, outside: bool) -> Chosen:
         """Choose the margins of a policy.
 
         The margin inside the scope is chosen first, with no departure outside; then the margin
-        outside. Candidates are played from the largest down, until smaller ones stop gaining.
+        outside. Candidates are played from the largest down, until smaller ones stop gaining. Of
+        equal ones the larger is taken.
 
         Args:
           policy: the policy; its own margins do not matter.
           label: names the policy in progress reports.
           outside: whether the policy may depart from the default outside the scope, too.
-
-        Returns:
-          The policy with the margins that score best; of equals the larger ones.
         """
         never = self.judge(policy.with_margins(NEVER), label)
-        best = self._descend(never, lambda margin: policy.with_margins(margin), label)
+        inside = self._descend(lambda margin: policy.with_margins(margin), label)
+        cautious = max(never, *inside, key=lambda judged: judged.score)
+        bold = max(inside, key=lambda judged: judged.mean)
         if not (self._scope_feature and outside):
-            return best
-        inside = best.policy.margin
-        return self._descend(best, lambda margin: policy.with_margins(inside, margin), label)
+            return Chosen(cautious, bold)
+        margin = cautious.policy.margin
+        further = self._descend(lambda outer: policy.with_margins(margin, outer), label)
+        cautious = max(cautious, *further, key=lambda judged: judged.score)
+        outer = max(further, key=lambda judged: judged.mean).policy.outside_margin
+        return Chosen(cautious, self.judge(policy.with_margins(bold.policy.margin, outer), label))
 
     def judge(self, policy: NumpyPolicy, label: str) -> Judged:
-        """Play a policy on the validation contexts and score it."""
+        """Play a policy on the validation contexts."""
         if self._defaults is None:
             self._defaults = self._validation.play_default("validation, default")
         played = self._validation.play(policy, f"validation, {label}")
         found = Comparison.of(self._validation, played, self._defaults)
-        return Judged(policy, found, score(found, self._max_loss_percent))
+        savings = found.saving_percent_by_group().values()
+        mean = statistics.fmean(savings) if savings else 0.0
+        return Judged(policy, found, mean, score(found, self._max_loss_percent))
 
-    def _descend(self, best: Judged, make_fn: Callable[[float], NumpyPolicy], label: str) -> Judged:
+    def _descend(self, make_fn: Callable[[float], NumpyPolicy], label: str) -> list[Judged]:
+        """Judge candidates from the largest margin down, until the mean stops gaining."""
+        found: list[Judged] = []
         without_gain = 0
         for margin in self._margins:
             judged = self.judge(make_fn(margin), f"{label}, margin {margin:g}")
-            if judged.score > best.score:
-                best, without_gain = judged, 0
-            elif judged.comparison.num_changed.sum() > best.comparison.num_changed.sum():
-                without_gain += 1  # It departs more often and gains nothing by it.
+            if found and judged.mean <= max(one.mean for one in found):
+                without_gain += 1
+            else:
+                without_gain = 0
+            found.append(judged)
             if without_gain == _PATIENCE:
                 break
-        return best
+        return found

@@ -67,7 +67,7 @@ def test_what_an_iteration_reports():
     assert second.policy_cost < default and 0 < second.changed < 1
     assert 0.9 <= second.agreement <= 1 and 0 <= second.loss < 0.5
     # The policy of each iteration is judged on contexts that it was not fitted to.
-    assert first.score > 0 and second.score == loop.judged.score
+    assert first.score > 0 and second.score == loop.chosen.cautious.score
     # Two baselines, then base and best of two explorations.
     assert loop.environment_steps == 6 * 96
 
@@ -128,12 +128,12 @@ def test_equal_seeds_give_equal_policies():
 
 def test_a_resumed_run_ends_as_one_that_was_not_interrupted():
     whole, _ = run(SiteProblem(draw_sites(0)), num_iterations=1)
-    first = whole.learned
+    first = whole.learned, whole.bold
     expected = whole.step()
     problem = SiteProblem(draw_sites(0))
     resumed, (recalled, record) = run(problem, before=[first])
     assert recalled.policy == "default" and math.isnan(recalled.loss)
-    assert resumed.learned.fingerprint == whole.learned.fingerprint != first.fingerprint
+    assert resumed.learned.fingerprint == whole.learned.fingerprint != first[0].fingerprint
     assert resumed.labels().sha256() == whole.labels().sha256()
     same = [
         (one.policy, one.policy_cost, one.oracle_cost, one.rows, one.loss, one.margin)

@@ -5,8 +5,8 @@ candidate margin is played on validation contexts, whole groups of which the pol
 to, and the default is a candidate, too.
 
 Two margins come out. The cautious one is for the policy that is written: no validation group may
-cost more than with the default. The bold one is for exploration: it saves most in the mean, whatever
-single groups lose, because what is to be learned next are the departures that are worth trying.
+cost more than with the default. The bold one is for exploration: it saves most in the mean,
+whatever single groups lose, because the departures worth trying are to be learned about next.
 """
 
 from __future__ import annotations

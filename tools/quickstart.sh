@@ -43,7 +43,7 @@ train() {
   "$TFRL" train inlining --agent bc_max --corpus "$CORPUS/train" \
     --validation "$CORPUS/validation" --holdout "$CORPUS/heldout" \
     --workdir "$WORKDIR" --seed 0 --resume \
-    --set budget_bytes=1000000 --set "baselines=default,cost<-20"
+    --set max_bitcode_bytes=200000 --set "baselines=default,cost<-20"
 }
 
 evaluate() {

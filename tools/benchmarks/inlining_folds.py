@@ -18,9 +18,7 @@ from environments.inlining.heuristics import Policy, make_heuristic
 from environments.inlining.linking.objective import Objective
 from tfrl_systems.agents import bc_max
 from tfrl_systems.experiments.reporting import Reporter
-from tfrl_systems.experiments.systems.inlining.corpora import (
-    set_aside,
-)
+from tfrl_systems.experiments.systems.inlining.corpora import set_aside, small_modules
 from tfrl_systems.experiments.systems.inlining.decision_problem import InliningProblem
 from tfrl_systems.experiments.systems.inlining.linking import images_json, link_projects
 from tfrl_systems.experiments.systems.inlining.problem import Evaluation
@@ -117,6 +115,7 @@ def learn(
     """
     modules, _ = benchmark.divide(fold)
     learned_on, chosen_on = set_aside(Corpus(benchmark.directory, tuple(modules)))
+    learned_on = small_modules(learned_on, benchmark.exploration.max_bitcode_bytes, reporter)
     config = dataclasses.replace(benchmark.config, seed=seed, explore=LEARNED[name])
     label = f"fold {fold + 1}, seed {seed}, {name}"
 

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
     chosen = _chosen(options)
     config, agent_config = chosen["loop"], chosen["agent"]
     exploration: ExplorationConfig = chosen["exploration"]
-    modules = tuple(small_modules(corpus.modules, options.max_bitcode_bytes))
+    modules = tuple(small_modules(corpus.modules, options.max_bitcode_bytes, Reporter()))
     decisive = {**dataclasses.asdict(config), **dataclasses.asdict(agent_config)}
     settings = {
         "compiler": make_compiler(options.compiler).identity,

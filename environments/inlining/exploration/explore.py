@@ -117,22 +117,16 @@ class ExplorationConfig:
       flips_per_round: largest number of decisions changed in one compile; 1 is exactly Algorithm 3.
       decisions_per_flip: a round is compiled only if it changes at least one decision of this many.
         The first two rounds are compiled in any case.
-      budget_bytes: bitcode that may be compiled in these rounds of one module; 0 for no limit. So a
-        large module gets fewer rounds, and one that is larger than the budget gets none.
+      max_bitcode_bytes: modules with more bitcode are not learned on, because exploration compiles
+        a module many times; 0 for no limit.
       seed: seed of the random order of call sites, used if the policy gives no order.
     """
 
     num_rounds: int = 12
     flips_per_round: int = 1000
     decisions_per_flip: int = 30
-    budget_bytes: int = 6_000_000
+    max_bitcode_bytes: int = 600_000
     seed: int = 0
-
-    def rounds_of(self, module: Module) -> int:
-        """Return how many compiles with changed decisions a module gets at most."""
-        if not self.budget_bytes:
-            return self.num_rounds
-        return min(self.num_rounds, self.budget_bytes // max(module.path.stat().st_size, 1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,10 +220,11 @@ class Explore:
         module_store.put_record(self._request(module_store.project), arrays)
 
     def _request(self, project: str) -> str:
-        return (
-            f"explore {self.policy.fingerprint} {self.config} {self.scope_feature} "
-            f"{self.objective.digest(project)} {ATTRIBUTION}"
-        )
+        config = self.config
+        how = (config.num_rounds, config.flips_per_round, config.decisions_per_flip, config.seed)
+        counted = self.objective.digest(project)
+        what = f"{self.policy.fingerprint} {how} {self.scope_feature}"
+        return f"explore {what} {counted} {ATTRIBUTION}"
 
     def _try(
         self, compiler: Compiler, module: Module, base: DetailedCompile, keys: list[SiteKey]
@@ -239,8 +234,7 @@ class Explore:
         calls = compiler.read_calls(module) if keys else {}
         found: dict[SiteKey, float] = {}
         met = [base]
-        config = dataclasses.replace(self.config, num_rounds=self.config.rounds_of(module))
-        for chosen in _rounds(sites, len(base.keys), config):
+        for chosen in _rounds(sites, len(base.keys), self.config):
             flips = [keys[k] for k in chosen]
             trial = self._compile(compiler, module, frozenset(flips))
             met.append(trial)

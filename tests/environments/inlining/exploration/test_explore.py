@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -160,7 +162,10 @@ def test_nothing_is_explored_twice(counting, module, tmp_path):
     assert deltas_by_step(again) == deltas_by_step(first)
     for one, other in ((again.base, first.base), (again.best, first.best), (played, first.base)):
         assert np.array_equal(one.features, other.features) and one.size == other.size
-    # How much to explore is part of what is asked for.
+    # How much to explore is part of what is asked for; which modules are small enough is not.
+    larger = dataclasses.replace(ExplorationConfig(), max_bitcode_bytes=1)
+    explore(counting, module, Default(), store, larger)
+    assert counting.num_compiles == 0
     explore(counting, module, Default(), store, ExplorationConfig(num_rounds=1))
     assert counting.num_compiles == 2
 
@@ -213,9 +218,3 @@ def test_flips_are_named_by_caller_callee_and_occurrence(counting, tmp_path):
     flipped = compile_in_detail(counting, hand_worked, Default(), {second})
     assert flipped.keys[:3] == base.keys[:3]
     assert flipped.trajectory.decisions.tolist()[:3] == [0, 1, 1]
-
-
-def test_a_large_module_gets_as_many_rounds_as_its_budget_pays_for(module):
-    size = module.path.stat().st_size
-    rounds = [ExplorationConfig(budget_bytes=n).rounds_of(module) for n in (1, 3 * size, 0)]
-    assert rounds == [0, 3, ExplorationConfig().num_rounds]

@@ -74,17 +74,6 @@ class Corpora:
             return self.corpus.modules, self.validation.modules
         return set_aside(self.corpus)
 
-    def learned_on(self, max_bitcode_bytes: int, reporter: Reporter) -> list[Module]:
-        """Return the modules that are not too large; report how many are left out."""
-        modules = small_modules(self.corpus.modules, max_bitcode_bytes)
-        if len(modules) < len(self.corpus.modules):
-            reporter.say(
-                f"{len(self.corpus.modules) - len(modules)} of {len(self.corpus.modules)} modules "
-                f"are larger than {max_bitcode_bytes} bytes and not learned on "
-                "(--set max_bitcode_bytes=0 takes them too)"
-            )
-        return modules
-
     def warn_of_overlap(self, reporter: Reporter) -> None:
         """Warn if some modules are both learned on and judged by."""
         learned_on = {module.sha256 for module in self.corpus.modules}
@@ -119,13 +108,28 @@ def set_aside(corpus: Corpus) -> tuple[tuple[Module, ...], tuple[Module, ...]]:
     return rest, tuple(sorted(chosen, key=lambda module: module.name))
 
 
-def small_modules(modules: Sequence[Module], max_bitcode_bytes: int) -> list[Module]:
-    """Return the modules whose bitcode is at most this large; 0 stands for no limit."""
-    return [
+def small_modules(
+    modules: Sequence[Module], max_bitcode_bytes: int, reporter: Reporter
+) -> tuple[Module, ...]:
+    """Return the modules that are not too large; report how many are left out.
+
+    Args:
+      modules: the modules.
+      max_bitcode_bytes: size of the largest module to keep; 0 for no limit.
+      reporter: receives the report.
+    """
+    small = tuple(
         one
         for one in modules
         if not max_bitcode_bytes or one.path.stat().st_size <= max_bitcode_bytes
-    ]
+    )
+    if len(small) < len(modules):
+        reporter.say(
+            f"{len(modules) - len(small)} of {len(modules)} modules are larger than "
+            f"{max_bitcode_bytes} bytes and not learned on (--set max_bitcode_bytes=0 takes them "
+            "too)"
+        )
+    return small
 
 
 def corpus_digest(corpus: Corpus) -> str:

@@ -25,7 +25,7 @@ from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.experiments.imitation import ImitationTask
 from tfrl_systems.experiments.online import OnlineTask
 from tfrl_systems.experiments.reporting import Reporter, percent
-from tfrl_systems.experiments.systems.inlining.corpora import Corpora
+from tfrl_systems.experiments.systems.inlining.corpora import Corpora, small_modules
 from tfrl_systems.experiments.systems.inlining.decision_problem import InliningProblem
 from tfrl_systems.experiments.systems.inlining.workers import make_collector
 from tfrl_systems.experiments.training_run import TrainingRun
@@ -92,7 +92,7 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
     _check(episodes)
     corpora = Corpora.of(run.problem)
     corpora.warn_of_overlap(reporter)
-    learned_on = corpora.learned_on(episodes.max_bitcode_bytes, reporter)
+    learned_on = small_modules(corpora.corpus.modules, episodes.max_bitcode_bytes, reporter)
     compiler = run.problem.compiler
     with (
         contextlib.closing(TrajectoryStore(run.problem.cache)) as store,
@@ -137,6 +137,7 @@ def imitation_task(
     corpora = Corpora.of(run.problem)
     corpora.warn_of_overlap(reporter)
     learned_on, chosen_on = corpora.divided()
+    learned_on = small_modules(learned_on, exploration.max_bitcode_bytes, reporter)
     with (
         contextlib.closing(TrajectoryStore(run.problem.cache)) as store,
         make_collector(run.problem.compiler, store, collect) as collector,

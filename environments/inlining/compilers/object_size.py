@@ -33,7 +33,7 @@ class ObjectSize:
 
     text_bytes: int
     exec_bytes: int
-    packed_groups: bytes = b""
+    packed_groups: bytes = dataclasses.field(default=b"", repr=False)
 
     @property
     def groups(self) -> np.ndarray:

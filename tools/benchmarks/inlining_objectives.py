@@ -13,13 +13,13 @@ random, and the learned policies that --policy names, each with several margins.
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import pathlib
 import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -99,15 +99,43 @@ def measure(
         }
 
 
-def main() -> int:
-    """Runs the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--corpus", type=pathlib.Path, required=True)
-    parser.add_argument("--compiler", default="embedded", metavar="embedded|CLANG")
-    parser.add_argument("--policy", action="append", default=[], metavar="DIR")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--max-bitcode-bytes", type=int, default=0, metavar="N")
-    options = parser.parse_args()
+def correlate(
+    modules: Sequence[Module],
+    default_sizes: Mapping[str, ObjectSize],
+    found: Sequence[tuple[Mapping[str, ObjectSize], Mapping[str, ImageSize]]],
+) -> dict[str, dict[str, float]]:
+    """Return the rank correlation with the image, by objective and project.
+
+    Projects whose image is the same under all policies are left out.
+
+    Args:
+      modules: the modules.
+      default_sizes: sizes of their plain -Oz objects, by name.
+      found: for each policy what `measure` returns.
+    """
+    project_of = {one.name: one.project for one in modules}
+    defaults = [(one, default_sizes[one.name]) for one in modules if one.name in default_sizes]
+    correlations: dict[str, dict[str, float]] = {}
+    for name, worth_fn in WORTH.items():
+        objective = count_copies(name, defaults, worth_fn)
+        correlations[name] = {}
+        for project in sorted(set(project_of.values())):
+            costs = [
+                sum(
+                    objective.cost(project, size)
+                    for module, size in sizes.items()
+                    if project_of[module] == project
+                )
+                for sizes, _ in found
+            ]
+            images = [image[project].loaded_bytes for _, image in found]
+            if len(set(images)) > 1 and len(set(costs)) > 1:
+                correlations[name][project] = float(stats.spearmanr(costs, images).statistic)
+    return correlations
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Compile and link under all policies; return what is printed."""
     modules = [
         one
         for one in Corpus.load(options.corpus).modules
@@ -118,31 +146,34 @@ def main() -> int:
         Terminal() as terminal,
         make_collector(options.compiler, TrajectoryStore(), collect) as collector,
     ):
-        run = functools.partial(measure, collector, modules, reporter=terminal)
-        default_sizes, default_images = run(policy=Default())
-        defaults = [(one, default_sizes[one.name]) for one in modules if one.name in default_sizes]
-        found = [run(policy=policy) for policy in make_policies(options.policy)]
-    project_of = {one.name: one.project for one in modules}
-    correlations: dict[str, dict[str, float]] = {}
-    for name, worth_fn in WORTH.items():
-        objective = count_copies(name, defaults, worth_fn)
-        correlations[name] = {}
-        for project in default_images:
-            costs = [
-                sum(
-                    objective.cost(project, size)
-                    for module, size in sizes.items()
-                    if project_of[module] == project
-                )
-                for sizes, _ in found
-            ]
-            images = [image[project].loaded_bytes for _, image in found]
-            correlations[name][project] = float(stats.spearmanr(costs, images).statistic)
+        default_sizes, _ = measure(collector, modules, Default(), terminal)
+        policies = make_policies(options.policy)
+        found = [measure(collector, modules, policy, terminal) for policy in policies]
     summary = {
         name: {"mean": statistics.fmean(of.values()), "least": min(of.values()), "projects": of}
-        for name, of in correlations.items()
+        for name, of in correlate(modules, default_sizes, found).items()
     }
-    print(json.dumps({"policies": len(found), "modules": len(modules), "objectives": summary}))
+    return {"policies": len(found), "modules": len(modules), "objectives": summary}
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--corpus", type=pathlib.Path, required=True, metavar="DIR")
+    parser.add_argument("--compiler", default="embedded", metavar="embedded|CLANG")
+    parser.add_argument("--policy", action="append", default=[], metavar="DIR")
+    parser.add_argument("--workers", type=int, default=2, metavar="N")
+    parser.add_argument(
+        "--max-bitcode-bytes", type=int, default=0, metavar="N", help="leave out larger modules"
+    )
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    """Run the tool; return the exit status."""
+    print(json.dumps(run(parse_arguments(sys.argv[1:]))))
     return 0
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from environments.errors import UserError
 from tfrl_systems.agents import bc_max
 from tfrl_systems.policies.export import save_policy
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
@@ -107,6 +108,8 @@ def _load_policy(kept: Checkpoint) -> NumpyPolicy:
 
 def _check(problem: DecisionProblem, config: Config, agent_config: bc_max.Config) -> None:
     """Raise an error for settings that cannot work, before hours are spent on the run."""
+    if not config.margins:
+        raise UserError("margins: expected one or more numbers, found none; give some")
     for name in config.baselines:
         problem.baseline(name)
     agent_config = dataclasses.replace(agent_config, baseline_feature=problem.baseline_feature)

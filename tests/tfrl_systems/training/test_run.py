@@ -36,8 +36,9 @@ def train(
     agent_config=AGENT,
     validation=None,
     problem=None,
+    margins=(0.0, 1.0),
 ):
-    config = Config(iterations=iterations, baselines=("default", "never"), margins=(0.0, 1.0))
+    config = Config(iterations=iterations, baselines=("default", "never"), margins=margins)
     told = []
 
     def on_iteration(record, resumed):
@@ -113,6 +114,8 @@ def test_a_run_that_gains_nothing_ends_with_the_default(tmp_path):
 def test_a_setting_out_of_range_is_found_before_anything_is_played(tmp_path):
     with pytest.raises(UserError, match="expected num_models within its range"):
         train(tmp_path, agent_config=bc_max.Config(num_models=0))
+    with pytest.raises(UserError, match="margins: expected one or more numbers"):
+        train(tmp_path, margins=())
     # Nothing was finished, so the directory takes any other run.
     assert train(tmp_path, iterations=1)[1] == [(1, False)]
 

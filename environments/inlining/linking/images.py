@@ -28,6 +28,7 @@ _OPTIONS = (
     "-z",
     "muldefs",  # copies of programs' helpers, which only the project's own build keeps apart
     "--unresolved-symbols=ignore-all",  # other libraries are not there
+    "--noinhibit-exec",  # nor modules that the corpus leaves out, whose symbols may be hidden
     "--eh-frame-hdr",
     "--build-id=none",
     "--strip-all",

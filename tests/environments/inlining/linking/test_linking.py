@@ -103,6 +103,12 @@ def test_a_library_is_linked_whole_and_copies_are_merged(compiler, project, tmp_
     assert both.file_bytes == (tmp_path / "both").stat().st_size
 
 
+def test_what_other_modules_define_may_be_missing_and_hidden(compiler, tmp_path):
+    ir = ONE_OF_TWO.format(name="one").replace("declare void @sink", "declare hidden void @sink")
+    path = WriteObject(Default(), tmp_path).run(compiler, write_module(tmp_path, "one", ir))
+    assert link([path], tmp_path / "image").text_bytes > 0
+
+
 def test_a_program_is_linked_from_its_main(compiler, project, tmp_path):
     program = dataclasses.replace(write_module(tmp_path, "program", PROGRAM), project="p")
     write = WriteObject(Default(), tmp_path)

@@ -1,6 +1,6 @@
 """Which count of an object's bytes tells best how large the linked image becomes?
 
-    python tools/benchmarks/inlining_objectives.py --corpus runs/corpus/all --policy DIR
+    python -m tools.benchmarks.inlining_objectives --corpus runs/corpus/all --policy DIR
 
 Compiles the C++ projects of a corpus under many policies, links each project, and gives for each
 candidate objective the rank correlation (Spearman) of its sum over a project's objects with the

@@ -178,6 +178,7 @@ class Compilation:
         self._stderr = b""
         self._tail = bytearray()
         self._ended = self._closed = False
+        self._result: CompiledModule | None = None
         self._names: tuple[str | None, str | None] = (None, None)
         self._decisions: list[int] = []
         self._callees: list[str | None] = []
@@ -256,6 +257,11 @@ class Compilation:
           CompilerError: the compiler's output is not an ELF object.
         """
         assert self._ended, "the compile is not over"
+        if self._result is None:
+            self._result = self._read_result()
+        return self._result
+
+    def _read_result(self) -> CompiledModule:
         data = self._backend.read_object()
         try:
             size = read_object_size(data)

@@ -9,7 +9,7 @@ from typing import TypeVar
 from environments.errors import Failure
 from environments.inlining.collection.collector import Collector
 from environments.inlining.collection.store import Trajectory
-from environments.inlining.corpus.modules import Module
+from environments.inlining.corpus.modules import Module, largest_first
 from environments.inlining.exploration.explore import ExplorationConfig, Explore
 from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy, make_heuristic
@@ -52,8 +52,7 @@ class InliningProblem:
         seed: int = 0,
     ) -> None:
         self._collector = collector
-        # Largest first, so that the workers finish at about the same time.
-        self._modules = sorted(modules, key=lambda one: (-one.path.stat().st_size, one.name))
+        self._modules = largest_first(modules)
         self._exploration = exploration
         self._make_objective = make_objective
         self._project_of = {module.name: module.project for module in modules}

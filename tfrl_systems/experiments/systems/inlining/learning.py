@@ -16,7 +16,7 @@ from environments.inlining.collection.tasks import CompilePlainly
 from environments.inlining.compilers.compilation import DEFAULT_TIMEOUT_S
 from environments.inlining.compilers.compiler import make_compiler
 from environments.inlining.compilers.object_size import ObjectSize
-from environments.inlining.corpus.modules import Corpus, Module
+from environments.inlining.corpus.modules import Corpus, Module, largest_first
 from environments.inlining.environment import InliningEnvironment
 from environments.inlining.exploration.explore import ExplorationConfig
 from environments.inlining.linking.objective import OBJECT, Objective, make_objective
@@ -177,8 +177,7 @@ def make_corpus_objective(
     """
     if name == OBJECT.name:
         return OBJECT
-    # Largest first, so that the workers finish at about the same time.
-    ordered = sorted(corpus.modules, key=lambda one: (-one.path.stat().st_size, one.name))
+    ordered = largest_first(corpus.modules)
     sizes = collector.map(CompilePlainly(), ordered, reporter.task("plain -Oz", len(ordered)))
     pairs = zip(ordered, sizes, strict=True)
     return make_objective(
@@ -204,9 +203,7 @@ def _default_sizes(
     """
     task = reporter.task("default", len(modules))
     found = {}
-    # Largest first, so that the workers finish at about the same time.
-    ordered = sorted(modules, key=lambda one: (-one.path.stat().st_size, one.name))
-    for played in collector.play_default(ordered, task):
+    for played in collector.play_default(largest_first(modules), task):
         if isinstance(played, Failure):
             reporter.say(f"left out: {played.message}")
         elif len(played.decisions):

@@ -1,65 +1,85 @@
-"""Find what each of many changed decisions saved, by comparing two compiles function by function.
+"""Find what each of many changes saved, by comparing two compiles function by function.
 
-A changed decision at a call site (caller F, callee G) changes the bytes of F. It also changes the
-bytes of G, which may be removed, and seldom anything else. So if one compile changes many decisions
-at call sites that share no function, the change in each function's bytes belongs to one decision,
-and this one compile gives the Δbytes of all decisions.
+A change is one call site with another decision, or several that belong together. A changed decision
+at a call site (caller F, callee G) changes the bytes of F. It also changes the bytes of G, which
+may be removed, and seldom anything else. So if one compile makes many changes that share no
+function, the difference in each function's bytes belongs to one change, and this one compile gives
+the Δbytes of all of them.
 
-Sometimes a function changes that no decision names. If F was itself inlined into that function, the
-change belongs to F's decision. The candidates are the decisions whose F the function reaches by
-calls, and those whose G reaches the function by calls. If there is one candidate, the change counts
-for it; if there are several, their Δbytes are unknown. If there is none, but the function calls a
-G, the change belongs to G's decision: G has one use less than before, so LLVM may now inline this
-other call of G.
+Sometimes a function differs that no change names. If F was itself inlined into that function, the
+difference belongs to F's change. The candidates are the changes of which the function reaches an F
+by calls, and those of which a G reaches the function by calls. If there is one candidate, the
+difference counts for it; if there are several, their Δbytes are unknown. If there is none, but the
+function calls a G, the difference belongs to G's change: G has one use less than before, so LLVM
+may now inline this other call of G.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 # Part of the key under which results of exploration are kept. Raise it whenever the way of finding
 # a Δbytes changes.
-ATTRIBUTION = 2
+ATTRIBUTION = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class ChangedSite:
-    """A call site whose decision differs between two compiles."""
+class Change:
+    """Call sites whose decisions are changed together.
 
-    caller: str
-    callee: str
+    Attributes:
+      callers: the functions that contain the call sites.
+      callees: the functions that are called there.
+    """
+
+    callers: frozenset[str]
+    callees: frozenset[str]
+
+    @classmethod
+    def at(cls, caller: str, callee: str) -> Change:
+        """Return the change of a single call site."""
+        return cls(frozenset({caller}), frozenset({callee}))
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """The callers and the callees."""
+        return self.callers | self.callees
+
+
+UNKNOWN_PLACE = Change(frozenset(), frozenset())
+"""The change of a call site whose functions are not known."""
 
 
 def attribute(
-    sites: Sequence[ChangedSite],
+    changes: Sequence[Change],
     before: Mapping[str, float],
     after: Mapping[str, float],
     calls: Mapping[str, Sequence[str]],
 ) -> list[float | None]:
-    """Return the Δbytes of each changed decision.
+    """Return the Δbytes of each change.
 
     Args:
-      sites: the changed decisions; no function may be caller or callee of two of them.
-      before: bytes by function, with the decisions as they were.
-      after: bytes by function, with all of these decisions changed.
+      changes: the changes; no function may belong to two of them.
+      before: bytes by function, without the changes.
+      after: bytes by function, with all of them.
       calls: direct calls: callees by name of the caller.
 
     Returns:
-      For each site the change in bytes that it caused (negative: smaller), or None if its share
-      cannot be separated from that of another site.
+      For each change the difference in bytes that it caused (negative: smaller), or None if its
+      share cannot be separated from that of another one.
     """
-    owner = {name: k for k, site in enumerate(sites) for name in (site.caller, site.callee)}
+    owner = {name: k for k, change in enumerate(changes) for name in change.functions}
     deltas = {
         name: after.get(name, 0) - before.get(name, 0)
         for name in before.keys() | after.keys()
         if after.get(name, 0) != before.get(name, 0)
     }
-    shares: list[float] = [0] * len(sites)
+    shares: list[float] = [0] * len(changes)
     unknown: set[int] = set()
     called_by = _reverse(calls)
-    reached = _reaching(sites, called_by, calls, set(deltas) - owner.keys())
+    reached = _reaching(changes, called_by, calls, set(deltas) - owner.keys())
     for name, delta in deltas.items():
         owners = {owner[name]} if name in owner else reached[name]
         if len(owners) == 1:
@@ -69,32 +89,29 @@ def attribute(
     return [None if k in unknown else share for k, share in enumerate(shares)]
 
 
-def disjoint_rounds(
-    sites: Sequence[ChangedSite], num_rounds: int, per_round: int
-) -> list[list[int]]:
-    """Divide call sites into rounds in which no function occurs twice.
+def disjoint_rounds(changes: Sequence[Change], num_rounds: int, per_round: int) -> list[list[int]]:
+    """Divide changes into rounds in which no function occurs twice.
 
     Args:
-      sites: call sites in order of preference.
+      changes: changes in order of preference.
       num_rounds: largest number of rounds.
-      per_round: largest number of sites in one round.
+      per_round: largest number of changes in one round.
 
     Returns:
-      Indices into `sites` for each round; sites that fit into no round are left out.
+      Indices into `changes` for each round; changes that fit into no round are left out.
     """
     rounds: list[list[int]] = []
     used: list[set[str]] = []
-    for k, site in enumerate(sites):
-        touched = {site.caller, site.callee}
+    for k, change in enumerate(changes):
         for members, taken in zip(rounds, used, strict=True):
-            if len(members) < per_round and not touched & taken:
+            if len(members) < per_round and not change.functions & taken:
                 members.append(k)
-                taken |= touched
+                taken |= change.functions
                 break
         else:
             if len(rounds) < num_rounds:
                 rounds.append([k])
-                used.append(touched)
+                used.append(set(change.functions))
     return rounds
 
 
@@ -107,32 +124,33 @@ def _reverse(calls: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 
 def _reaching(
-    sites: Sequence[ChangedSite],
+    changes: Sequence[Change],
     called_by: Mapping[str, Sequence[str]],
     calls: Mapping[str, Sequence[str]],
     wanted: set[str],
 ) -> dict[str, set[int]]:
-    """Return, for each wanted function, the sites that may have changed it.
+    """Return, for each wanted function, the changes that it may differ by.
 
-    These are the sites whose caller the function reaches by calls, and those whose callee reaches
-    the function. If there are none, they are the sites whose callee the function calls.
+    These are the changes of which the function reaches a caller by calls, and those of which a
+    callee reaches the function. If there are none, they are those of which it calls a callee.
     """
     found: dict[str, set[int]] = {name: set() for name in wanted}
     if not wanted:
         return found
-    for k, site in enumerate(sites):
-        for start, edges in ((site.caller, called_by), (site.callee, calls)):
-            for name in _closure(start, edges) & wanted:
+    for k, change in enumerate(changes):
+        for starts, edges in ((change.callers, called_by), (change.callees, calls)):
+            for name in _closure(starts, edges) & wanted:
                 found[name].add(k)
-    sites_of = {site.callee: k for k, site in enumerate(sites)}
+    change_of = {callee: k for k, change in enumerate(changes) for callee in change.callees}
     for name, owners in found.items():
         if not owners:
-            owners |= {sites_of[callee] for callee in calls.get(name, ()) if callee in sites_of}
+            owners |= {change_of[callee] for callee in calls.get(name, ()) if callee in change_of}
     return found
 
 
-def _closure(start: str, edges: Mapping[str, Sequence[str]]) -> set[str]:
-    seen, waiting = {start}, [start]
+def _closure(starts: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]:
+    seen = set(starts)
+    waiting = list(seen)
     while waiting:
         for name in edges.get(waiting.pop(), ()):
             if name not in seen:

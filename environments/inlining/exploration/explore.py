@@ -1,15 +1,14 @@
-"""Exploration: find out how the size of a module changes if single decisions are changed.
+"""Exploration: find out how the size of a module changes if some decisions are changed.
 
 Algorithm 3 of the BC-Max paper (Marinov et al., D.2) follows a policy to one call site, plays the
 other action there, and goes on with the policy: one compile for one Δbytes. Here one compile plays
 the other action at many call sites that share no function, and `credit` separates their Δbytes.
 With one call site in each compile, this is the paper's own step.
 
-Exploration names a call site by its caller, its callee and how often that pair has been met. The
-site's place in the compile would not do, because it moves when earlier decisions change. LLVM must
-name both functions before the decision (see `compilation.CallSite`). So exploration leaves out the
-sites that LLVM's default inlines. With an LLVM that cannot send its default, it leaves out all
-sites.
+The policy makes all of its departures from LLVM at once, so exploration also takes back several of
+them together (`plans.joint_changes`), and divides the Δbytes evenly among them. The Δbytes of a
+decision is its mean over all trials that it took part in: between what it is worth as the last of
+the policy's departures and as the first.
 """
 
 from __future__ import annotations
@@ -17,95 +16,30 @@ from __future__ import annotations
 import collections
 import dataclasses
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from environments.inlining.collection.episode import CompileEpisode
 from environments.inlining.collection.store import Trajectory, TrajectoryStore
 from environments.inlining.collection.tasks import ModuleStore, perform
-from environments.inlining.compilers.compilation import CallSite
 from environments.inlining.compilers.compiler import Compiler
-from environments.inlining.compilers.object_size import read_function_bytes
 from environments.inlining.corpus.modules import Module
-from environments.inlining.exploration.credit import (
-    ATTRIBUTION,
-    ChangedSite,
-    attribute,
-    disjoint_rounds,
+from environments.inlining.exploration.credit import ATTRIBUTION, attribute
+from environments.inlining.exploration.plans import (
+    Planned,
+    joint_changes,
+    plan_rounds,
+    single_changes,
+    together,
 )
-from environments.inlining.features import feature_names
-from environments.inlining.heuristics import Policy, one_at_a_time
+from environments.inlining.exploration.trials import (
+    POLICY_ALONE,
+    DetailedCompile,
+    Trial,
+    compile_in_detail,
+)
+from environments.inlining.heuristics import Policy
 from environments.inlining.linking.objective import OBJECT, Objective
-
-_MIN_ROUNDS = 2
-
-SiteKey = tuple[str, str, int]
-"""(caller, callee, how often this pair has been met, this time included)."""
-
-
-@dataclasses.dataclass(frozen=True)
-class DetailedCompile:
-    """A compile under a policy, with all that exploration needs to know about it.
-
-    Attributes:
-      trajectory: the T call sites, their decisions and the sizes of the object.
-      keys: name of each of the T call sites; None if LLVM does not give it before the decision.
-      cost: what the object costs, in bytes.
-      function_bytes: the same by name of the function, without what functions share.
-    """
-
-    trajectory: Trajectory
-    keys: tuple[SiteKey | None, ...]
-    cost: float
-    function_bytes: Mapping[str, float]
-
-
-class SiteNames:
-    """Names the call sites of one compile, in their order."""
-
-    def __init__(self) -> None:
-        self._seen: collections.Counter[tuple[str, str]] = collections.Counter()
-
-    def name(self, site: CallSite) -> SiteKey | None:
-        """Return the next site's name; None if LLVM does not name its caller and callee."""
-        if site.caller is None or site.callee is None:
-            return None
-        pair = (site.caller, site.callee)
-        self._seen[pair] += 1
-        return (*pair, self._seen[pair])
-
-
-def compile_in_detail(
-    compiler: Compiler,
-    module: Module,
-    policy: Policy,
-    flips: Collection[SiteKey] = (),
-    objective: Objective = OBJECT,
-) -> DetailedCompile:
-    """Compile a module under a policy, but play the other action at the call sites `flips`.
-
-    Raises:
-      CompilerError: the compiler failed, died or hung.
-    """
-    decide = one_at_a_time(policy.begin(module.name, feature_names(compiler.announced)))
-    site_names = SiteNames()
-    keys: list[SiteKey | None] = []
-    with CompileEpisode(compiler, module) as episode:
-        while (row := episode.next_row()) is not None:
-            assert episode.site is not None
-            key = site_names.name(episode.site)
-            decision = decide(row, len(keys))
-            keys.append(key)
-            episode.decide(1 - decision if key in flips else decision)
-        trajectory = episode.trajectory()
-        worth = objective.of_project(module.project)
-        return DetailedCompile(
-            trajectory,
-            tuple(keys),
-            objective.cost(module.project, trajectory.size),
-            read_function_bytes(episode.compilation.result().data, worth),
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,18 +47,25 @@ class ExplorationConfig:
     """How much to explore.
 
     Attributes:
-      num_rounds: largest number of compiles with changed decisions, for each module and policy.
-      flips_per_round: largest number of decisions changed in one compile; 1 is exactly Algorithm 3.
+      num_rounds: largest number of compiles that try decisions alone, for each module and policy.
+      joint_rounds: largest number of compiles that take several departures back together.
+      refusals: largest number of compiles that try one call site that LLVM itself inlines.
+      flips_per_round: largest number of changes in one compile; 1 is exactly Algorithm 3.
       decisions_per_flip: a round is compiled only if it changes at least one decision of this many.
-        The first two rounds are compiled in any case.
+        The first two rounds of each kind are compiled in any case.
+      budget_bytes: how much bitcode all trials of a module and policy may compile, so that large
+        modules are tried less often; 0 for no limit.
       max_bitcode_bytes: modules with more bitcode are not learned on, because exploration compiles
         a module many times; 0 for no limit.
       seed: seed of the random order of call sites, used if the policy gives no order.
     """
 
     num_rounds: int = 12
+    joint_rounds: int = 4
+    refusals: int = 4
     flips_per_round: int = 1000
     decisions_per_flip: int = 30
+    budget_bytes: int = 0
     max_bitcode_bytes: int = 600_000
     seed: int = 0
 
@@ -184,28 +125,58 @@ class Explore:
 
     def run(self, compiler: Compiler, module: Module) -> Explored:
         """See `Task`."""
-        base = self._compile(compiler, module)
-        inside = _in_scope(base.trajectory, self.scope_feature)
-        step_of = {
-            key: step for step, key in enumerate(base.keys) if key is not None and inside[step]
-        }
-        keys = _in_order(list(step_of), step_of, base, module, self.config, self.certainty_fn)
-        met, found = self._try(compiler, module, base, keys)
-        saving = frozenset(flip for flip, delta in found.items() if delta < 0)
-        if saving:
-            met.append(self._compile(compiler, module, saving))
+        base = self._compile(compiler, module, POLICY_ALONE)
+        met = [base]
+        found: dict[int, list[float]] = collections.defaultdict(list)
+        rounds = self._plan(base, module)
+        calls = compiler.read_calls(module) if rounds else {}
+        for chosen in rounds:
+            trial = self._compile(compiler, module, together(chosen))
+            met.append(trial)
+            for planned, delta in zip(chosen, _deltas(chosen, base, trial, calls), strict=True):
+                if delta is not None:
+                    for step in planned.steps:
+                        found[step].append(delta / len(planned.steps))
+        steps = sorted(found)
+        deltas = [float(np.mean(found[step])) for step in steps]
+        saving = [base.keys[step] for step, delta in zip(steps, deltas, strict=True) if delta < 0]
+        flips = frozenset(key for key in saving if key is not None)
+        if flips:
+            met.append(self._compile(compiler, module, Trial(flips)))
         best = min(met, key=lambda compiled: compiled.cost)
         return Explored(
             base.trajectory,
-            np.array([step_of[flip] for flip in found], np.int64),
-            np.array(list(found.values()), np.float64),
+            np.array(steps, np.int64),
+            np.array(deltas, np.float64),
             best.trajectory,
         )
 
-    def _compile(
-        self, compiler: Compiler, module: Module, flips: Collection[SiteKey] = ()
-    ) -> DetailedCompile:
-        return compile_in_detail(compiler, module, self.policy, flips, self.objective)
+    def _compile(self, compiler: Compiler, module: Module, trial: Trial) -> DetailedCompile:
+        return compile_in_detail(compiler, module, self.policy, trial, self.objective)
+
+    def _plan(self, base: DetailedCompile, module: Module) -> list[list[Planned]]:
+        """Return the changes of each compile to make."""
+        config = self.config
+        steps = np.flatnonzero(_in_scope(base.trajectory, self.scope_feature))
+        ordered = _in_order(steps, base, module, config, self.certainty_fn)
+        named = [step for step in ordered if base.keys[step] is not None]
+        unnamed = [step for step in ordered if base.keys[step] is None]
+
+        def divide(planned: Sequence[Planned], num_rounds: int) -> list[list[Planned]]:
+            return plan_rounds(
+                planned,
+                num_rounds,
+                config.flips_per_round,
+                config.decisions_per_flip,
+                len(base.keys),
+            )
+
+        rounds = divide(joint_changes(base), config.joint_rounds)
+        rounds += divide(single_changes(base, named), config.num_rounds)
+        rounds += [[one] for one in single_changes(base, unnamed[: config.refusals])]
+        if config.budget_bytes:
+            rounds = rounds[: config.budget_bytes // max(module.path.stat().st_size, 1)]
+        return rounds
 
     def keep(self, module_store: ModuleStore, result: Explored) -> None:
         """See `Task`."""
@@ -220,32 +191,10 @@ class Explore:
         module_store.put_record(self._request(module_store.project), arrays)
 
     def _request(self, project: str) -> str:
-        config = self.config
-        how = (config.num_rounds, config.flips_per_round, config.decisions_per_flip, config.seed)
+        how = dataclasses.astuple(dataclasses.replace(self.config, max_bitcode_bytes=0))
         counted = self.objective.digest(project)
         what = f"{self.policy.fingerprint} {how} {self.scope_feature}"
         return f"explore {what} {counted} {ATTRIBUTION}"
-
-    def _try(
-        self, compiler: Compiler, module: Module, base: DetailedCompile, keys: list[SiteKey]
-    ) -> tuple[list[DetailedCompile], dict[SiteKey, float]]:
-        """Compile all rounds; return all compiles, and the Δbytes by call site."""
-        sites = [ChangedSite(caller, callee) for caller, callee, _ in keys]
-        calls = compiler.read_calls(module) if keys else {}
-        found: dict[SiteKey, float] = {}
-        met = [base]
-        for chosen in _rounds(sites, len(base.keys), self.config):
-            flips = [keys[k] for k in chosen]
-            trial = self._compile(compiler, module, frozenset(flips))
-            met.append(trial)
-            deltas = _deltas([sites[k] for k in chosen], base, trial, calls)
-            played = set(trial.keys)
-            found |= {
-                flip: delta
-                for flip, delta in zip(flips, deltas, strict=True)
-                if delta is not None and flip in played
-            }
-        return met, found
 
 
 def explore(
@@ -275,43 +224,36 @@ def _in_scope(trajectory: Trajectory, scope_feature: str) -> np.ndarray:
 
 
 def _deltas(
-    sites: Sequence[ChangedSite],
+    chosen: Sequence[Planned],
     base: DetailedCompile,
     trial: DetailedCompile,
     calls: Mapping[str, Sequence[str]],
 ) -> list[float | None]:
-    """Return the Δbytes of each of `sites`, whose decisions `trial` changed."""
-    if len(sites) == 1:
-        # The whole difference belongs to this site, even constants, jump tables and padding.
+    """Return the Δbytes of each of the changes that `trial` made; None where they are unknown."""
+    if len(chosen) == 1:
+        # The whole difference belongs to this change, even constants, jump tables and padding.
         return [trial.cost - base.cost]
-    return attribute(sites, base.function_bytes, trial.function_bytes, calls)
-
-
-def _rounds(
-    sites: Sequence[ChangedSite], num_decisions: int, config: ExplorationConfig
-) -> list[list[int]]:
-    rounds = disjoint_rounds(sites, config.num_rounds, config.flips_per_round)
-    if config.flips_per_round == 1:
-        return rounds
+    changes = [one.change for one in chosen]
+    deltas = attribute(changes, base.function_bytes, trial.function_bytes, calls)
+    played = set(trial.keys)
     return [
-        chosen
-        for k, chosen in enumerate(rounds)
-        if k < _MIN_ROUNDS or len(chosen) * config.decisions_per_flip >= num_decisions
+        delta if one.trial.flips <= played else None
+        for one, delta in zip(chosen, deltas, strict=True)
     ]
 
 
 def _in_order(
-    keys: list[SiteKey],
-    step_of: Mapping[SiteKey, int],
+    steps: np.ndarray,
     base: DetailedCompile,
     module: Module,
     config: ExplorationConfig,
     certainty_fn: CertaintyFn | None,
-) -> list[SiteKey]:
+) -> list[int]:
+    """Return the steps in the order to try them: the least certain first, else at random."""
     digest = hashlib.sha256(f"{config.seed} {module.name}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
-    shuffled = [keys[k] for k in rng.permutation(len(keys))]
-    if certainty_fn is None or not keys:
-        return shuffled
-    certainty = certainty_fn(base.trajectory.features[[step_of[key] for key in shuffled]])
-    return [shuffled[k] for k in np.argsort(certainty, kind="stable")]
+    shuffled = rng.permutation(steps)
+    if certainty_fn is not None and len(steps):
+        certainty = certainty_fn(base.trajectory.features[shuffled])
+        shuffled = shuffled[np.argsort(certainty, kind="stable")]
+    return shuffled.tolist()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from environments.inlining.exploration.credit import ChangedSite, attribute, disjoint_rounds
+from environments.inlining.exploration.credit import Change, attribute, disjoint_rounds
 
-FIRST, SECOND = ChangedSite("f", "g"), ChangedSite("h", "k")
+FIRST, SECOND = Change.at("f", "g"), Change.at("h", "k")
 
 
 def test_callers_and_callees_belong_to_their_site():
@@ -57,7 +57,7 @@ def test_another_function_changed_too(function, deltas):
 
 
 def test_only_the_sites_that_reach_it_become_unknown():
-    third = ChangedSite("p", "q")
+    third = Change.at("p", "q")
     before = {"f": 10, "h": 10, "p": 10, "above_both": 20}
     after = {"f": 11, "h": 11, "p": 14, "above_both": 21}
     assert attribute([FIRST, SECOND, third], before, after, CALLS) == [None, None, 4]
@@ -71,13 +71,13 @@ def test_recursion_ends():
 
 def test_rounds_share_no_function():
     sites = [
-        ChangedSite("a", "x"),  # round 0
-        ChangedSite("b", "x"),  # x is taken: round 1
-        ChangedSite("c", "y"),  # round 0
-        ChangedSite("a", "z"),  # a is taken in round 0: round 1
-        ChangedSite("y", "x"),  # taken in both, and there may be no third: left out
-        ChangedSite("d", "w"),  # round 0 is full: round 1
-        ChangedSite("e", "v"),  # round 1 is full too, and it was: left out
+        Change.at("a", "x"),  # round 0
+        Change.at("b", "x"),  # x is taken: round 1
+        Change.at("c", "y"),  # round 0
+        Change.at("a", "z"),  # a is taken in round 0: round 1
+        Change.at("y", "x"),  # taken in both, and there may be no third: left out
+        Change.at("d", "w"),  # round 0 is full: round 1
+        Change.at("e", "v"),  # round 1 is full too, and it was: left out
     ]
     assert disjoint_rounds(sites, num_rounds=2, per_round=2) == [[0, 2], [1, 3]]
     assert disjoint_rounds(sites, num_rounds=2, per_round=3) == [[0, 2, 5], [1, 3, 6]]

@@ -10,8 +10,9 @@ import pytest
 from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.collection.tasks import play
 from environments.inlining.compilers.embedded import EmbeddedLlvm
-from environments.inlining.exploration.explore import ExplorationConfig, compile_in_detail, explore
-from environments.inlining.heuristics import Default
+from environments.inlining.exploration.explore import ExplorationConfig, explore
+from environments.inlining.exploration.trials import Trial, compile_in_detail
+from environments.inlining.heuristics import Default, Replay, make_heuristic
 from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES, write_module
 
 # LLVM fills up the last function's unwind entry to a multiple of 8.
@@ -112,7 +113,7 @@ def test_with_one_site_a_compile_deltas_are_those_of_the_object(counting, module
     for step, delta in deltas_by_step(explored).items():
         flip = base.keys[step]
         assert flip is not None
-        trial = compile_in_detail(counting, module, Default(), {flip})
+        trial = compile_in_detail(counting, module, Default(), Trial(frozenset({flip})))
         assert trial.trajectory.decisions[step] == 1 - base.trajectory.decisions[step]
         assert trial.cost - base.cost == delta
 
@@ -215,6 +216,71 @@ def test_flips_are_named_by_caller_callee_and_occurrence(counting, tmp_path):
         ("other", "caller", 1),
     )
     second = ("caller", "leaf", 2)
-    flipped = compile_in_detail(counting, hand_worked, Default(), {second})
+    flipped = compile_in_detail(counting, hand_worked, Default(), Trial(frozenset({second})))
     assert flipped.keys[:3] == base.keys[:3]
     assert flipped.trajectory.decisions.tolist()[:3] == [0, 1, 1]
+
+
+# An inline function of C++ that LLVM calls twice. It goes away once both calls are inlined.
+TWICE = """
+declare void @sink(i32)
+define linkonce_odr void @leaf(i32 %x) minsize optsize {
+  call void @sink(i32 %x)
+  call void @sink(i32 1)
+  call void @sink(i32 2)
+  call void @sink(i32 3)
+  ret void
+}
+define void @both(i32 %x) minsize optsize {
+  call void @leaf(i32 %x)
+  call void @leaf(i32 7)
+  ret void
+}
+"""
+
+
+def test_departures_are_also_taken_back_together(counting, tmp_path):
+    module = write_module(tmp_path, "twice", TWICE)
+    policy = make_heuristic("always")
+    config = ExplorationConfig()
+
+    def cost(*actions):
+        played = play(counting, module, Replay(actions), TrajectoryStore())
+        assert played.decisions.tolist() == list(actions)
+        return played.size.text_bytes
+
+    base = cost(1, 1)
+    joint = (cost(0, 0) - base) / 2
+    explored = explore(counting, module, policy, TrajectoryStore(), config)
+    assert deltas_by_step(explored) == {
+        0: (cost(0, 1) - base + joint) / 2,
+        1: (cost(1, 0) - base + joint) / 2,
+    }
+    # With the leaf in both calls it goes away; with one of them it stays.
+    assert joint < 0 < cost(0, 1) - base
+    alone = dataclasses.replace(config, joint_rounds=0)
+    explored = explore(counting, module, policy, TrajectoryStore(), alone)
+    assert deltas_by_step(explored)[0] == cost(0, 1) - base
+
+
+def test_a_call_that_llvm_inlines_is_tried_as_a_call(counting, tmp_path):
+    hand_worked = write_module(tmp_path, "hand", HAND_WORKED)
+    assert compile_in_detail(counting, hand_worked, Default()).keys[2] is None
+    base = play(counting, hand_worked, Default(), TrajectoryStore())
+    refused = play(counting, hand_worked, Replay([0, 0, 0]), TrajectoryStore())
+    explored = explore(counting, hand_worked, Default(), TrajectoryStore(), ExplorationConfig())
+    delta = refused.size.text_bytes - base.size.text_bytes
+    assert deltas_by_step(explored)[2] == delta != 0
+    none = dataclasses.replace(ExplorationConfig(), refusals=0)
+    explored = explore(counting, hand_worked, Default(), TrajectoryStore(), none)
+    assert 2 not in deltas_by_step(explored)
+
+
+def test_large_modules_are_tried_as_often_as_the_budget_allows(counting, module):
+    size = module.path.stat().st_size
+    for num_trials in (0, 1, 2):
+        config = ExplorationConfig(budget_bytes=size * num_trials + size // 2)
+        counting.num_compiles = 0
+        explored = explore(counting, module, Default(), TrajectoryStore(), config)
+        assert counting.num_compiles == 1 + num_trials
+        assert len(explored.steps) == 3 * num_trials

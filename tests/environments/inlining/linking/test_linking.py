@@ -11,7 +11,8 @@ from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.compilers.object_size import read_function_bytes
 from environments.inlining.environment import InliningEnvironment
-from environments.inlining.exploration.explore import ExplorationConfig, compile_in_detail, explore
+from environments.inlining.exploration.explore import ExplorationConfig, explore
+from environments.inlining.exploration.trials import compile_in_detail
 from environments.inlining.heuristics import Constant, Default
 from environments.inlining.linking.images import link, read_image_size
 from environments.inlining.linking.objective import OBJECT, make_objective
@@ -148,7 +149,7 @@ def test_exploration_counts_what_is_saved_in_the_image(compiler, project):
         for name in ("one", "two")
     ]
     objective = make_objective("image", sizes_of(compiler, modules))
-    base = compile_in_detail(compiler, modules[0], Default(), (), objective)
+    base = compile_in_detail(compiler, modules[0], Default(), objective=objective)
     of_object = compile_in_detail(compiler, modules[0], Default())
     assert base.cost == of_object.cost - of_object.function_bytes["shared"] / 2
     config = ExplorationConfig(flips_per_round=1)

@@ -1,0 +1,128 @@
+"""Plans: which changes of a policy's compile to try, and which of them in one compile.
+
+A *single* change plays the other action at one call site. A *joint* change takes back all that the
+policy does otherwise than LLVM in one function, or along a chain of calls from it. What a decision
+saves alone and what it saves together with its neighbours can differ in sign: a function goes away
+only when its last call is inlined, and code that two callees share is folded only when both are.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+
+from environments.inlining.exploration.credit import UNKNOWN_PLACE, Change, disjoint_rounds
+from environments.inlining.exploration.trials import DetailedCompile, SiteKey, Trial
+
+_MIN_ROUNDS = 2
+_MIN_JOINT = 2
+"""A joint change takes back at least this many decisions; one alone is a single change."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """A change to try.
+
+    Attributes:
+      steps: numbers of the call sites of the policy's compile whose decisions it changes.
+      change: the functions of these call sites; none where LLVM does not name them, and the trial
+        then needs a compile of its own.
+      trial: the change itself.
+    """
+
+    steps: tuple[int, ...]
+    change: Change
+    trial: Trial
+
+
+def single_changes(base: DetailedCompile, steps: Sequence[int]) -> list[Planned]:
+    """Return a change for each of some call sites of a compile, in their order."""
+    return [_single(step, base.keys[step]) for step in steps]
+
+
+def _single(step: int, key: SiteKey | None) -> Planned:
+    if key is None:
+        return Planned((step,), UNKNOWN_PLACE, Trial(step=step))
+    return Planned((step,), Change.at(*key[:2]), Trial(flips=frozenset({key})))
+
+
+def joint_changes(base: DetailedCompile) -> list[Planned]:
+    """Return the joint changes of a compile: by function, then by chain, the largest first.
+
+    Only calls that the policy inlines and LLVM does not are taken back; where it is the other way
+    round, the caller is not known.
+    """
+    steps_in: dict[str, list[int]] = collections.defaultdict(list)
+    callees_in: dict[str, set[str]] = collections.defaultdict(set)
+    defaults = base.trajectory.column("inlining_default")
+    for step, key in enumerate(base.keys):
+        if key is not None and base.trajectory.decisions[step] != defaults[step]:
+            steps_in[key[0]].append(step)
+            callees_in[key[0]].add(key[1])
+    restored = {frozenset({caller}) for caller in steps_in}
+    chains = {_chain(caller, callees_in) for caller in steps_in}
+    planned = []
+    for callers in (*_by_size(restored, steps_in), *_by_size(chains - restored, steps_in)):
+        steps = tuple(sorted(step for caller in callers for step in steps_in[caller]))
+        if len(steps) >= _MIN_JOINT:
+            callees = frozenset(callee for caller in callers for callee in callees_in[caller])
+            planned.append(Planned(steps, Change(callers, callees), Trial(restored=callers)))
+    return planned
+
+
+def _chain(start: str, callees_in: dict[str, set[str]]) -> frozenset[str]:
+    """Return the functions with departures that are reached from `start` by departures."""
+    found, waiting = {start}, [start]
+    while waiting:
+        for callee in callees_in[waiting.pop()]:
+            if callee in callees_in and callee not in found:
+                found.add(callee)
+                waiting.append(callee)
+    return frozenset(found)
+
+
+def _by_size(groups: set[frozenset[str]], steps_in: dict[str, list[int]]) -> list[frozenset[str]]:
+    def order(callers: frozenset[str]) -> tuple[int, list[str]]:
+        return -sum(len(steps_in[caller]) for caller in callers), sorted(callers)
+
+    return sorted(groups, key=order)
+
+
+def plan_rounds(
+    planned: Sequence[Planned],
+    num_rounds: int,
+    per_round: int,
+    decisions_per_flip: int,
+    num_decisions: int,
+) -> list[list[Planned]]:
+    """Divide changes into compiles.
+
+    Args:
+      planned: the changes in order of preference.
+      num_rounds: largest number of compiles.
+      per_round: largest number of changes in one compile.
+      decisions_per_flip: a compile after the second must change at least one decision of this many.
+      num_decisions: number of all decisions.
+
+    Returns:
+      The changes of each compile; what fits into none is left out.
+    """
+    rounds = disjoint_rounds([one.change for one in planned], num_rounds, per_round)
+    return [
+        [planned[k] for k in chosen]
+        for number, chosen in enumerate(rounds)
+        if number < _MIN_ROUNDS
+        or per_round == 1
+        or sum(len(planned[k].steps) for k in chosen) * decisions_per_flip >= num_decisions
+    ]
+
+
+def together(planned: Sequence[Planned]) -> Trial:
+    """Return the trial that makes all of some changes."""
+    if len(planned) == 1:
+        return planned[0].trial
+    return Trial(
+        frozenset().union(*(one.trial.flips for one in planned)),
+        frozenset().union(*(one.trial.restored for one in planned)),
+    )

@@ -1,0 +1,107 @@
+"""Which changes are tried together, worked by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from environments.inlining.collection.store import Trajectory
+from environments.inlining.compilers.object_size import ObjectSize
+from environments.inlining.exploration.credit import UNKNOWN_PLACE, Change
+from environments.inlining.exploration.plans import (
+    Planned,
+    joint_changes,
+    plan_rounds,
+    single_changes,
+    together,
+)
+from environments.inlining.exploration.trials import DetailedCompile, Trial
+
+
+def compiled(*sites):
+    """A compile of `sites`: (key, LLVM's own decision, the policy's decision) each."""
+    keys, defaults, decisions = zip(*sites, strict=True)
+    trajectory = Trajectory(
+        "module",
+        ("inlining_default",),
+        np.array(defaults, np.int64)[:, None],
+        np.array(decisions, np.int8),
+        ObjectSize(0, 0),
+    )
+    return DetailedCompile(trajectory, keys, 0.0, {})
+
+
+# The policy inlines k into g, g and h into f, and one call that LLVM would inline stays a call.
+DEPARTED = compiled(
+    (("g", "k", 1), 0, 1),
+    (("f", "g", 1), 0, 1),
+    (None, 1, 0),
+    (("f", "h", 1), 0, 1),
+    (("f", "x", 1), 0, 0),
+    (("other", "k", 1), 0, 0),
+)
+
+
+def test_departures_are_taken_back_by_function_and_by_chain():
+    in_f = Planned((1, 3), Change(frozenset("f"), frozenset("gh")), Trial(restored=frozenset("f")))
+    from_f = Planned(
+        (0, 1, 3), Change(frozenset("fg"), frozenset("ghk")), Trial(restored=frozenset("fg"))
+    )
+    # What is taken back in g is one decision alone, and so no joint change.
+    assert joint_changes(DEPARTED) == [in_f, from_f]
+
+
+def test_a_policy_that_follows_llvm_has_nothing_to_take_back():
+    assert joint_changes(compiled((("f", "g", 1), 0, 0), (None, 1, 1))) == []
+
+
+def test_recursion_has_an_end():
+    looped = compiled((("f", "g", 1), 0, 1), (("g", "f", 1), 0, 1))
+    assert [one.steps for one in joint_changes(looped)] == [(0, 1)]
+
+
+def test_a_call_site_without_a_name_is_changed_by_its_place():
+    first, second = single_changes(DEPARTED, [5, 2])
+    assert first == Planned(
+        (5,), Change.at("other", "k"), Trial(flips=frozenset({("other", "k", 1)}))
+    )
+    assert second == Planned((2,), UNKNOWN_PLACE, Trial(step=2))
+
+
+@pytest.mark.parametrize(
+    ("trial", "actions"),
+    [
+        (Trial(), [1, 1, 0, 1, 0, 0]),
+        (Trial(flips=frozenset({("f", "x", 1)})), [1, 1, 0, 1, 1, 0]),
+        (Trial(restored=frozenset("f")), [1, 0, 0, 0, 0, 0]),
+        (Trial(restored=frozenset("fg")), [0, 0, 0, 0, 0, 0]),
+        (Trial(step=2), [1, 1, 1, 1, 0, 0]),
+    ],
+)
+def test_what_a_trial_plays(trial, actions):
+    trajectory = DEPARTED.trajectory
+    played = [
+        trial.action(int(decision), int(default), key, step)
+        for step, (decision, default, key) in enumerate(
+            zip(
+                trajectory.decisions,
+                trajectory.column("inlining_default"),
+                DEPARTED.keys,
+                strict=True,
+            )
+        )
+    ]
+    assert played == actions
+
+
+def test_rounds_hold_what_shares_no_function_and_is_worth_a_compile():
+    planned = single_changes(DEPARTED, [0, 1, 3, 4, 5])
+    # g-k; then f-g shares g with it, f-h shares f with that, and other-k shares k with the first.
+    rounds = plan_rounds(planned, 9, 9, decisions_per_flip=6, num_decisions=6)
+    assert [[one.steps[0] for one in chosen] for chosen in rounds] == [[0, 3], [1, 5], [4]]
+    # The third compile would change one decision of six.
+    rounds = plan_rounds(planned, 9, 9, decisions_per_flip=5, num_decisions=6)
+    assert [[one.steps[0] for one in chosen] for chosen in rounds] == [[0, 3], [1, 5]]
+    assert together([planned[0], planned[2]]) == Trial(
+        flips=frozenset({("g", "k", 1), ("f", "h", 1)})
+    )

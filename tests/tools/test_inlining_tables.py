@@ -10,7 +10,7 @@ from environments.errors import UserError
 from environments.inlining.corpus.modules import DESCRIPTION_FILE, Corpus, Module
 from tests.environments.inlining.exploration.test_explore import SAVING, pairs
 from tests.environments.inlining.small_modules import many_calls, write_module
-from tools.benchmarks import inlining_folds, inlining_report, inlining_tables
+from tools.benchmarks import inlining_causes, inlining_folds, inlining_report, inlining_tables
 
 # Code 10% smaller, all that is loaded 12.5%, the file as large as the default's.
 IMAGE = {
@@ -158,14 +158,18 @@ def corpus(tmp_path):
     return directory
 
 
-def run(corpus, output, *more):
+def arguments_of(corpus, output, *more):
     arguments = ["--corpus", str(corpus), "--output", str(output), "--folds", "2", "--seeds", "1"]
     arguments += ["--cache", str(output / "cache.db"), "--max-bitcode-bytes", "8000"]
     learner = ("model=trees", "num_models=1", "num_trees=5", "min_samples_leaf=1")
     # The corpus has no inline functions of C++, which are the scope.
     for setting in ("scoped=false", *learner):
         arguments += ["--set", setting]
-    inlining_tables.run(inlining_tables.parse_arguments([*arguments, *more]))
+    return inlining_tables.parse_arguments([*arguments, *more])
+
+
+def run(corpus, output, *more):
+    inlining_tables.run(arguments_of(corpus, output, *more))
     return json.loads((output / "table.json").read_text())
 
 
@@ -199,3 +203,29 @@ def test_other_settings_need_another_directory(corpus, tmp_path):
     (output / "folds" / "fold-1-seed-0.json").write_text(json.dumps(kept))
     with pytest.raises(UserError, match="name another directory with --output"):
         run(corpus, output)
+
+
+def test_what_a_project_saves_by_hand():
+    costs = {"p": {"a": 80.0, "b": 50.0}, "q": {"c": 10.0}, "new": {"d": 1.0}}
+    of_default = {"p": {"a": 100.0, "b": 60.0, "failed": 9.0}, "q": {"c": 8.0}}
+    savings = inlining_causes.saving_by_project(costs, of_default)
+    assert savings == {"p": pytest.approx(100 * 30 / 160), "q": -25}
+
+
+def test_each_part_left_out_in_turn(corpus, tmp_path, monkeypatch, capsys):
+    parts = {"as it is": {}, "single changes alone": {"joint_rounds": 0}}
+    monkeypatch.setattr(inlining_causes, "PARTS", parts)
+    options = arguments_of(corpus, tmp_path / "causes", "--iterations", "1")
+    inlining_causes.run(options)
+    table = json.loads((tmp_path / "causes" / "table.json").read_text())
+    assert [line["part"] for line in table["lines"]] == list(parts)
+    for line in table["lines"]:
+        # Two C++ projects, each held out once: what is written saves at least what the worst does.
+        assert len(line["written"]) == len(line["fitted"]) == 1
+        assert line["least"][0] <= line["written"][0] == line["fitted"][0]
+    assert "| single changes alone | " in (tmp_path / "causes" / "table.md").read_text()
+    assert "iteration 1" in capsys.readouterr().err
+    inlining_causes.run(options)
+    assert "iteration 1" not in capsys.readouterr().err
+    again = json.loads((tmp_path / "causes" / "table.json").read_text())
+    assert again["lines"] == table["lines"]

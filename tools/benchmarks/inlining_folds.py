@@ -45,7 +45,8 @@ class Benchmark:
       folds: names of the projects in each fold.
       config: settings of the loop; each run sets the seed and whether to explore.
       agent_config: settings of the agent.
-      objective: what a byte of an object counts.
+      objective: what a byte of an object counts where policies are judged.
+      label_objective: the same in what they learn from.
       directory: directory of the corpus.
       exploration: settings of the exploration. All runs use the same seed, so that explorations
         around the default, which are most of the work, are made only once.
@@ -59,11 +60,16 @@ class Benchmark:
     config: Config
     agent_config: bc_max.Config
     objective: Objective
+    label_objective: Objective
     directory: pathlib.Path
     exploration: ExplorationConfig
     settings: Mapping[str, Any]
     output: pathlib.Path
     asked: Evaluation
+
+    def in_directory(self, name: str) -> Benchmark:
+        """Return the same with its training runs in a directory of their own."""
+        return dataclasses.replace(self, output=self.output / name)
 
     def divide(self, fold: int) -> tuple[list[Module], list[Module]]:
         """Return the modules to learn on, and those that are held out."""
@@ -105,31 +111,40 @@ def make_folds(modules: Sequence[Module], num_folds: int) -> tuple[tuple[str, ..
     return tuple(tuple(sorted(projects)) for projects in folds)
 
 
+@dataclasses.dataclass(frozen=True)
+class Learned:
+    """What one training came to.
+
+    Attributes:
+      fitted: the policy of each iteration.
+      written: for each iteration the policy that training would write after it.
+    """
+
+    fitted: list[NumpyPolicy]
+    written: list[NumpyPolicy]
+
+
 def learn(
     benchmark: Benchmark, fold: int, seed: int, name: str, collector: Collector, reporter: Reporter
-) -> list[NumpyPolicy]:
-    """Learn on the other folds as `tfrl train inlining` does.
-
-    Returns:
-      For each iteration the policy that training would write after it.
-    """
+) -> Learned:
+    """Learn on the other folds as `tfrl train inlining` does; `name` is a key of `LEARNED`."""
     modules, _ = benchmark.divide(fold)
     learned_on, chosen_on = set_aside(Corpus(benchmark.directory, tuple(modules)))
     learned_on = small_modules(learned_on, benchmark.exploration.max_bitcode_bytes, reporter)
     config = dataclasses.replace(benchmark.config, seed=seed, explore=LEARNED[name])
     label = f"fold {fold + 1}, seed {seed}, {name}"
 
-    def make_problem(part: Sequence[Module]) -> InliningProblem:
+    def make_problem(part: Sequence[Module], objective: Objective) -> InliningProblem:
         return InliningProblem(
             collector,
             part,
             benchmark.exploration,
-            lambda: benchmark.objective,
+            lambda: objective,
             lambda what, total: reporter.task(f"{label}: {what}", total),
             seed,
         )
 
-    problem = make_problem(learned_on)
+    problem = make_problem(learned_on, benchmark.label_objective)
     chosen = {"held_out": benchmark.folds[fold], "seed": seed, "explore": config.explore}
     settings = {**benchmark.settings, **chosen}
     metadata = {
@@ -144,7 +159,7 @@ def learn(
     with open_workdir(path, settings, resume=True) as workdir:
         result = run_bc_max(
             problem,
-            make_problem(chosen_on),
+            make_problem(chosen_on, benchmark.objective),
             None,
             config,
             benchmark.agent_config,
@@ -156,7 +171,8 @@ def learn(
             reporter.say(f"{label}: left out: {message}")
         policies = load_policies(workdir, config.iterations)
     records = result["evaluation"]["iterations"]
-    return [policies[best_iteration(records[: 1 + k]) - 1] for k in range(len(policies))]
+    best = [best_iteration(records[: 1 + k]) for k in range(len(policies))]
+    return Learned(policies, [policies[number - 1] for number in best])
 
 
 def _describe(record: Mapping[str, Any], resumed: bool) -> str:
@@ -249,7 +265,7 @@ def _explore(
         make_heuristic("default"),
         benchmark.exploration,
         scope_feature=scope,
-        objective=benchmark.objective,
+        objective=benchmark.label_objective,
     )
     return collector.map(task, modules, progress)
 
@@ -273,7 +289,9 @@ def run_fold(
         if record["iterations"] == benchmark.config.iterations:
             return record
     started_s = time.monotonic()
-    learned = {name: learn(benchmark, fold, seed, name, collector, reporter) for name in LEARNED}
+    learned = {
+        name: learn(benchmark, fold, seed, name, collector, reporter).written for name in LEARNED
+    }
     record = {
         "fold": fold,
         "seed": seed,

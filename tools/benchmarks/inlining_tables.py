@@ -25,12 +25,11 @@ import dataclasses
 import json
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from environments.inlining.collection.collector import Collector
 from environments.inlining.collection.store import TrajectoryStore
-from environments.inlining.compilers.compiler import make_compiler
 from environments.inlining.corpus.modules import Corpus
 from environments.inlining.exploration.explore import ExplorationConfig
 from tfrl_systems import experiments
@@ -59,56 +58,83 @@ _TIMEOUT_S = 60.0
 
 def run(options: argparse.Namespace) -> None:
     """Run all folds and seeds; write the table after each seed."""
-    corpus = Corpus.load(options.corpus)
-    chosen = _chosen(options)
-    config, agent_config = chosen["loop"], chosen["agent"]
-    exploration: ExplorationConfig = chosen["exploration"]
-    modules = tuple(small_modules(corpus.modules, options.max_bitcode_bytes, Reporter()))
-    decisive = {**dataclasses.asdict(config), **dataclasses.asdict(agent_config)}
-    settings = {
-        "compiler": make_compiler(options.compiler).identity,
-        "corpus_sha256": corpus_digest(Corpus(corpus.directory, modules)),
-        "folds": options.folds,
-        **{name: decisive[name] for name in decisive if name not in ("seed", "iterations")},
-        **{f"exploration_{k}": v for k, v in dataclasses.asdict(exploration).items()},
-        "objective": chosen["objective"].objective,
-    }
-    about = {
-        "command": options.command_line,
-        "commit": shared.commit(),
-        "left_out": {
-            one.name: one.path.stat().st_size for one in corpus.modules if one not in modules
-        },
-    }
+    with Terminal() as terminal, collecting(options) as collector:
+        benchmark, about = make_benchmark(options, {}, collector, terminal)
+        _run_all(benchmark, options, about, collector, terminal)
+
+
+@contextlib.contextmanager
+def collecting(options: argparse.Namespace) -> Iterator[Collector]:
+    """Give what compiles, with the cache and the workers that the command line names."""
     with (
-        Terminal() as terminal,
         contextlib.closing(TrajectoryStore(options.cache)) as store,
         make_collector(
             options.compiler, store, Collect.with_workers(options.workers), _TIMEOUT_S
         ) as collector,
     ):
-        if about["left_out"]:
-            terminal.say(f"{len(about['left_out'])} modules are too large and left out")
-        benchmark = Benchmark(
-            modules,
-            make_folds(modules, options.folds),
-            config,
-            agent_config,
-            make_corpus_objective(
-                settings["objective"], collector, Corpus(corpus.directory, modules), terminal
-            ),
-            corpus.directory,
-            exploration,
-            json.loads(json.dumps(settings)),
-            options.output,
-            Evaluation(corpus=options.corpus, compiler=options.compiler, workers=options.workers),
-        )
-        _run_all(benchmark, options, about, collector, terminal)
+        yield collector
 
 
-def _chosen(options: argparse.Namespace) -> Settings:
+def make_benchmark(
+    options: argparse.Namespace,
+    changed: Mapping[str, Any],
+    collector: Collector,
+    reporter: Reporter,
+) -> tuple[Benchmark, dict[str, Any]]:
+    """Return what is the same for all folds and seeds, and what to tell about it.
+
+    Args:
+      options: the command line.
+      changed: settings that differ from those of the command line.
+      collector: compiles.
+      reporter: receives the progress.
+    """
+    corpus = Corpus.load(options.corpus)
+    chosen = _chosen(options, changed)
+    config, agent_config = chosen["loop"], chosen["agent"]
+    exploration: ExplorationConfig = chosen["exploration"]
+    modules = tuple(small_modules(corpus.modules, options.max_bitcode_bytes, Reporter()))
+    decisive = {**dataclasses.asdict(config), **dataclasses.asdict(agent_config)}
+    counted = chosen["objective"]
+    settings = {
+        "compiler": collector.compiler.identity,
+        "corpus_sha256": corpus_digest(Corpus(corpus.directory, modules)),
+        "folds": options.folds,
+        **{name: decisive[name] for name in decisive if name not in ("seed", "iterations")},
+        **{f"exploration_{k}": v for k, v in dataclasses.asdict(exploration).items()},
+        **dataclasses.asdict(counted),
+    }
+    left_out = {one.name: one.path.stat().st_size for one in corpus.modules if one not in modules}
+    if left_out:
+        reporter.say(f"{len(left_out)} modules are too large and left out")
+    objective, label_objective = (
+        make_corpus_objective(name, collector, Corpus(corpus.directory, modules), reporter)
+        for name in (counted.objective, counted.label_objective)
+    )
+    benchmark = Benchmark(
+        modules,
+        make_folds(modules, options.folds),
+        config,
+        agent_config,
+        objective,
+        label_objective,
+        corpus.directory,
+        exploration,
+        json.loads(json.dumps(settings)),
+        options.output,
+        Evaluation(corpus=options.corpus, compiler=options.compiler, workers=options.workers),
+    )
+    about = {
+        "command": options.command_line,
+        "commit": shared.commit(),
+        "left_out": left_out,
+    }
+    return benchmark, about
+
+
+def _chosen(options: argparse.Namespace, changed: Mapping[str, Any]) -> Settings:
     """Return the settings of loop, agent and exploration that `tfrl train inlining` would use."""
-    settings: dict[str, Any] = read_assignments(options.assignments)
+    settings: dict[str, Any] = {**read_assignments(options.assignments), **changed}
     if options.iterations is not None:
         settings["iterations"] = options.iterations
     return experiments.plan(
@@ -131,14 +157,28 @@ def _run_all(
         reporter.say(f"{options.output / 'table.md'}: {seed + 1} of {options.seeds} seeds")
 
 
-def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the command line."""
+def parse_arguments(
+    arguments: Sequence[str],
+    description: str | None = __doc__,
+    module: str = "inlining_tables",
+    num_folds: int = 4,
+) -> argparse.Namespace:
+    """Parse the command line of a tool that learns in folds.
+
+    Args:
+      arguments: the command line, without the program.
+      description: for --help.
+      module: name of the tool.
+      num_folds: default of --folds.
+    """
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_fields(parser, Evaluation, ["never_worse", "link"])
     parser.add_argument("--output", type=pathlib.Path, required=True, metavar="DIR")
-    parser.add_argument("--folds", type=whole_number(2), default=4, help="default: 4")
+    parser.add_argument(
+        "--folds", type=whole_number(2), default=num_folds, help=f"default: {num_folds}"
+    )
     parser.add_argument(
         "--seeds", type=whole_number(1), default=3, help="0, 1, …; default: 3 of them"
     )
@@ -154,7 +194,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add_assignments(parser, "as for tfrl train inlining")
     options = parser.parse_args(arguments)
-    options.command_line = " ".join(["python -m tools.benchmarks.inlining_tables", *arguments])
+    options.command_line = " ".join([f"python -m tools.benchmarks.{module}", *arguments])
     return options
 
 

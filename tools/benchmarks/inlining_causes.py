@@ -32,6 +32,7 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "margin 0 instead of judged ones": {"margins": (0.0,), "max_loss_percent": 1000.0},
     "single changes alone": {"joint_rounds": 0},
     "judged by objects": {"objective": "object"},
+    "labels count as the object does": {"label_objective": "object"},
     "labels count as the image does": {"label_objective": "image"},
     "departs outside the scope too": {"scoped": False},
     "no imitation of best trajectories": {"imitation": False},

@@ -5,6 +5,10 @@ linker keeps one copy. So an object's own size counts such a function once for e
 policy that saves copies saves nothing in the end. The objective "image" charges each of the n
 objects of a project that hold a group 1/n of its bytes: the sum over the objects of a project is
 then what the linker keeps. n is counted in plain -Oz objects, over all modules of the project.
+
+For learning from single decisions, "image" is too strict: a copy that goes away in one object is
+worth little, yet it goes away in all of them if the policy decides alike everywhere. The objective
+"between" charges 1/√n.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from environments.inlining.corpus.modules import Module
 
 _WORTH: Mapping[str, Callable[[int], float]] = {
     "image": lambda num_holders: 1 / num_holders,
+    "between": lambda num_holders: num_holders**-0.5,
     "object": lambda num_holders: 1.0,
 }
 OBJECTIVES = tuple(_WORTH)

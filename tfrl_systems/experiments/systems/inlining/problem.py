@@ -49,11 +49,12 @@ class ObjectiveConfig:
       objective: what policies are judged by and rewarded for. "image" counts a byte of a function
         that n objects of the project hold as 1/n, because a linker keeps one copy; "object" counts
         the objects as they are.
-      label_objective: the same for what bc_max learns from single changed decisions.
+      label_objective: the same for what bc_max learns from changed decisions; "between" counts
+        1/sqrt(n).
     """
 
     objective: str = option("image", choices=OBJECTIVES)
-    label_objective: str = option("object", choices=OBJECTIVES)
+    label_objective: str = option("between", choices=OBJECTIVES)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

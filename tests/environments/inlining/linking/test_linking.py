@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
@@ -74,6 +75,8 @@ def test_the_costs_of_a_project_add_up_to_what_a_linker_keeps(compiler, project)
     assert sum(costs) == one.text_bytes + two.text_bytes - shared_bytes
     # In another project nobody is known to hold it.
     assert objective.cost("other", one) == one.text_bytes
+    between = make_objective("between", defaults).cost("p", one)
+    assert between == pytest.approx(one.text_bytes - shared_bytes * (1 - 1 / math.sqrt(2)))
     assert make_objective("object", defaults).cost("p", one) == OBJECT.cost("p", one)
     assert objective.digest("p") != objective.digest("other") == OBJECT.digest("p")
 
@@ -88,7 +91,7 @@ def test_a_group_counts_with_its_code_and_its_unwind_entry(compiler, project):
 
 
 def test_an_objective_that_there_is_not():
-    with pytest.raises(UserError, match="expected one of image, object, found 'file'"):
+    with pytest.raises(UserError, match="expected one of image, between, object, found 'file'"):
         make_objective("file", [])
 
 

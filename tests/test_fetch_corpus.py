@@ -13,6 +13,7 @@ import pytest
 from environments.errors import UserError
 from environments.inlining.corpus.modules import Corpus
 from tools import fetch_corpus
+from tools.distributions import download_all, make_finder, pip_settings
 from tools.fetch_corpus import Project
 
 SOURCE = (
@@ -106,7 +107,7 @@ def test_whole_way_from_distribution_to_corpora(tmp_path, local_index, monkeypat
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["all", "train"]
 
     path.unlink()
-    files, errors = fetch_corpus.download_all([project], tmp_path / "cache")
+    files, errors = download_all({project.name: project}, tmp_path / "cache")
     assert errors == [], "what was downloaded before is used again"
     report = fetch_corpus.build([project], files, tmp_path / "out", "embedded", 1)
     assert (report.compiled, report.reused) == (0, 2)
@@ -134,7 +135,7 @@ def test_archives_cannot_write_elsewhere(tmp_path):
 def test_wrong_checksum_is_refused(tmp_path, local_index):
     path = make_sdist(local_index)
     project = make_project(path, sha256="0" * 64)
-    files, errors = fetch_corpus.download_all([project], tmp_path / "cache")
+    files, errors = download_all({project.name: project}, tmp_path / "cache")
     assert files == {}
     assert "expected demo-1.0.tar.gz with sha256 000" in errors[0]
     assert list((tmp_path / "cache").iterdir()) == []
@@ -144,7 +145,7 @@ def test_damaged_cache_is_repaired(tmp_path, local_index):
     path = make_sdist(local_index)
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / path.name).write_bytes(b"half")
-    files, errors = fetch_corpus.download_all([make_project(path)], tmp_path / "cache")
+    files, errors = download_all({"demo": make_project(path)}, tmp_path / "cache")
     assert errors == []
     assert files["demo"].read_bytes() == path.read_bytes()
 
@@ -166,7 +167,7 @@ def test_network_that_is_down_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     project = make_project(make_sdist(tmp_path))
-    _, errors = fetch_corpus.download_all([project], tmp_path / "cache")
+    _, errors = download_all({project.name: project}, tmp_path / "cache")
     assert len(errors) == 1 and "\n" not in errors[0]
     assert "check the network" in errors[0]
 
@@ -174,9 +175,9 @@ def test_network_that_is_down_is_one_line(tmp_path, monkeypatch):
 def test_pip_settings_prefer_the_environment(monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/one")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    settings = fetch_corpus.pip_settings()
+    settings = pip_settings()
     assert settings["index-url"] == "http://127.0.0.1:9/one"
-    finder = fetch_corpus.make_finder(settings)
+    finder = make_finder(settings)
     assert not [source for source in finder.sources if source["type"] == "index"]
 
 

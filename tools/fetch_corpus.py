@@ -1,42 +1,34 @@
 """Make the benchmark corpus from pinned, checksummed source distributions of C and C++ projects.
 
-    python tools/fetch_corpus.py -o runs/corpus
+    python -m tools.fetch_corpus -o runs/corpus
 
 writes four corpora: `runs/corpus/train`, `validation` and `heldout`, each made of whole projects,
 and `all`, which holds every module (the others are hard links into it). `corpus_projects.json`
 lists the projects with their versions, sources and options. The projects' names alone decide which
 of them are held out (see `split_projects`).
 
-The tool downloads distributions from the package index that pip is configured to use (index-url,
-extra-index-url, find-links, no-index, cert, proxy). It keeps them in a cache directory and checks
-their sha256 each time. It runs nothing of what it downloads.
+The distributions come from the package index that pip is configured to use (`distributions`).
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import concurrent.futures
 import dataclasses
 import fnmatch
 import hashlib
 import json
-import logging
-import os
 import pathlib
-import ssl
-import subprocess
 import sys
 import tarfile
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from environments.errors import UserError
 from environments.inlining.corpus.bitcode_compilers import EMBEDDED, find_compiler
 from environments.inlining.corpus.building import BuildReport, build_units, write_subset
 from environments.inlining.corpus.modules import Corpus, describe, language_of
 from environments.inlining.corpus.units import CompileUnit
+from tools.distributions import Distribution, default_cache, download_all
 
 PROJECTS_FILE = pathlib.Path(__file__).with_name("corpus_projects.json")
 SPLITS = ("train", "validation", "heldout")
@@ -45,21 +37,14 @@ DRAWN = {"c++": {"heldout": 3, "validation": 3}, "c": {"heldout": 2, "validation
 # A project with fewer sources says little about a policy, so it is always trained on.
 SMALLEST_DRAWN = 10
 COMPILE_TIMEOUT_S = 60.0
-DOWNLOAD_TIMEOUT_S = 60.0
-_DOWNLOADS = 4
 
 
-@dataclasses.dataclass(frozen=True)
-class Project:
-    """One entry of corpus_projects.json.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Project(Distribution):
+    """One entry of corpus_projects.json: a source distribution, and what of it is compiled.
 
     Attributes:
         name: name of the project; the first component of its modules' names.
-        distribution: name of the source distribution on the package index.
-        version: the pinned version.
-        file: file name of the source distribution.
-        sha256: checksum of the source distribution.
-        licence: licence of the sources that are compiled.
         language: "c" or "c++".
         root: directory inside the distribution, in which the compiler runs.
         sources: globs of the sources, relative to the root.
@@ -73,11 +58,6 @@ class Project:
     """
 
     name: str
-    distribution: str
-    version: str
-    file: str
-    sha256: str
-    licence: str
     language: str
     root: str
     sources: tuple[str, ...]
@@ -121,128 +101,6 @@ def split_projects(sizes: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
             for _, name in zip(range(DRAWN[language][part]), drawn, strict=False):
                 split[name] = part
     return split
-
-
-def pip_settings() -> dict[str, str]:
-    """Return pip's settings for `pip download`; they say where packages come from."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    ranks: dict[str, dict[str, str]] = {"global": {}, "download": {}, ":env:": {}}
-    for line in done.stdout.splitlines():
-        name, equals, value = line.partition("=")
-        section, _, key = name.partition(".")
-        if equals and section in ranks:
-            ranks[section][key] = str(ast.literal_eval(value))
-    return {**ranks["global"], **ranks["download"], **ranks[":env:"]}
-
-
-def make_finder(settings: Mapping[str, str]) -> Any:
-    """Make an `unearth.PackageFinder` for source distributions, with pip's settings."""
-    try:
-        import unearth
-        from unearth.fetchers import PyPIClient
-    except ModuleNotFoundError:
-        raise UserError(
-            "expected the package unearth, which downloads without building, found none; "
-            "`pip install unearth`"
-        ) from None
-    # unearth logs an error for each location without the package, though another one may have it.
-    logging.getLogger("unearth").setLevel(logging.ERROR)
-    offline = settings.get("no-index", "").lower() in ("1", "true", "yes", "on")
-    indexes = [] if offline else settings.get("index-url", "").split()
-    if not (offline or indexes):
-        indexes = [source["url"] for source in unearth.PackageFinder().sources]
-    indexes += [] if offline else settings.get("extra-index-url", "").split()
-    links = settings.get("find-links", "").split()
-    trusted = settings.get("trusted-host", "").split()
-    options: dict[str, Any] = {"follow_redirects": True, "timeout": DOWNLOAD_TIMEOUT_S}
-    if "cert" in settings:
-        options["verify"] = ssl.create_default_context(cafile=settings["cert"])
-    if "proxy" in settings:
-        options["proxy"] = settings["proxy"]
-    client: Any = PyPIClient(trusted_hosts=trusted, **options)
-    return unearth.PackageFinder(
-        session=client,
-        index_urls=indexes,
-        find_links=[link for link in links if "://" in link or pathlib.Path(link).exists()],
-        no_binary=[":all:"],
-        ignore_compatibility=True,
-    )
-
-
-def download(project: Project, cache: pathlib.Path, finder: Any) -> pathlib.Path:
-    """Get one source distribution, from the cache or the index.
-
-    Args:
-        project: the project whose distribution to get.
-        cache: directory that keeps distributions.
-        finder: see `make_finder`.
-
-    Returns:
-        The file; its checksum is the pinned one.
-
-    Raises:
-        UserError: the distribution cannot be downloaded, or has another checksum.
-    """
-    kept = cache / project.file
-    if kept.is_file() and hashlib.sha256(kept.read_bytes()).hexdigest() == project.sha256:
-        return kept
-    wanted = f"{project.distribution}=={project.version}"
-    try:
-        data = _read_from_index(project, wanted, finder)
-    except UserError:
-        raise
-    except Exception as error:  # The HTTP client's exceptions have no public common base.
-        raise UserError(
-            f"expected to download {wanted}, found: {type(error).__name__}: {error}; "
-            f"check the network and pip's configuration, or put {project.file} into {cache}"
-        ) from None
-    found = hashlib.sha256(data).hexdigest()
-    if found != project.sha256:
-        raise UserError(
-            f"expected {project.file} with sha256 {project.sha256}, found {found}; "
-            "the package index offers another file under this name, do not use it"
-        )
-    with tempfile.NamedTemporaryFile(dir=cache, delete=False) as temporary:
-        temporary.write(data)
-    pathlib.Path(temporary.name).replace(kept)
-    return kept
-
-
-def _read_from_index(project: Project, wanted: str, finder: Any) -> bytes:
-    """Download a distribution; return its bytes, whose checksum is not yet checked."""
-    from packaging.requirements import Requirement
-
-    for package in finder.find_matches(Requirement(wanted), allow_yanked=True):
-        if package.link.filename == project.file:
-            with finder.session.get_stream(package.link.normalized) as response:
-                response.raise_for_status()
-                return b"".join(response.iter_bytes())
-    raise UserError(
-        f"expected {project.file} on the package index, found no such file; "
-        "check the network and pip's configuration (`pip config list`)"
-    )
-
-
-def download_all(
-    projects: Sequence[Project], cache: pathlib.Path
-) -> tuple[dict[str, pathlib.Path], list[str]]:
-    """Get all distributions.
-
-    Returns:
-        The file of each project that could be downloaded, and one line for each that could not.
-    """
-    cache.mkdir(parents=True, exist_ok=True)
-    finder = make_finder(pip_settings())
-    files, errors = {}, []
-    with concurrent.futures.ThreadPoolExecutor(_DOWNLOADS) as executor:
-        futures = [executor.submit(download, project, cache, finder) for project in projects]
-        for project, future in zip(projects, futures, strict=True):
-            try:
-                files[project.name] = future.result()
-            except UserError as error:
-                errors.append(f"{project.name}: {error}")
-    return files, errors
 
 
 def extract(project: Project, file: pathlib.Path, directory: pathlib.Path) -> pathlib.Path:
@@ -330,17 +188,11 @@ def _show(done: int, total: int, name: str) -> None:
         print(f"  {done}/{total} compiled", file=sys.stderr, flush=True)
 
 
-def default_cache() -> pathlib.Path:
-    """Return the directory where distributions are kept by default."""
-    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(base, "tfrl", "sdists")
-
-
 def parse_arguments(arguments: Iterable[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("runs/corpus"))
-    parser.add_argument("--cache", type=pathlib.Path, default=default_cache())
+    parser.add_argument("--cache", type=pathlib.Path, default=default_cache("sdists"))
     parser.add_argument("--compiler", default=EMBEDDED, help="embedded, or a clang >= 17")
     parser.add_argument("--jobs", type=int, help="compilers at a time; one for each processor")
     parser.add_argument("--project", action="append", help="only these projects; repeatable")
@@ -356,7 +208,7 @@ def run(arguments: argparse.Namespace) -> None:
             names = ", ".join(project.name for project in projects)
             raise UserError(f"expected projects among {names}, found {', '.join(unknown)}")
         projects = tuple(one for one in projects if one.name in arguments.project)
-    files, errors = download_all(projects, arguments.cache)
+    files, errors = download_all({one.name: one for one in projects}, arguments.cache)
     for line in errors:
         print(f"error: {line}", file=sys.stderr)
     if errors:

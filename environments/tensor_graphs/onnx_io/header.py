@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import onnx
 
@@ -59,6 +60,14 @@ def make_header(opset: int = DEFAULT_OPSET) -> ModelHeader:
     return ModelHeader(shell)
 
 
+def copy_field(target: Any, field: str, value: Any) -> None:
+    """Copy a field of one message to another message of the same kind."""
+    if isinstance(value, str | int):
+        setattr(target, field, value)
+    else:
+        getattr(target, field).MergeFrom(value)
+
+
 class DimensionNames:
     """Names for the sizes of a file's tensors that `operators.dimensions` can compute with.
 
@@ -89,6 +98,13 @@ class DimensionNames:
                 self.original[known] = name
             self._known[name] = known
         return self._known[name]
+
+    def opened(self, kind: TensorType) -> TensorType:
+        """Return a type in which each size without a name has got one."""
+        if kind.shape is None:
+            return kind
+        shape = tuple(self.unknown() if size == UNKNOWN else size for size in kind.shape)
+        return TensorType(kind.dtype, shape)
 
     def type_of(self, type_proto: onnx.TypeProto) -> TensorType | None:
         """Return the type that a file gives for a value; None if the value is not a tensor."""

@@ -39,6 +39,11 @@ def captured(node: onnx.NodeProto) -> list[str]:
     return list(found)
 
 
+def captured_by(graph: onnx.GraphProto) -> list[str]:
+    """Return the names of outer values that a subgraph uses, in the order of use."""
+    return list(dict.fromkeys(_free(graph)))
+
+
 def names_within(nodes: Iterable[onnx.NodeProto]) -> set[str]:
     """Return all names of values that occur in the subgraphs of nodes."""
     found: set[str] = set()

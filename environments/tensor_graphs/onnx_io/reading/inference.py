@@ -61,8 +61,15 @@ def infer_types(
 
 
 def _check(stripped: onnx.ModelProto) -> None:
+    # The checker asks for shapes of inputs and outputs, which the format lets files leave out. It
+    # does not look at the shapes themselves.
+    checked = onnx.ModelProto()
+    checked.CopyFrom(stripped)
+    for info in (*checked.graph.input, *checked.graph.output):
+        if info.type.HasField("tensor_type"):
+            info.type.tensor_type.shape.SetInParent()
     try:
-        onnx.checker.check_model(stripped)
+        onnx.checker.check_model(checked)
     except Exception as error:
         raise UserError(
             f"the model is not valid: {' '.join(str(error).split())[:300]}; export it again"
@@ -134,7 +141,8 @@ def _skeleton(model: onnx.ModelProto, wiring: Wiring) -> onnx.ModelProto:
     graph.name = model.graph.name or "graph"
     graph.node.extend(wiring.nodes)
     graph.input.extend(wiring.inputs)
-    graph.output.extend(model.graph.output)
+    # onnx's checker refuses an output of no type, but infers one for a value that is no output.
+    graph.output.extend(one for one in model.graph.output if one.type.WhichOneof("value"))
     foreign = {
         name for node in wiring.nodes if node.domain not in ("", "ai.onnx") for name in node.output
     }

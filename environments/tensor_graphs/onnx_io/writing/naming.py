@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import onnx
 
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Ref
 from environments.tensor_graphs.onnx_io import opaque
+from environments.tensor_graphs.onnx_io.bodies import has_bodies
 from environments.tensor_graphs.onnx_io.header import ModelHeader
 
 
@@ -35,8 +36,9 @@ class Names:
             self._names[Ref(number)] = graph.nodes[number].attribute("name")
         self._taken = {*self._names.values(), *graph.output_names}
         for number in nodes:
-            if graph.nodes[number].op == OPAQUE:
-                self._taken |= opaque.names_within(graph.nodes[number])
+            node = graph.nodes[number]
+            if node.op == OPAQUE and not has_bodies(node):
+                self._taken |= opaque.names_within(node)
         self._node_names = {header.nodes[n].name for n in nodes if n in header.nodes}
         copied: list[tuple[str, Ref]] = []
         for name, ref in zip(graph.output_names, graph.outputs, strict=True):
@@ -55,6 +57,10 @@ class Names:
             self._taken.add(known)
             self._names[ref] = known
         return self._names[ref]
+
+    def share(self, ref: Ref, other: Ref) -> None:
+        """Give a value the name of another one, which it stands for."""
+        self._names[ref] = self.of(other)
 
     def free(self, wanted: str) -> str:
         """Reserve a name that no value has: the wanted one, or the wanted one with a number."""
@@ -82,10 +88,12 @@ class Names:
         self._node_names.add(name)
         node.name = name
 
-    def described(self) -> Iterator[tuple[Ref, str]]:
-        """Yield the inner values whose types the file gave, with their names."""
+    def described(self, nodes: Collection[int]) -> Iterator[tuple[Ref, str]]:
+        """Yield the inner values of these nodes whose types the file gave, with their names."""
+        among = set(nodes)
         ends = {*self._graph.output_names, *(self._names[Ref(n)] for n in self._graph.inputs)}
         for ref, name in self._names.items():
             is_described = name in self._header.described and name not in ends
+            is_described &= ref.node in among
             if is_described and self._header.value_names.get(ref) == name:
                 yield ref, name

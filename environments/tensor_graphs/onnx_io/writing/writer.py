@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import onnx
 
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Ref
-from environments.tensor_graphs.onnx_io import opaque
+from environments.tensor_graphs.onnx_io import opaque, scopes
+from environments.tensor_graphs.onnx_io.bodies import Body, control_of, has_bodies
 from environments.tensor_graphs.onnx_io.header import ModelHeader, make_header, value_info
 from environments.tensor_graphs.onnx_io.tensors import size_bytes, to_tensor
 from environments.tensor_graphs.onnx_io.writing.folding import ConstantFolder
 from environments.tensor_graphs.onnx_io.writing.lowering import OnnxNode, lower
 from environments.tensor_graphs.onnx_io.writing.naming import Names
+from environments.tensor_graphs.onnx_io.writing.placing import MAIN, place_nodes
 
 MakeTensor = Callable[[str, np.ndarray, str], onnx.TensorProto]
 """Makes the tensor that holds (name, array, dtype)."""
@@ -29,6 +32,39 @@ def write(graph: Graph) -> onnx.ModelProto:
       UserError: the opset lacks one of the operators.
     """
     return Writer(graph).model(to_tensor)
+
+
+@dataclasses.dataclass
+class _Written:
+    """A graph that is written: the model's own, or a body.
+
+    Attributes:
+      nodes: its nodes; those with bodies have graphs without nodes.
+      initializers: array and dtype of each initialiser by name.
+      lists: names of the initialisers with constant lists, by the list.
+      inner: the bodies of nodes, by the index of the node.
+    """
+
+    nodes: list[onnx.NodeProto] = dataclasses.field(default_factory=list)
+    initializers: dict[str, tuple[np.ndarray, str]] = dataclasses.field(default_factory=dict)
+    lists: dict[tuple[str, bytes], str] = dataclasses.field(default_factory=dict)
+    inner: dict[int, list[_Written]] = dataclasses.field(default_factory=dict)
+
+    def everything(self) -> Iterator[_Written]:
+        """Yield this graph and all that are inside it."""
+        yield self
+        for bodies in self.inner.values():
+            for body in bodies:
+                yield from body.everything()
+
+    def fill(self, graph: onnx.GraphProto, make_tensor: MakeTensor) -> None:
+        """Add the nodes and initialisers to a graph, in place."""
+        graph.node.extend(self.nodes)
+        for number, bodies in self.inner.items():
+            for body, inside in zip(bodies, scopes.subgraphs(graph.node[number]), strict=True):
+                body.fill(inside, make_tensor)
+        for name, (array, dtype) in self.initializers.items():
+            graph.initializer.append(make_tensor(name, array, dtype))
 
 
 class Writer:
@@ -48,17 +84,16 @@ class Writer:
         self._graph = graph
         self._header: ModelHeader = graph.header or make_header()
         self._folder = ConstantFolder(graph)
-        self._nodes = self._needed()
-        self._names = Names(graph, self._header, self._nodes)
-        self._emitted: list[onnx.NodeProto] = []
-        self._initializers: dict[str, tuple[np.ndarray, str]] = {}
-        self._lists: dict[tuple[str, bytes], str] = {}
-        for number in self._nodes:
-            self._write_node(number)
+        self._places = place_nodes(graph, self._folder)
+        numbers = [number for place in self._places.values() for number in place.nodes]
+        self._names = Names(graph, self._header, numbers)
+        self._main = self._written(MAIN)
         for name, source in self._names.copies:
-            self._emitted.append(onnx.helper.make_node("Identity", [source], [name]))
+            self._main.nodes.append(onnx.helper.make_node("Identity", [source], [name]))
         self.size_bytes = sum(
-            size_bytes(dtype, array.shape) for array, dtype in self._initializers.values()
+            size_bytes(dtype, array.shape)
+            for one in self._main.everything()
+            for array, dtype in one.initializers.values()
         )
 
     def model(self, make_tensor: MakeTensor) -> onnx.ModelProto:
@@ -66,12 +101,10 @@ class Writer:
         model = onnx.ModelProto()
         model.CopyFrom(self._header.shell)
         graph = model.graph
-        graph.node.extend(self._emitted)
-        for name, (array, dtype) in self._initializers.items():
-            graph.initializer.append(make_tensor(name, array, dtype))
+        self._main.fill(graph, make_tensor)
         graph.initializer.extend(self._header.defaults.values())
         self._describe_ends(graph)
-        for ref, name in self._names.described():
+        for ref, name in self._names.described(self._places[MAIN].nodes):
             tensor_type = self._graph.type_of(ref)
             if tensor_type is not None and tensor_type.shape is not None:
                 graph.value_info.append(value_info(name, tensor_type, self._header.dimensions))
@@ -79,61 +112,102 @@ class Writer:
         model.ir_version = max(model.ir_version, _oldest_format(model))
         return model
 
-    def _needed(self) -> list[int]:
-        """Return the nodes to write, in order; folded nodes only if a written node uses them."""
-        needed = {ref.node for ref in self._graph.outputs}
-        found = []
-        for number in reversed(self._graph.order()):
-            node = self._graph.nodes[number]
-            if number in needed or node.op == INPUT:
-                found.append(number)
-                if not self._folder.is_folded(number):
-                    needed.update(node.used)
-        return found[::-1]
+    def _written(self, name: str) -> _Written:
+        """Return the graph of a body, or the model's own."""
+        written = _Written()
+        for number in self._places[name].nodes:
+            self._write_node(written, number)
+        return written
 
-    def _write_node(self, number: int) -> None:
+    def _write_node(self, written: _Written, number: int) -> None:
         node = self._graph.nodes[number]
         if node.op == INPUT:
             return
         outputs = [self._names.of(Ref(number, k)) for k in range(len(node.types))]
         if self._folder.is_folded(number):
             for name, value in zip(outputs, self._folder.values(number), strict=True):
-                self._initializers[name] = value
+                written.initializers[name] = value
+            return
+        if has_bodies(node):
+            self._write_control(written, number, outputs)
             return
         inputs = [self._names.of(ref) if ref else "" for ref in node.inputs]
         if node.op == OPAQUE:
-            self._emit(opaque.to_onnx_node(node, inputs, outputs), number)
+            self._emit(written, opaque.to_onnx_node(node, inputs, outputs), number)
             return
         types = [self._graph.type_of(ref) if ref else None for ref in node.inputs]
         *before, last = lower(node, types, self._header.opset)
         for one in before:
             name = self._names.free(f"{one.op}_{number}")
-            self._emit(self._node(one, inputs, [name]), None)
+            self._emit(written, self._node(written, one, inputs, [name]), None)
             inputs = [name]
-        self._emit(self._node(last, inputs, outputs), number)
+        self._emit(written, self._node(written, last, inputs, outputs), number)
 
-    def _node(self, lowered: OnnxNode, inputs: list[str], outputs: list[str]) -> onnx.NodeProto:
-        lists = [self._list(array) for array in lowered.lists]
+    def _write_control(self, written: _Written, number: int, outputs: Sequence[str]) -> None:
+        """Write a node that has bodies."""
+        node = self._graph.nodes[number]
+        control = control_of(node)
+        inputs = [self._names.of(ref) if ref else "" for ref in control.inputs]
+        made = onnx.NodeProto.FromString(node.attribute("node"))
+        made.input.extend(inputs)
+        made.output.extend(
+            name if is_asked else ""
+            for name, is_asked in zip(outputs, node.attribute("outputs"), strict=True)
+        )
+        inner = []
+        for body, graph in zip(control.bodies, scopes.subgraphs(made), strict=True):
+            inner.append(self._write_body(body, graph))
+        written.inner[len(written.nodes)] = inner
+        self._emit(written, made, number)
+
+    def _write_body(self, body: Body, graph: onnx.GraphProto) -> _Written:
+        """Return what is inside a body; name the inputs and outputs of its graph in place."""
+        place = self._places[body.name]
+        for k, info in enumerate(graph.input):
+            number = place.inputs.get(k)
+            free = self._names.free(info.name) if number is None else ""
+            info.name = free or self._names.of(Ref(place.inputs[k]))
+        for k, number in place.inputs.items():
+            if body.place_of_captured(k) >= 0:
+                outer = body.captured[body.place_of_captured(k)]
+                self._names.share(Ref(number), outer)
+        written = self._written(body.name)
+        computed = {name for node in written.nodes for name in node.output}
+        for info, ref in zip(graph.output, body.outputs, strict=True):
+            name = self._names.of(ref)
+            if name in computed:
+                # Each value is returned once, and only what a node of the body computes.
+                computed.discard(name)
+                info.name = name
+            else:
+                info.name = self._names.free(info.name)
+                self._emit(written, onnx.helper.make_node("Identity", [name], [info.name]), None)
+        return written
+
+    def _node(
+        self, written: _Written, lowered: OnnxNode, inputs: list[str], outputs: list[str]
+    ) -> onnx.NodeProto:
+        lists = [self._list(written, array) for array in lowered.lists]
         node = onnx.helper.make_node(lowered.op, inputs + lists, outputs)
         for name, value in lowered.attributes.items():
             node.attribute.append(onnx.helper.make_attribute(name, value))
         return node
 
-    def _emit(self, node: onnx.NodeProto, number: int | None) -> None:
+    def _emit(self, written: _Written, node: onnx.NodeProto, number: int | None) -> None:
         while node.input and not node.input[-1]:
             node.input.pop()
         self._names.describe(node, number)
-        self._emitted.append(node)
+        written.nodes.append(node)
 
-    def _list(self, array: np.ndarray | None) -> str:
+    def _list(self, written: _Written, array: np.ndarray | None) -> str:
         """Return the name of the initialiser with this constant list; "" for None."""
         if array is None:
             return ""
         key = f"{array.dtype}{array.shape}", array.tobytes()
-        if key not in self._lists:
-            self._lists[key] = self._names.free(f"list_{len(self._lists)}")
-            self._initializers[self._lists[key]] = (array, array.dtype.name)
-        return self._lists[key]
+        if key not in written.lists:
+            written.lists[key] = self._names.free(f"list_{len(written.lists)}")
+            written.initializers[written.lists[key]] = (array, array.dtype.name)
+        return written.lists[key]
 
     def _describe_ends(self, graph: onnx.GraphProto) -> None:
         """Describe the types of inputs and outputs, with the file's own entries if it has any."""

@@ -4,67 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import pytest
 from onnx import helper
 
-from environments.tensor_graphs.graph.nodes import Ref
 from environments.tensor_graphs.onnx_io import read, write
-from environments.tensor_graphs.operators import building
 from tests.environments.tensor_graphs.onnx_io.running import equal, parsed, random_inputs, run
-
-BRANCHES = """
-g (bool yes, float[2] x) => (float[2] y) {
-    a = Relu(x)
-    c = Identity(a)
-    y = If (yes) <
-        then_branch = t () => (float[2] u) { u = Add(a, c) },
-        else_branch = e () => (float[2] v) { b = Neg(c) v = Mul(b, x) }
-    >
-}
-"""
-
-
-@pytest.mark.parametrize("yes", [False, True])
-def test_subgraphs_use_values_around_them(yes):
-    model = parsed(BRANCHES)
-    graph = read(model)
-    node = next(node for node in graph.nodes.values() if node.op == "Opaque")
-    assert node.attribute("operator") == "If"
-    assert node.attribute("captured") == ("a", "c", "x")
-    assert len(node.inputs) == 4
-    inputs = {"yes": np.array(yes), "x": np.array([1, -2], np.float32)}
-    written = write(graph)
-    onnx.checker.check_model(written, full_check=True)
-    assert equal(run(model, inputs), run(written, inputs))
-
-
-def test_what_a_subgraph_uses_can_be_replaced():
-    """Captured names are replaced too, and no value gets a name that the subgraph defines."""
-    graph = read(parsed(BRANCHES))
-    (x,) = (Ref(n) for n in graph.inputs if graph.nodes[n].attribute("name") == "x")
-    relu = next(n for n in graph.nodes if graph.nodes[n].op == "Relu")
-    edit = graph.edit()
-    (clip,) = building.add(edit, "Clip", x, min=0.0)
-    edit.replace({Ref(relu): clip})
-    graph, _ = edit.finish()
-    written = write(graph)
-    onnx.checker.check_model(written, full_check=True)
-    for yes in (False, True):
-        inputs = {"yes": np.array(yes), "x": np.array([1, -2], np.float32)}
-        assert equal(run(parsed(BRANCHES), inputs), run(written, inputs))
-
-
-def test_loops_pass_through():
-    model = parsed(
-        """g (int64 n, float[2] x) => (float[2] y) {
-            go = Constant <value = bool {1}> ()
-            w = Tanh(x)
-            y = Loop(n, go, x) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t)
-                { d = Identity(c) t = Add(s, w) }>
-        }"""
-    )
-    inputs = {"n": np.array(3), "x": np.array([1, -2], np.float32)}
-    assert equal(run(model, inputs), run(write(read(model)), inputs))
 
 
 def test_functions_of_the_model_pass_through():

@@ -1,0 +1,294 @@
+"""Read the nodes of a model, and those of the bodies inside them, into one graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs.graph.graph import Edit
+from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Attributes, Ref, TensorType
+from environments.tensor_graphs.onnx_io import bodies, scopes
+from environments.tensor_graphs.onnx_io.header import DimensionNames, copy_field
+from environments.tensor_graphs.onnx_io.opaque import opaque_attributes
+from environments.tensor_graphs.onnx_io.reading.body_models import (
+    UnreadableBodyError,
+    body_model,
+    formal_types,
+    states,
+    steady,
+)
+from environments.tensor_graphs.onnx_io.reading.canonical import add_canonical
+from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder, NotCanonicalError
+from environments.tensor_graphs.onnx_io.reading.inference import infer_types
+from environments.tensor_graphs.onnx_io.reading.shape_values import Sizes, are_known, compute
+from environments.tensor_graphs.onnx_io.reading.source_node import SourceNode, attribute_values
+from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
+
+_INTEGERS = ("int32", "int64", "bool")
+Types = Mapping[str, TensorType | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What the readers of a model's nodes and of its bodies share.
+
+    Attributes:
+      model: the model.
+      directory: the directory with its external data; None if there is none.
+      names: gives the sizes of tensors their names.
+      edit: the edit that nodes are added to.
+      builder: adds nodes in their canonical form.
+      value_names: the file's name of each value, the first if there are several.
+      nodes: names, documentation and metadata of nodes, by the graph's numbers.
+      numbers: numbers that no other node has.
+    """
+
+    model: onnx.ModelProto
+    directory: pathlib.Path | None
+    names: DimensionNames
+    edit: Edit
+    builder: GraphBuilder
+    value_names: dict[Ref, str] = dataclasses.field(default_factory=dict)
+    nodes: dict[int, onnx.NodeProto] = dataclasses.field(default_factory=dict)
+    numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)
+
+    @property
+    def functions(self) -> set[tuple[str, str]]:
+        """Domain and name of the operators that the model defines itself."""
+        return {(one.domain, one.name) for one in self.model.functions}
+
+
+class NodeReader:
+    """Reads the nodes of a model or of a body.
+
+    Attributes:
+      values: the values that have been read, by the file's names.
+
+    Args:
+      reading: what all readers of a model share.
+      wiring: the values and nodes to read.
+      types: types of the values by name.
+    """
+
+    def __init__(self, reading: Reading, wiring: Wiring, types: Types) -> None:
+        self._reading, self._wiring, self._types = reading, wiring, types
+        self._edit, self._builder = reading.edit, reading.builder
+        self._functions = reading.functions
+        self.values: dict[str, Ref] = {}
+
+    def read(self) -> None:
+        """Add the constants and all nodes to the graph; the inputs must be in `values`."""
+        for name in self._wiring.constants:
+            if self._wiring.num_uses[name] and name not in self.values:
+                self.name(self._edit.add_constant(*self._wiring.constants[name]), name)
+        for node in self._wiring.nodes:
+            self._read_node(node)
+
+    def name(self, ref: Ref, name: str) -> None:
+        """Give a value its name in the file."""
+        self.values[name] = ref
+        self._reading.value_names.setdefault(ref, name)
+
+    def _read_node(self, node: onnx.NodeProto) -> None:
+        is_foreign = node.domain not in ("", "ai.onnx")
+        if is_foreign or (node.domain, node.op_type) in self._functions:
+            self._read_opaque(node)
+            return
+        if node.op_type in bodies.OPERATORS and self._read_control(node):
+            return
+        used = [k for k, name in enumerate(node.output, 1) if name and self._wiring.num_uses[name]]
+        source = SourceNode(
+            node.op_type,
+            tuple(self.values[name] if name else None for name in _trimmed(node.input)),
+            attribute_values(node),
+            max(used, default=0),
+            tuple(node.output),
+        )
+        sizes = self._sizes(source)
+        output = self._types.get(node.output[0])
+        if sizes is not None and output is not None and are_known(sizes):
+            value = np.array(sizes.tolist(), output.dtype)
+            self.name(self._edit.add_constant(value), node.output[0])
+            return
+        if not self._read_canonical(node, source):
+            self._read_opaque(node)
+        if sizes is not None:
+            self._builder.set_sizes(self.values[node.output[0]], sizes)
+
+    def _read_canonical(self, node: onnx.NodeProto, source: SourceNode) -> bool:
+        """Add a node in its canonical form; return whether it has one."""
+        try:
+            outputs = add_canonical(self._builder, source)
+        except NotCanonicalError:
+            return False
+        pairs = [(ref, name) for ref, name in zip(outputs, node.output, strict=False) if name]
+        if not all(ref in source.inputs or self._agree(ref, name) for ref, name in pairs):
+            return False
+        for ref, name in pairs:
+            self.name(ref, name)
+        self._reading.nodes.setdefault(outputs[0].node, _about(node))
+        return True
+
+    def _sizes(self, node: SourceNode) -> Sizes | None:
+        """Compute the value of a node that computes with sizes; None if that is not possible."""
+        types = [None if ref is None else self._edit.type_of(ref) for ref in node.inputs]
+        output = self._types.get(node.output_names[0])
+        if output is None or output.dtype not in _INTEGERS:
+            return None
+        if node.op not in ("Shape", "Size") and not all(
+            one is not None and one.dtype in _INTEGERS for one in types
+        ):
+            return None
+        inputs = [self._builder.sizes_of(ref) for ref in node.inputs]
+        found = compute(node.op, inputs, types, node.attributes)
+        largest = np.iinfo(np.int32 if output.dtype == "int32" else np.int64).max
+        numbers = [] if found is None else [one for one in found.flat if isinstance(one, int)]
+        return found if all(abs(one) <= largest for one in numbers) else None
+
+    def _agree(self, ref: Ref, name: str) -> bool:
+        """Return whether onnx inferred the same type for a value, as far as both types are known.
+
+        The answer is no for values without elements, for which operators have special meanings.
+        """
+        ours, inferred = self._edit.type_of(ref), self._types.get(name)
+        if ours is None or inferred is None:
+            return True
+        if ours.shape is None or 0 in ours.shape or ours.dtype != inferred.dtype:
+            return False
+        if inferred.shape is None:
+            return True
+        return len(ours.shape) == len(inferred.shape) and all(
+            one == other or isinstance(one, str) or isinstance(other, str)
+            for one, other in zip(ours.shape, inferred.shape, strict=True)
+        )
+
+    def _read_opaque(self, node: onnx.NodeProto) -> None:
+        captured = scopes.captured(node)
+        names = (*_trimmed(node.input), *captured)
+        inputs = [self.values[name] if name else None for name in names]
+        number = next(self._reading.numbers)
+        self._add_opaque(node, inputs, opaque_attributes(node, captured, self._functions, number))
+
+    def _add_opaque(
+        self, node: onnx.NodeProto, inputs: Sequence[Ref | None], attributes: Attributes
+    ) -> None:
+        types = [self._types.get(name) for name in node.output]
+        first = self._edit.add(OPAQUE, inputs, attributes, types)
+        for output, name in enumerate(node.output):
+            if name:
+                self.name(Ref(first.node, output), name)
+        self._reading.nodes.setdefault(first.node, _about(node))
+
+    def _read_control(self, node: onnx.NodeProto) -> bool:
+        """Read a node and its bodies; return whether its bodies can be read as graphs."""
+        own = [self.values[name] if name else None for name in _trimmed(node.input)]
+        if self._read_branch(node, own):
+            return True
+        number = next(self._reading.numbers)
+        names, captured, returned = [], [], []
+        try:
+            for place, body in enumerate(scopes.subgraphs(node)):
+                names.append(f"{node.op_type}{number}.{place}")
+                found = self._read_body(node, body, names[-1], own)
+                captured.append(found[0])
+                returned.append(found[1])
+        except (UnreadableBodyError, UserError):
+            return False
+        inputs = [*own, *itertools.chain(*captured), *itertools.chain(*returned)]
+        counts = [len(one) for one in captured]
+        attributes = bodies.control_attributes(node, names, counts, self._functions)
+        self._add_opaque(node, inputs, attributes)
+        return True
+
+    def _read_branch(self, node: onnx.NodeProto, own: Sequence[Ref | None]) -> bool:
+        """Read the branch that an If always takes in its place; return whether that is known."""
+        chosen = self._builder.sizes_of(own[0]) if node.op_type == "If" else None
+        if chosen is None or not are_known(chosen):
+            return False
+        wanted = "then_branch" if chosen.item() else "else_branch"
+        branch = next(one.g for one in node.attribute if one.name == wanted)
+        outer = {one: self.values[one] for one in scopes.captured_by(branch)}
+        try:
+            _, wiring, types = self._typed(node, branch, [], outer)
+            inner = NodeReader(self._reading, wiring, types)
+            inner.values.update(outer)
+            inner.read()
+        except (UnreadableBodyError, UserError):
+            return False
+        for output, name in zip(branch.output, node.output, strict=True):
+            if name:
+                self.name(inner.values[output.name], name)
+        return True
+
+    def _read_body(
+        self, node: onnx.NodeProto, body: onnx.GraphProto, name: str, own: Sequence[Ref | None]
+    ) -> tuple[list[Ref], list[Ref]]:
+        """Read a body; return the outer values that it captures, and the values that it returns."""
+        outer = {one: self.values[one] for one in scopes.captured_by(body)}
+        constants = {one for one, ref in outer.items() if self._edit.is_constant(ref.node)}
+        formal, wiring, types = self._typed(node, body, own, outer)
+        inner = NodeReader(self._reading, wiring, types)
+        captured = [one for one in outer if one not in constants]
+        named: list[tuple[str, TensorType | None]] = [
+            (one.name, self._reading.names.opened(kind))
+            for one, kind in zip(body.input, formal, strict=True)
+        ]
+        named += [(one, self._edit.type_of(outer[one])) for one in captured]
+        for place, (given_name, kind) in enumerate(named):
+            ref = self._edit.add(INPUT, [], bodies.input_attributes(name, place), [kind])
+            inner.name(ref, given_name)
+            sizes = self._builder.sizes_of(outer.get(given_name))
+            if sizes is not None:
+                self._builder.set_sizes(ref, sizes)
+        inner.values.update((one, outer[one]) for one in constants)
+        inner.read()
+        return [outer[one] for one in captured], [inner.values[one.name] for one in body.output]
+
+    def _typed(
+        self,
+        node: onnx.NodeProto,
+        body: onnx.GraphProto,
+        own: Sequence[Ref | None],
+        outer: Mapping[str, Ref],
+    ) -> tuple[list[TensorType], Wiring, Types]:
+        """Return the types of a body's own inputs, its wiring, and the types of its values."""
+        reading = self._reading
+        given = [None if ref is None else self._edit.type_of(ref) for ref in own]
+        captured = {one: self._edit.type_of(ref) for one, ref in outer.items()}
+        values = {one: self._builder.value_of(ref) for one, ref in outer.items()}
+        constants = {one: value for one, value in values.items() if value is not None}
+        formal = formal_types(node, body, given)
+        while True:
+            dimensions = reading.names.original
+            model = body_model(reading.model, body, formal, captured, constants, dimensions)
+            wiring = Wiring(model, reading.directory)
+            types = infer_types(model, wiring, reading.names)
+            before = list(formal)
+            for entry, end in states(node, body):
+                after = types.get(body.output[end].name)
+                formal[entry] = steady(formal[entry], after)
+            if formal == before:
+                return formal, wiring, types
+
+
+def _trimmed(names: Sequence[str]) -> Sequence[str]:
+    """Drop empty names, which stand for inputs that are left out, from the end."""
+    count = len(names)
+    while count and not names[count - 1]:
+        count -= 1
+    return names[:count]
+
+
+def _about(node: onnx.NodeProto) -> onnx.NodeProto:
+    """Copy a node's name, documentation and metadata."""
+    about = onnx.NodeProto()
+    for field, value in node.ListFields():
+        if field.name in ("name", "doc_string", "metadata_props"):
+            copy_field(about, field.name, value)
+    return about

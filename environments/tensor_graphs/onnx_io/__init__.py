@@ -3,8 +3,9 @@
 Reading, top down (`reading/`):
 
     path, bytes or ModelProto
-      │  loading        parse, check versions, embed tensors that nodes hold
+      │  loading        parse, embed tensors that nodes hold, inline the model's functions
       │  conversion     from an older opset to the oldest one that is understood
+      │  acceptance     if onnx refuses the model: whether onnxruntime loads it
       │  wiring         constants, inputs, and nodes in an order to compute them
       │  inference      types of all values
       │  nodes          node by node, each by the first of these that fits:

@@ -9,10 +9,8 @@ import onnx
 from environments.errors import UserError
 from environments.tensor_graphs.onnx_io import scopes
 from environments.tensor_graphs.onnx_io.header import opset_of
+from environments.tensor_graphs.onnx_io.reading.graph_builder import OLDEST_OPSET
 from environments.tensor_graphs.onnx_io.reading.loading import embed
-
-OLDEST_OPSET = 13
-"""The oldest version of ONNX's operators that the reader understands."""
 
 
 def to_oldest_opset(model: onnx.ModelProto, directory: pathlib.Path | None) -> onnx.ModelProto:

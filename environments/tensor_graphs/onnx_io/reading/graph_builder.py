@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 
 from environments.tensor_graphs.graph.graph import Edit
 from environments.tensor_graphs.graph.nodes import CONSTANT, Ref, TensorType
@@ -18,6 +19,9 @@ from environments.tensor_graphs.onnx_io.reading.shape_values import (
 from environments.tensor_graphs.onnx_io.tensors import is_numpy
 from environments.tensor_graphs.operators import building
 from environments.tensor_graphs.operators.table import OPERATORS, evaluate
+
+OLDEST_OPSET = 13
+"""The oldest version of ONNX's operators that has canonical forms."""
 
 
 class NotCanonicalError(Exception):
@@ -37,6 +41,11 @@ class GraphBuilder:
         self.opset = opset
         self._sizes: dict[Ref, Sizes] = {}
         self._values: dict[Ref, np.ndarray | None] = {}
+
+    @property
+    def is_understood(self) -> bool:
+        """Whether the canonical forms say what this opset's operators mean."""
+        return OLDEST_OPSET <= self.opset <= onnx.defs.onnx_opset_version()
 
     def add(self, op: str, *inputs: Ref, **attributes: Any) -> tuple[Ref, ...]:
         """Add a node in its canonical form.

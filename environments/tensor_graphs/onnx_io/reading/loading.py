@@ -1,4 +1,4 @@
-"""Load a model: parse the file, check its versions, and embed the tensors of its nodes."""
+"""Load a model: parse the file, embed the tensors of its nodes, and inline its functions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pathlib
 from typing import Any
 
 import onnx
+import onnx.inliner
 
 from environments.errors import UserError
 from environments.tensor_graphs.onnx_io import scopes
@@ -13,43 +14,67 @@ from environments.tensor_graphs.onnx_io.header import opset_of
 from environments.tensor_graphs.onnx_io.tensors import dtype_of, raw_bytes, to_array
 
 OLDEST_CONVERTIBLE_OPSET = 7
-"""Models of older opsets are refused."""
+"""onnx knows no older opsets well enough to convert them."""
 
 Source = str | pathlib.Path | bytes | onnx.ModelProto
 """A path, the content of a file, or a model."""
 
 
 def load(source: Source) -> tuple[onnx.ModelProto, pathlib.Path | None]:
-    """Load a model.
+    """Load a model, and inline its own functions.
 
     Args:
       source: a path, the content of a file, or a model.
 
     Returns:
       The model, and the directory in which files with its initialisers may be (None unless `source`
-      is a path). Its opset is `OLDEST_CONVERTIBLE_OPSET` or newer.
+      is a path).
 
     Raises:
-      UserError: the source is not a model, or the model is incomplete, too old, too new, or made
-        for training.
+      UserError: the source is not a model, or the model is incomplete or made for training.
     """
-    name, directory = "the model", None
+    name, directory = name_of(source), None
     if isinstance(source, onnx.ModelProto):
         model = source
     else:
         content = source
         if not isinstance(content, bytes):
-            name, directory = str(source), pathlib.Path(content).parent
+            directory = pathlib.Path(content).parent
             content = _content(pathlib.Path(content))
         model = _parsed(content, name)
-    _check_versions(model, name)
+    if not model.ir_version or not model.opset_import:
+        raise UserError(f"{name}: not an ONNX model, or only a part of one: it names no opset")
     if model.training_info:
         raise UserError(
             f"{name}: expected a model for inference, found one with training information; export "
             "it for inference"
         )
     _embed_in_nodes(model, directory)
-    return model, directory
+    return (_inlined(model) if model.functions else model), directory
+
+
+def name_of(source: Source) -> str:
+    """Return what messages call a source: its path, or "the model"."""
+    return "the model" if isinstance(source, bytes | onnx.ModelProto) else str(source)
+
+
+def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model whose own functions stand where they are called, as onnxruntime runs them.
+
+    If onnx cannot inline them, the model itself is returned.
+    """
+    shell = onnx.ModelProto()
+    shell.CopyFrom(model)
+    # The weights may be larger than what onnx can pass to its inliner.
+    shell.graph.ClearField("initializer")
+    shell.graph.ClearField("sparse_initializer")
+    try:
+        inlined = onnx.inliner.inline_local_functions(shell)
+    except Exception:
+        return model
+    inlined.graph.initializer.extend(model.graph.initializer)
+    inlined.graph.sparse_initializer.extend(model.graph.sparse_initializer)
+    return inlined
 
 
 def _embed_in_nodes(model: onnx.ModelProto, directory: pathlib.Path | None) -> None:
@@ -130,10 +155,13 @@ def _is_many(value: Any) -> bool:
     return hasattr(value, "__len__")
 
 
-def _check_versions(model: onnx.ModelProto, name: str) -> None:
+def check_versions(model: onnx.ModelProto, name: str) -> None:
+    """Check that onnx knows the versions of a model's format and of ONNX's operators.
+
+    Raises:
+      UserError: a version is too new, or too old.
+    """
     opset, newest = opset_of(model), onnx.defs.onnx_opset_version()
-    if not model.ir_version or not model.opset_import:
-        raise UserError(f"{name}: not an ONNX model, or only a part of one: it names no opset")
     if model.ir_version > onnx.IR_VERSION or opset > newest:
         raise UserError(
             f"{name}: opset {opset} and format {model.ir_version} are newer than the installed "

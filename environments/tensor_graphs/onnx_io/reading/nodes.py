@@ -44,6 +44,7 @@ class Reading:
       names: gives the sizes of tensors their names.
       edit: the edit that nodes are added to.
       builder: adds nodes in their canonical form.
+      is_strict: whether onnx takes the model for valid.
       value_names: the file's name of each value, the first if there are several.
       nodes: names, documentation and metadata of nodes, by the graph's numbers.
       numbers: numbers that no other node has.
@@ -54,6 +55,7 @@ class Reading:
     names: DimensionNames
     edit: Edit
     builder: GraphBuilder
+    is_strict: bool
     value_names: dict[Ref, str] = dataclasses.field(default_factory=dict)
     nodes: dict[int, onnx.NodeProto] = dataclasses.field(default_factory=dict)
     numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)
@@ -96,8 +98,8 @@ class NodeReader:
         self._reading.value_names.setdefault(ref, name)
 
     def _read_node(self, node: onnx.NodeProto) -> None:
-        is_foreign = node.domain not in ("", "ai.onnx")
-        if is_foreign or (node.domain, node.op_type) in self._functions:
+        is_known = node.domain in ("", "ai.onnx") and self._builder.is_understood
+        if not is_known or (node.domain, node.op_type) in self._functions:
             self._read_opaque(node)
             return
         if node.op_type in bodies.OPERATORS and self._read_control(node):
@@ -268,7 +270,7 @@ class NodeReader:
             dimensions = reading.names.original
             model = body_model(reading.model, body, formal, captured, constants, dimensions)
             wiring = Wiring(model, reading.directory)
-            types = infer_types(model, wiring, reading.names)
+            types = infer_types(model, wiring, reading.names, reading.is_strict)
             before = list(formal)
             for entry, end in states(node, body):
                 after = types.get(body.output[end].name)

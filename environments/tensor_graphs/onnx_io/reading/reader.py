@@ -6,6 +6,7 @@ import pathlib
 
 import onnx
 
+from environments.errors import UserError
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT
 from environments.tensor_graphs.onnx_io.header import (
@@ -15,8 +16,9 @@ from environments.tensor_graphs.onnx_io.header import (
     opset_of,
 )
 from environments.tensor_graphs.onnx_io.reading import loading
-from environments.tensor_graphs.onnx_io.reading.conversion import OLDEST_OPSET, to_oldest_opset
-from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder
+from environments.tensor_graphs.onnx_io.reading.acceptance import is_accepted
+from environments.tensor_graphs.onnx_io.reading.conversion import to_oldest_opset
+from environments.tensor_graphs.onnx_io.reading.graph_builder import OLDEST_OPSET, GraphBuilder
 from environments.tensor_graphs.onnx_io.reading.inference import infer_types
 from environments.tensor_graphs.onnx_io.reading.nodes import NodeReader, Reading
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
@@ -37,21 +39,42 @@ def read(source: loading.Source) -> Graph:
       The graph; its `header` keeps everything else in the file.
 
     Raises:
-      UserError: the source is not an ONNX model, is damaged or not valid, or uses an opset that is
-        not understood.
+      UserError: the source is not an ONNX model, or is damaged; or neither onnx nor onnxruntime
+        takes it for valid.
     """
     model, directory = loading.load(source)
-    if opset_of(model) < OLDEST_OPSET:
-        infer_types(model, Wiring(model, directory), DimensionNames())
-        model = to_oldest_opset(model, directory)
-    return _graph_of(model, directory)
+    try:
+        loading.check_versions(model, loading.name_of(source))
+        known = model
+        if opset_of(model) < OLDEST_OPSET:
+            infer_types(model, Wiring(model, directory), DimensionNames())
+            known = to_oldest_opset(model, directory)
+        return _graph_of(known, directory, is_strict=True)
+    except UserError:
+        is_file = isinstance(source, str | pathlib.Path)
+        if not is_accepted(pathlib.Path(source) if is_file else model):  # type: ignore[arg-type]
+            raise
+    return _graph_of(_converted(model, directory), directory, is_strict=False)
 
 
-def _graph_of(model: onnx.ModelProto, directory: pathlib.Path | None) -> Graph:
+def _converted(model: onnx.ModelProto, directory: pathlib.Path | None) -> onnx.ModelProto:
+    """Return a model of the oldest opset that is understood, or the model if that is not possible.
+
+    Operators of other opsets have no canonical form.
+    """
+    try:
+        loading.check_versions(model, "")
+        return to_oldest_opset(model, directory)
+    except UserError:
+        return model
+
+
+def _graph_of(model: onnx.ModelProto, directory: pathlib.Path | None, is_strict: bool) -> Graph:
     wiring, names = Wiring(model, directory), DimensionNames()
     edit = Graph().edit()
-    reading = Reading(model, directory, names, edit, GraphBuilder(edit, opset_of(model)))
-    reader = NodeReader(reading, wiring, infer_types(model, wiring, names))
+    builder = GraphBuilder(edit, opset_of(model))
+    reading = Reading(model, directory, names, edit, builder, is_strict)
+    reader = NodeReader(reading, wiring, infer_types(model, wiring, names, is_strict))
     for given in wiring.inputs:
         attributes = (("name", given.name),)
         reader.name(edit.add(INPUT, [], attributes, [names.type_of(given.type)]), given.name)

@@ -109,7 +109,7 @@ class Writer:
             if tensor_type is not None and tensor_type.shape is not None:
                 graph.value_info.append(value_info(name, tensor_type, self._header.dimensions))
         # Formats before 4 require initialisers to be inputs too.
-        model.ir_version = max(model.ir_version, _oldest_format(model))
+        model.ir_version = max(model.ir_version, _oldest_format(model), 4)
         return model
 
     def _written(self, name: str) -> _Written:

@@ -11,8 +11,9 @@ import onnx
 import onnxruntime
 from onnx import numpy_helper
 
-NODE_TESTS = pathlib.Path(onnx.__file__).parent / "backend/test/data/node"
-LIGHT_MODELS = pathlib.Path(onnx.__file__).parent / "backend/test/data/light"
+_DATA = pathlib.Path(onnx.__file__).parent / "backend/test/data"
+SMALL_TESTS = [_DATA / name for name in ("node", "simple", "pytorch-operator", "pytorch-converted")]
+LIGHT_MODELS = _DATA / "light"
 RANDOM = ("test_bernoulli", "test_randomuniform", "test_training_dropout")
 """Node tests with random results."""
 
@@ -69,15 +70,17 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def node_tests() -> Iterator[tuple[str, onnx.ModelProto, dict[str, Any]]]:
-    """Yield name, model and inputs of each of ONNX's tests of single nodes."""
-    for directory in sorted(NODE_TESTS.iterdir()):
+    """Yield name, model and inputs of each of ONNX's tests of single nodes and small models."""
+    for directory in (one for tests in SMALL_TESTS for one in sorted(tests.iterdir())):
         if directory.name.startswith(RANDOM):
             continue
         model = onnx.load(directory / "model.onnx")
+        known = {one.name for one in model.graph.initializer}
+        asked = [info for info in model.graph.input if info.name not in known]
         try:
             inputs = {
                 info.name: _value(directory / f"test_data_set_0/input_{place}.pb", info)
-                for place, info in enumerate(model.graph.input)
+                for place, info in enumerate(asked)
             }
         except (OSError, ValueError, TypeError, KeyError):
             continue  # Of types that NumPy cannot hold in every version of onnx.

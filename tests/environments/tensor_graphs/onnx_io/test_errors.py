@@ -51,12 +51,10 @@ def test_truncated_at_any_place():
         refusal(content[:length])
 
 
-def test_too_new_and_too_old():
+def test_too_new():
     model = parsed(CHAIN)
     model.opset_import[0].version = 99
     assert "opset 99 and format 8 are newer than the installed onnx" in refusal(model)
-    model.opset_import[0].version = 3
-    assert "opset 3 is older than the oldest that is understood, 7" in refusal(model)
     model = parsed(CHAIN)
     model.ir_version = 1000
     assert "newer than the installed onnx" in refusal(model)
@@ -93,10 +91,8 @@ def test_two_values_of_one_name():
     [
         "g (float[2,3] x, float[4,5] w) => (float[2,5] y) { y = MatMul(x, w) }",
         "g (float[2,3] x, float[4] w) => (float[2,3] y) { y = Add(x, w) }",
-        "g (float[2,3] x) => (float[7,3] y) { y = Relu(x) }",
         "g (float[2,3] x) => (int64[2,3] y) { y = Relu(x) }",
         "g (float[2,3] x, int64[2,3] w) => (float[2,3] y) { y = Add(x, w) }",
-        "g (float[2,3] x) => (float[2,3] y) <int64[1] s = {7}> { y = Reshape(x, s) }",
     ],
 )
 def test_shapes_and_types_that_do_not_fit(text):
@@ -123,17 +119,11 @@ def test_operators_that_do_not_exist():
     assert "the model is not valid: No Op registered for Tangent" in refusal(model)
 
 
-@pytest.mark.parametrize(
-    "node",
-    [
-        "AveragePool <kernel_shape = [2, 2], strides = [0, 1]> (x)",
-        "LpNormalization <axis = 9999> (x)",
-    ],
-)
-def test_numbers_at_which_onnx_would_crash(node):
+def test_numbers_at_which_onnx_would_crash():
     model = onnx.parser.parse_model(
-        f"""<ir_version: 8, opset_import: ["" : 17]>
-        g (float[1,1,4,4] x) => (float[1,1,4,4] y) {{ y = {node} }}"""
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[1,1,4,4] x) => (float[1,1,4,4] y)
+            { y = AveragePool <kernel_shape = [2, 2], strides = [0, 1]> (x) }"""
     )
     assert "the model" in refusal(model)
 

@@ -10,17 +10,6 @@ from environments.tensor_graphs.onnx_io import read, write
 from tests.environments.tensor_graphs.onnx_io.running import equal, parsed, random_inputs, run
 
 
-def test_functions_of_the_model_pass_through():
-    text = """<ir_version: 8, opset_import: ["" : 17, "mine" : 1]>
-        g (float[2] x) => (float[2] y) { a = mine.Twice(x) y = Relu(a) }
-        <domain: "mine", opset_import: ["" : 17]> Twice (x) => (y) { y = Add(x, x) }"""
-    model = parsed(text)
-    written = write(read(model))
-    assert [one.name for one in written.functions] == ["Twice"]
-    inputs = random_inputs(model)
-    assert equal(run(model, inputs), run(written, inputs))
-
-
 def test_sequences_pass_through():
     model = parsed(
         """g (float[2] x, float[2] z) => (float[4] y) {

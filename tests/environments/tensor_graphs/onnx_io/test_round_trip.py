@@ -22,9 +22,6 @@ from tests.environments.tensor_graphs.onnx_io.running import (
     with_constants,
 )
 
-NOT_UNDERSTOOD = {"test_not_2d", "test_not_3d", "test_not_4d", "test_scan_sum"}
-"""Models of opset 1, and with a Scan of opset 8, which are refused."""
-
 # What the reference makes of numbers that do not fit is its own affair.
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
 
@@ -74,11 +71,10 @@ def test_our_larger_models(name, batch):
     test_our_models(name, batch, opset=17)
 
 
-def test_node_tests_of_onnx():
-    """Test some of them, at least 300; -m slow tests all."""
-    outcomes = _round_trips(list(node_tests())[::STRIDE])
-    assert outcomes["equal"] >= 300
-    assert set(outcomes) <= {"equal", "cannot run", "refused"}
+def test_all_node_tests_of_onnx():
+    outcomes = _round_trips(list(node_tests()))
+    assert outcomes["equal"] >= 1200
+    assert set(outcomes) <= {"equal", "cannot run"}
 
 
 def test_node_tests_with_known_lists():
@@ -90,22 +86,18 @@ def test_node_tests_with_known_lists():
 
 
 @pytest.mark.slow
-def test_all_node_tests_of_onnx():
-    outcomes = _round_trips(list(node_tests()))
-    assert outcomes["equal"] >= 1200
-    assert set(outcomes) <= {"equal", "cannot run", "refused"}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("all_inputs", [False, True])
 def test_all_node_tests_with_known_inputs(all_inputs):
-    """If all inputs are constant, everything is folded, in float64, when the model is written."""
+    """If all inputs are constant, everything is folded, in float64, when the model is written.
+
+    So are the branches that lists of sizes decide for (in the body of an AffineGrid).
+    """
     known = (lambda place, value: True) if all_inputs else _is_list
     cases = [(name, *_fixed(model, inputs, known)) for name, model, inputs in node_tests()]
-    tolerance = 2e-5 if all_inputs else 0.0
+    tolerance = 2e-5 if all_inputs else 1e-6
     outcomes = _round_trips([case for case in cases if case[1].graph.initializer], tolerance)
     assert outcomes["equal"] >= 500
-    assert set(outcomes) <= {"equal", "cannot run", "refused"}
+    assert set(outcomes) <= {"equal", "cannot run"}
 
 
 def _inputs_of(model: onnx.ModelProto) -> dict[str, Any]:
@@ -137,9 +129,7 @@ def _round_trips(
     outcomes: collections.Counter[str] = collections.Counter()
     for name, model, inputs in cases:
         outcome = _round_trip(model, inputs, tolerance)
-        if outcome == "refused" and name not in NOT_UNDERSTOOD:
-            outcome = f"refused: {name}"
-        outcomes[f"{outcome}: {name}" if outcome == "differ" else outcome] += 1
+        outcomes[f"{outcome}: {name}" if outcome in ("differ", "refused") else outcome] += 1
     return outcomes
 
 
@@ -147,7 +137,7 @@ def _round_trip(model: onnx.ModelProto, inputs: dict[str, Any], tolerance: float
     try:
         written = write(read(model))
     except UserError:
-        return "refused"
+        return "refused" if _runs(model, inputs) else "cannot run"
     onnx.checker.check_model(written)
     again = read(written)
     if read(write(again)) != again:
@@ -161,6 +151,14 @@ def _round_trip(model: onnx.ModelProto, inputs: dict[str, Any], tolerance: float
         is_equal = equal(expected, found) or _close(expected, found, tolerance)
         return "equal" if is_equal else "differ"
     return "cannot run"
+
+
+def _runs(model: onnx.ModelProto, inputs: dict[str, Any]) -> bool:
+    try:
+        run(model, inputs)
+    except Exception:
+        return False
+    return True
 
 
 def _close(expected: list[Any], found: list[Any], tolerance: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import pathlib
 import secrets
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import onnx
 
 from environments.errors import UserError
 from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.onnx_io import scopes
 from environments.tensor_graphs.onnx_io.tensors import NUMBERS, raw_bytes, to_tensor
 from environments.tensor_graphs.onnx_io.writing.writer import Writer
 
@@ -59,7 +61,8 @@ def _with_external_weights(writer: Writer, path: pathlib.Path) -> onnx.ModelProt
             weights = _Weights(file)
             model = writer.model(weights.append)
         name = f"{path.name}.{weights.digest}.data"
-        for tensor in model.graph.initializer:
+        inner = (one for node in model.graph.node for one in scopes.tensors(node))
+        for tensor in itertools.chain(model.graph.initializer, inner):
             for entry in tensor.external_data:
                 if entry.key == "location":
                     entry.value = name

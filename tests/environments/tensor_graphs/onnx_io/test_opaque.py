@@ -56,3 +56,109 @@ def test_outputs_that_are_left_out_stay_so():
     assert list(written.graph.node[0].output) == ["", "", "c"]
     inputs = random_inputs(model)
     assert equal(run(model, inputs), run(written, inputs))
+
+
+def test_maps_pass_through():
+    model = parsed(
+        """<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 1]>
+        g (float[2,2] x) => (seq(map(int64, float)) y) {
+            a = Neg(x) b = Neg(a)
+            y = ai.onnx.ml.ZipMap <classlabels_int64s = [3, 7]> (b)
+        }"""
+    )
+    x = np.array([[1, -2], [0.5, 4]], np.float32)
+    written = write(read(model))
+    assert run(model, {"x": x}) == run(written, {"x": x}) == [[{3: 1, 7: -2}, {3: 0.5, 7: 4}]]
+
+
+def test_optional_values_pass_through():
+    model = parsed(
+        """g (optional(float[2]) o, float[2] x) => (float[2] y, bool has) {
+            has = OptionalHasElement(o)
+            v = OptionalGetElement(o)
+            y = Add(v, x)
+        }""",
+        opset=18,
+    )
+    inputs = {"o": np.array([1, 2], np.float32), "x": np.array([3, -4], np.float32)}
+    assert equal(run(model, inputs), run(write(read(model)), inputs))
+
+
+def test_operators_of_onnxruntime_pass_through():
+    """onnx knows nothing about them, so what comes after one has no known shape."""
+    model = parsed(
+        """<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+        g (float[2,3] x) => (float[2,3] y) {
+            a = com.microsoft.Gelu(x) b = Neg(a) y = com.microsoft.BiasGelu(b, w)
+        }""".replace("x) =>", "x, float[3] w) =>")
+    )
+    inputs = random_inputs(model)
+    written = write(read(model))
+    assert [node.op_type for node in written.graph.node] == ["Gelu", "Neg", "BiasGelu"]
+    assert equal(run(model, inputs), run(written, inputs))
+
+
+def quantised() -> onnx.ModelProto:
+    """A dense layer as quantisers write it: int8 weights, and activations in uint8 between ops."""
+    model = parsed(
+        """g (float[2,4] x) => (float[2,3] y)
+        <float s = {0.05}, uint8 z = {128}, float t = {0.02}, int8 zero = {0}> {
+            q = QuantizeLinear(x, s, z)
+            d = DequantizeLinear(q, s, z)
+            v = DequantizeLinear(w, t, zero)
+            m = MatMul(d, v)
+            r = Relu(m)
+            y = Relu(r)
+        }""".replace("x) =>", "x, int8[4,3] w) =>")
+    )
+    del model.graph.input[1]
+    weight = np.arange(-6, 6, dtype=np.int8).reshape(4, 3) * 9
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    return model
+
+
+def test_quantised_weights_stay_int8():
+    model = quantised()
+    written = write(read(model))
+    held = {tensor.name: tensor.data_type for tensor in written.graph.initializer}
+    assert held["w"] == onnx.TensorProto.INT8
+    assert not {"v"} & held.keys()
+    inputs = {"x": np.linspace(-2, 2, 8, dtype=np.float32).reshape(2, 4)}
+    assert equal(run(model, inputs), run(written, inputs))
+
+
+def test_float16_stays_float16():
+    model = parsed(
+        """g (float16[2,3] x, float16[3] w) => (float16[2,3] y) { a = Mul(x, w) y = Relu(a) }"""
+    )
+    del model.graph.input[1]
+    weight = np.array([1, -2, 0.5], np.float16)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    inputs = {"x": np.array([[1, 2, 3], [-4, -5, -6]], np.float16)}
+    graph = read(model)
+    assert {node.op for node in graph.nodes.values()} == {"Input", "Constant", "Mul", "Relu"}
+    written = write(graph)
+    assert [tensor.data_type for tensor in written.graph.initializer] == [10]
+    assert equal(run(model, inputs), run(written, inputs))
+
+
+def test_sparse_initializers_are_read():
+    model = parsed("g (float[2,3] x, float[2,3] w) => (float[2,3] y) { y = Add(x, w) }")
+    del model.graph.input[1]
+    values = onnx.numpy_helper.from_array(np.array([5, 7], np.float32), "w")
+    indices = onnx.numpy_helper.from_array(np.array([1, 5], np.int64))
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [2, 3]))
+    written = write(read(model))
+    # Elements 1 and 5 of 2 × 3: row 0, column 1, and row 1, column 2.
+    (found,) = run(written, {"x": np.zeros((2, 3), np.float32)})
+    assert found.tolist() == [[0, 5, 0], [0, 0, 7]]
+
+
+def test_initializers_that_are_inputs_stay_replaceable():
+    model = parsed("g (float[2] x, float[2] w) => (float[2] y) { y = Mul(x, w) }")
+    default = onnx.numpy_helper.from_array(np.array([2, 3], np.float32), "w")
+    model.graph.initializer.append(default)
+    written = write(read(model))
+    x = np.array([1, -1], np.float32)
+    assert run(written, {"x": x})[0].tolist() == [2, -3]
+    assert run(written, {"x": x, "w": np.array([5, 5], np.float32)})[0].tolist() == [5, -5]

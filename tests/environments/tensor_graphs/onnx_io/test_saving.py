@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -143,6 +145,103 @@ def test_external_weights_in_subgraphs_come_along(tmp_path):
         tensor.ClearField("raw_data")
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     assert equal(expected, run(write(read(tmp_path / "model.onnx")), inputs))
+
+
+def test_large_weights_in_a_body_go_into_another_file_too(tmp_path):
+    model = parsed(
+        """g (bool yes, float[1,64] x) => (float[1,64] y) {
+            y = If (yes) <then_branch = t () => (float[1,64] u) { u = MatMul(x, w) },
+              else_branch = e () => (float[1,64] v) { v = Neg(x) }>
+        }""".replace("x) =>", "x, float[64,64] w) =>")
+    )
+    del model.graph.input[2]
+    weight = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    path = tmp_path / "large.onnx"
+    save(read(model), path, max_embedded_bytes=1000)
+    assert path.stat().st_size < 2000
+    for yes in (False, True):
+        inputs = {"yes": np.array(yes), "x": np.ones((1, 64), np.float32)}
+        assert equal(run(model, inputs), run(path, inputs))
+
+
+def _save_without_loading(path: pathlib.Path, opset: int, num_layers: int, size: int) -> int:
+    """Write a chain of products whose random weights are in another file; return their bytes."""
+    block = np.random.default_rng(0).normal(size=(size, size)).astype(np.float32) / size**0.5
+    nodes, weights, last = [], [], "x"
+    with path.with_suffix(".data").open("wb") as file:
+        for layer in range(num_layers):
+            tensor = onnx.TensorProto(name=f"w{layer}", data_type=1, dims=[size, size])
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            for key, value in (
+                ("location", f"{path.stem}.data"),
+                ("offset", file.tell()),
+                ("length", block.nbytes),
+            ):
+                tensor.external_data.add(key=key, value=str(value))
+            # No two are equal, or they would be one.
+            file.write((block + np.float32(layer / 1000)).tobytes())
+            weights.append(tensor)
+            nodes.append(onnx.helper.make_node("MatMul", [last, f"w{layer}"], [f"m{layer}"]))
+            nodes.append(onnx.helper.make_node("Tanh", [f"m{layer}"], [f"y{layer}"]))
+            last = f"y{layer}"
+    ends = [onnx.helper.make_tensor_value_info(name, 1, [1, size]) for name in ("x", last)]
+    graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    opsets = [onnx.helper.make_opsetid("", opset)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=7), path)
+    return num_layers * block.nbytes
+
+
+MEASURED = """
+import resource, sys
+from environments.tensor_graphs.onnx_io import read, save
+save(read(sys.argv[1]), sys.argv[2])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opset", [11, 17])
+def test_a_model_of_more_than_2_gib(tmp_path, opset):
+    """Neither reading, nor converting from an older opset, nor writing holds all weights twice."""
+    path, written = tmp_path / "m.onnx", tmp_path / "written.onnx"
+    size_bytes = _save_without_loading(path, opset, num_layers=10, size=8192)
+    assert size_bytes > 2.5e9
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(path), str(written)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=900,
+    )
+    assert int(done.stdout) * 1024 < 2 * size_bytes
+    assert written.stat().st_size < 1e5
+    (data,) = tmp_path.glob("written.onnx.*.data")
+    assert size_bytes <= data.stat().st_size < 1.01 * size_bytes
+    graph = read(written)
+    products = [node for node in graph.nodes.values() if node.op == "MatMul"]
+    assert len(products) == 10
+    first, last = (graph.nodes[products[k].inputs[1].node].value for k in (0, -1))
+    assert last[0, 0] - first[0, 0] == pytest.approx(9 / 1000, abs=1e-6)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_weights_are_kept_when_an_older_opset_is_converted(tmp_path, listed):
+    """They do not pass through onnx's converter, whether or not they are listed as inputs too."""
+    path = tmp_path / "m.onnx"
+    _save_without_loading(path, opset=11, num_layers=2, size=64)
+    if listed:
+        model = onnx.load(path, load_external_data=False)
+        for tensor in model.graph.initializer:
+            info = onnx.helper.make_tensor_value_info(tensor.name, 1, tensor.dims)
+            model.graph.input.append(info)
+        model.ir_version = 3
+        onnx.save(model, path)
+    written = write(read(path))
+    assert written.opset_import[0].version == 13
+    assert [one.name for one in written.graph.input] == ["x"]
+    x = {"x": np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 64)}
+    assert equal(run(path, x), run(written, x))
 
 
 def _set(model: onnx.ModelProto, key: str, value: str) -> None:

@@ -26,6 +26,7 @@ from environments.tensor_graphs.onnx_io.reading.body_models import (
 from environments.tensor_graphs.onnx_io.reading.canonical import add_canonical
 from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder, NotCanonicalError
 from environments.tensor_graphs.onnx_io.reading.inference import infer_types
+from environments.tensor_graphs.onnx_io.reading.opaque_shapes import refined
 from environments.tensor_graphs.onnx_io.reading.shape_values import Sizes, are_known, compute
 from environments.tensor_graphs.onnx_io.reading.source_node import SourceNode, attribute_values
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
@@ -119,7 +120,7 @@ class NodeReader:
             self.name(self._edit.add_constant(value), node.output[0])
             return
         if not self._read_canonical(node, source):
-            self._read_opaque(node)
+            self._read_opaque(node, refined(self._builder, source, output))
         if sizes is not None:
             self._builder.set_sizes(self.values[node.output[0]], sizes)
 
@@ -170,22 +171,29 @@ class NodeReader:
             for one, other in zip(ours.shape, inferred.shape, strict=True)
         )
 
-    def _read_opaque(self, node: onnx.NodeProto) -> None:
+    def _read_opaque(self, node: onnx.NodeProto, first: TensorType | None = None) -> None:
+        """Add a node as it is in the file; `first` is the type of its first output, if known."""
         captured = scopes.captured(node)
         names = (*_trimmed(node.input), *captured)
         inputs = [self.values[name] if name else None for name in names]
         number = next(self._reading.numbers)
-        self._add_opaque(node, inputs, opaque_attributes(node, captured, self._functions, number))
+        attributes = opaque_attributes(node, captured, self._functions, number)
+        self._add_opaque(node, inputs, attributes, first)
 
     def _add_opaque(
-        self, node: onnx.NodeProto, inputs: Sequence[Ref | None], attributes: Attributes
+        self,
+        node: onnx.NodeProto,
+        inputs: Sequence[Ref | None],
+        attributes: Attributes,
+        first: TensorType | None = None,
     ) -> None:
         types = [self._types.get(name) for name in node.output]
-        first = self._edit.add(OPAQUE, inputs, attributes, types)
+        types[:1] = [first or types[0]]
+        number = self._edit.add(OPAQUE, inputs, attributes, types).node
         for output, name in enumerate(node.output):
             if name:
-                self.name(Ref(first.node, output), name)
-        self._reading.nodes.setdefault(first.node, _about(node))
+                self.name(Ref(number, output), name)
+        self._reading.nodes.setdefault(number, _about(node))
 
     def _read_control(self, node: onnx.NodeProto) -> bool:
         """Read a node and its bodies; return whether its bodies can be read as graphs."""

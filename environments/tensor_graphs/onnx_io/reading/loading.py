@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -51,6 +52,39 @@ def load(source: Source) -> tuple[onnx.ModelProto, pathlib.Path | None]:
         )
     _embed_in_nodes(model, directory)
     return (_inlined(model) if model.functions else model), directory
+
+
+def frozen(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
+    """Return a model whose inputs have fixed shapes.
+
+    Args:
+      model: the model; it is not changed.
+      shapes: shapes of inputs by name.
+
+    Raises:
+      UserError: there is no such input, or the model gives it another rank or size.
+    """
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    inputs = {one.name: one for one in made.graph.input}
+    for name, shape in shapes.items():
+        if name not in inputs or not inputs[name].type.HasField("tensor_type"):
+            known = ", ".join(inputs)
+            raise UserError(f"expected shapes of tensors among {known}; found {name}")
+        found = inputs[name].type.tensor_type.shape
+        own = [size.dim_value if size.dim_value > 0 else None for size in found.dim]
+        is_open = not inputs[name].type.tensor_type.HasField("shape")
+        fits = is_open or len(own) == len(shape)
+        if not fits or any(a not in (None, b) for a, b in zip(own, shape, strict=False)):
+            raise UserError(
+                f"input {name!r}: expected a shape that fits {[one or '?' for one in own]}, found "
+                f"{list(shape)}; give each open size a number"
+            )
+        del found.dim[:]
+        found.SetInParent()
+        for size in shape:
+            found.dim.add(dim_value=size)
+    return made
 
 
 def name_of(source: Source) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Mapping, Sequence
 
 import onnx
 
@@ -24,7 +25,7 @@ from environments.tensor_graphs.onnx_io.reading.nodes import NodeReader, Reading
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
 
 
-def read(source: loading.Source) -> Graph:
+def read(source: loading.Source, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
     """Read a model into a graph.
 
     Operators of `operators.table.OPERATORS` get their canonical form; all others become Opaque
@@ -34,15 +35,20 @@ def read(source: loading.Source) -> Graph:
 
     Args:
       source: a path, the content of a file, or a model. External data are found only with a path.
+      shapes: shapes that inputs have from now on, by name, in the graph and in models written from
+        it. What follows from them is folded. Without this, what is folded holds for all sizes that
+        the file leaves open.
 
     Returns:
       The graph; its `header` keeps everything else in the file.
 
     Raises:
       UserError: the source is not an ONNX model, or is damaged; or neither onnx nor onnxruntime
-        takes it for valid.
+        takes it for valid; or an input cannot have the shape that `shapes` gives it.
     """
     model, directory = loading.load(source)
+    if shapes:
+        model = loading.frozen(model, shapes)
     try:
         loading.check_versions(model, loading.name_of(source))
         known = model
@@ -51,7 +57,7 @@ def read(source: loading.Source) -> Graph:
             known = to_oldest_opset(model, directory)
         return _graph_of(known, directory, is_strict=True)
     except UserError:
-        is_file = isinstance(source, str | pathlib.Path)
+        is_file = isinstance(source, str | pathlib.Path) and not shapes
         if not is_accepted(pathlib.Path(source) if is_file else model):  # type: ignore[arg-type]
             raise
     return _graph_of(_converted(model, directory), directory, is_strict=False)

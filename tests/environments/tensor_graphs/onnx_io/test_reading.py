@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from environments.errors import UserError
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import Node
 from environments.tensor_graphs.onnx_io import read, write
@@ -238,3 +239,62 @@ def test_nodes_may_be_in_any_order():
     model = parsed("g (float[2] x) => (float[2] y) { a = Relu(x) y = Tanh(a) }")
     model.graph.node.reverse()
     assert ops(read(model)) == ["Relu", "Tanh"]
+
+
+SPLIT_HEADS = """g (float[N,S,6] x) => (float[A,B,2,3] y) {
+    sizes = Shape(x)
+    zero = Constant <value = int64 {0}> ()
+    one = Constant <value = int64 {1}> ()
+    first = Gather(sizes, zero)
+    second = Gather(sizes, one)
+    parts = Constant <value = int64[2] {2, 3}> ()
+    axes = Constant <value = int64[1] {0}> ()
+    a = Unsqueeze(first, axes)
+    b = Unsqueeze(second, axes)
+    shape = Concat <axis = 0> (a, b, parts)
+    y = Reshape(x, shape)
+}"""
+
+
+def test_shape_arithmetic_holds_for_all_sizes():
+    """The computed shape is gone, and what takes its place fits inputs of other sizes too."""
+    model = parsed(SPLIT_HEADS)
+    written = write(read(model))
+    assert [node.op_type for node in written.graph.node] == ["Reshape"]
+    for shape in ((1, 1, 6), (2, 5, 6)):
+        inputs = {"x": np.arange(np.prod(shape), dtype=np.float32).reshape(shape)}
+        assert equal(run(model, inputs), run(written, inputs))
+
+
+def test_shape_arithmetic_at_fixed_sizes():
+    """A model of fixed sizes says so, and folds even what only these sizes make constant."""
+    model = parsed(
+        """g (float[N,S] x) => (float[N,S] y) {
+            n = Shape <start = 1> (x)
+            f = Cast <to = 1> (n)
+            r = Sqrt(f)
+            y = Div(x, r)
+        }"""
+    )
+    open_nodes = [node.op_type for node in write(read(model)).graph.node]
+    assert open_nodes == ["Shape", "Cast", "Sqrt", "Div"]
+    frozen = write(read(model, shapes={"x": (2, 16)}))
+    assert [node.op_type for node in frozen.graph.node] == ["Div"]
+    (given,) = frozen.graph.input
+    assert [size.dim_value for size in given.type.tensor_type.shape.dim] == [2, 16]
+    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
+    inputs = {"x": np.arange(32, dtype=np.float32).reshape(2, 16)}
+    assert equal(run(model, inputs), run(frozen, inputs))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"z": (1,)}, "expected shapes of tensors among x; found z"),
+        ({"x": (2, 3)}, "input 'x': expected a shape that fits .*, found .2, 3.; give each"),
+        ({"x": (2, 3, 7)}, "input 'x': expected a shape that fits .*6.*, found .2, 3, 7."),
+    ],
+)
+def test_shapes_that_inputs_cannot_have(shapes, message):
+    with pytest.raises(UserError, match=message):
+        read(parsed(SPLIT_HEADS), shapes=shapes)

@@ -84,3 +84,34 @@ def test_a_model_that_is_one_if_becomes_faster(yes, tmp_path, tfrl):
             for path in (model, out)
         )
         np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+
+
+def of_few_types(dtype: str) -> onnx.ModelProto:
+    """Relu, twice, after a product in float16, or after one of int8 weights."""
+    if dtype == "float16":
+        text = """g (float16[4,8] x, float16[8,8] w) => (float16[4,8] y)
+            { m = MatMul(x, w) a = Relu(m) y = Relu(a) }"""
+        weight = np.eye(8, dtype=np.float16)
+    else:
+        text = """g (float[4,8] x, int8[8,8] w) => (float[4,8] y)
+            <float s = {0.05}, uint8 z = {128}, float t = {0.02}, int8 zero = {0}> {
+                q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z)
+                v = DequantizeLinear(w, t, zero) m = MatMul(d, v) a = Relu(m) y = Relu(a)
+            }"""
+        weight = np.arange(-32, 32, dtype=np.int8).reshape(8, 8)
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    del model.graph.input[1]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    return model
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_types_that_few_models_have(dtype, tmp_path, tfrl):
+    model, out = write(tmp_path / "m.onnx", of_few_types(dtype)), tmp_path / "fast.onnx"
+    ran = tfrl("optimize", model, "-o", out, "--json", "--no-measure", *QUICK)
+    assert ran.status == 0, ran.err
+    assert ran.json["gain"] is True
+    fast = onnx.load(out)
+    assert [node.op_type for node in fast.graph.node].count("Relu") == 1
+    held = {one.name: one.data_type for one in fast.graph.initializer}
+    assert held["w"] == (onnx.TensorProto.FLOAT16 if dtype == "float16" else onnx.TensorProto.INT8)

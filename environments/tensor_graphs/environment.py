@@ -17,6 +17,7 @@ from environments.contexts import ContextSampler
 from environments.tensor_graphs import models, onnx_io, rewards
 from environments.tensor_graphs.costs import objectives
 from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.execution.sizes import NONE_OPEN
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.observation.observation import Observer
 from environments.tensor_graphs.observation.tracking import BYTES, FLOPS, KERNELS, Tracker
@@ -116,14 +117,13 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         self._settings = settings = settings or Settings()
         self._sampler = sampler
         self._generator = np.random.default_rng(seed)
-        self._engine = Engine(
-            rule_files.load() if rules is None else rules,
-            objectives.make_objective() if objective is None else objective,
-        )
+        objective = objectives.make_objective() if objective is None else objective
+        self._engine = Engine(rule_files.load() if rules is None else rules, objective)
         self._observer = Observer(self._engine.rules, settings)
         self._reward_fn = rewards.make_reward(settings.reward, settings.alpha, settings.beta)
         if settings.measure_every and measure_fn is None:
-            measure_fn = rewards.end_to_end(backend())
+            sizes = getattr(objective, "sizes", NONE_OPEN)
+            measure_fn = rewards.end_to_end(backend(), sizes=sizes)
         self._measure_fn = measure_fn
         # Cached views of starts of episodes, the most recently used one last.
         self._starts: collections.OrderedDict[Model | State, View] = collections.OrderedDict()

@@ -36,6 +36,7 @@ from environments.errors import UserError
 from environments.tensor_graphs.execution.backends import Backend
 from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.execution.measuring import compare
+from environments.tensor_graphs.execution.sizes import NONE_OPEN, OpenSizes, Sizes
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import write
 
@@ -111,7 +112,7 @@ def make_reward(name: str, alpha: float = 0.8, beta: float = 0.2) -> RewardFn:
     return reward
 
 
-def end_to_end(backend: Backend, seconds: float = 1.0) -> MeasureFn:
+def end_to_end(backend: Backend, seconds: float = 1.0, sizes: Sizes = NONE_OPEN) -> MeasureFn:
     """Return a function that measures one whole model against another.
 
     It runs the two in turns, so that other load on the machine hardly affects the result.
@@ -119,11 +120,12 @@ def end_to_end(backend: Backend, seconds: float = 1.0) -> MeasureFn:
     Args:
       backend: the backend that runs the models.
       seconds: wall time of each measurement.
+      sizes: the sizes that the models leave open, as the objective has them.
     """
 
     def measure(first: Graph, other: Graph) -> float:
         models = write(first), write(other)
-        inputs = random_inputs(models[0])
+        inputs = random_inputs(models[0], sizes=OpenSizes(first).with_symbols(sizes))
         return compare(*models, inputs, backend, seconds=seconds).ratio.value
 
     return measure

@@ -160,7 +160,9 @@ def as_options(made: Any) -> list[str]:
             words.append(one.flag if its.default else one.flag.replace("--", "--no-", 1))
             continue
         for value in its.default if one.is_repeated else [its.default]:
-            text = "=".join(map(str, value)) if one.is_repeated and type(value) is tuple else value
+            text = (
+                "=".join(map(shown, value)) if one.is_repeated and type(value) is tuple else value
+            )
             words += [one.flag, shown(text)]
     return words
 

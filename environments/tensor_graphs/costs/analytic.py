@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, Attributes, Node, TensorType
 from environments.tensor_graphs.operators.table import OPERATORS, bytes_moved, flops
@@ -15,7 +16,7 @@ VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """The work of a graph or a node. Sizes that are known only when the model runs count as 1.
+    """The work of a graph or a node.
 
     Attributes:
       flops: number of floating-point operations.
@@ -41,12 +42,14 @@ class AnalyticObjective:
       flops_per_ms: floating-point operations per millisecond.
       bytes_per_ms: bytes read or written per millisecond.
       start_ms: time to start an operator.
+      sizes: the sizes that models leave open.
       name: "analytic".
     """
 
     flops_per_ms: float = 1e8
     bytes_per_ms: float = 1.5e7
     start_ms: float = 0.002
+    sizes: Sizes = NONE_OPEN
     name: str = "analytic"
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
@@ -56,7 +59,7 @@ class AnalyticObjective:
             return 0.0
         if node.op in VIEWS:
             return self.start_ms
-        return self.work_ms(node_figures(graph, node))
+        return self.work_ms(node_figures(graph, node, self.sizes))
 
     def work_ms(self, work: Figures) -> float:
         """Return the time in ms that some work takes."""
@@ -64,9 +67,17 @@ class AnalyticObjective:
         return work.num_kernels * self.start_ms + busy_ms
 
 
-def node_figures(graph: Graph, node: Node) -> Figures:
+def node_figures(graph: Graph, node: Node, sizes: Sizes = NONE_OPEN) -> Figures:
     """Return the work of a node; it must not be an Input or constant."""
-    return work(node.op, input_types(graph, node), node.types, node.attributes)
+    inputs = [_at(one, sizes) for one in input_types(graph, node)]
+    return work(node.op, inputs, [_at(one, sizes) for one in node.types], node.attributes)
+
+
+def _at(kind: TensorType | None, sizes: Sizes) -> TensorType | None:
+    """Return a type with numbers for its open sizes."""
+    if kind is None or kind.shape is None or kind.is_static:
+        return kind
+    return TensorType(kind.dtype, tuple(max(0, sizes.value(one)) for one in kind.shape))
 
 
 def input_types(graph: Graph, node: Node) -> list[TensorType | None]:
@@ -98,10 +109,10 @@ def work(
     return Figures(flops(op, inputs, outputs, attributes) if op in OPERATORS else 0, count, 1)
 
 
-def figures(graph: Graph) -> Figures:
+def figures(graph: Graph, sizes: Sizes = NONE_OPEN) -> Figures:
     """Return the work of a graph: the sum over its operators, as if none were fused."""
     found = [
-        node_figures(graph, node)
+        node_figures(graph, node, sizes)
         for number, node in graph.nodes.items()
         if node.op not in (INPUT, CONSTANT) and not graph.is_constant(number)
     ]

@@ -10,18 +10,19 @@ The cost of operators depends on what the backend makes of them:
     model.
   - The last operator of a group gets the cost of the group; the others cost 0.
 
-Sizes that are known only when the model runs are those that the user gives, or 1.
+Sizes that a model leaves open are those of a `Sizes`.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import math
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import onnx
 
 from environments.errors import UserError
@@ -36,6 +37,7 @@ from environments.tensor_graphs.costs.stopwatch import Stopwatch
 from environments.tensor_graphs.costs.table import CostTable
 from environments.tensor_graphs.execution.backends import Arrays, Backend
 from environments.tensor_graphs.execution.inputs import random_inputs
+from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import (
     CONSTANT,
@@ -45,12 +47,9 @@ from environments.tensor_graphs.graph.nodes import (
     Ref,
     TensorType,
 )
-from environments.tensor_graphs.onnx_io import part_model
-from environments.tensor_graphs.operators import dimensions
+from environments.tensor_graphs.onnx_io import part_inputs, part_model
 from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.operators.table import OPERATORS, bytes_moved
-
-Sizes = Mapping[str, int]
 
 _MOST_GRAPHS = 4
 _MOST_COPIES = 8
@@ -66,28 +65,37 @@ class MeasuredObjective:
     Attributes:
       name: name of the backend.
       table: the costs measured so far.
+      sizes: the sizes that models leave open.
       num_measured: number of kernels or groups that this objective has measured itself.
+      num_estimated: number of operators or groups whose cost was estimated by a formula, because
+        the backend could not run them or the time for measuring was over.
+      deadline_s: from this time of `time.monotonic` on, nothing more is measured.
     """
 
     def __init__(
-        self, backend: Backend, table: CostTable, sizes: Sizes | None = None, fused: bool = True
+        self,
+        backend: Backend,
+        table: CostTable,
+        sizes: Sizes = NONE_OPEN,
+        fused: bool = True,
     ) -> None:
         """Make the objective; nothing is measured before a cost is asked for.
 
         Args:
           backend: runs the operators.
           table: the table of costs for that backend.
-          sizes: sizes of the dimensions that models leave open, by name; others are 1.
+          sizes: the sizes that models leave open.
           fused: whether operators that the backend may fuse are measured together. If not, a node's
             cost depends only on the node and the types of its inputs.
         """
         self.name = backend.name
         self.table = table
-        self.num_measured = 0
+        self.sizes = sizes
+        self.num_measured = self.num_estimated = 0
+        self.deadline_s = math.inf
         self._backend = backend
-        self._sizes = dict(sizes or {})
         self._fused = fused and backend.fuses
-        self._fallback = AnalyticObjective()
+        self._formula = _Formula(sizes)
         self._stopwatch = Stopwatch(backend, table)
         self._groups: deque[Groups] = deque(maxlen=_MOST_GRAPHS)
         self._known: dict[tuple, float] = {}
@@ -95,7 +103,9 @@ class MeasuredObjective:
     @property
     def alone(self) -> MeasuredObjective:
         """An objective with the same table, but without groups: it measures each node by itself."""
-        return MeasuredObjective(self._backend, self.table, self._sizes, fused=False)
+        found = MeasuredObjective(self._backend, self.table, self.sizes, fused=False)
+        found.deadline_s = self.deadline_s
+        return found
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
         """Return the cost of a node in ms.
@@ -144,7 +154,14 @@ class MeasuredObjective:
         key = _key(graph, members)
         cost_ms = self._known.get(key)
         if cost_ms is None:
-            cost_ms = self._known[key] = self._look_up(graph, members, key)
+            found_ms = self._look_up(graph, members, key)
+            if found_ms is None:
+                self.num_estimated += 1
+                cost_ms = self._formula.cost_ms(graph, members)
+            else:
+                cost_ms = found_ms
+                self._formula.learn(graph, members, cost_ms)
+            self._known[key] = cost_ms
         return cost_ms
 
     @functools.cached_property
@@ -154,40 +171,53 @@ class MeasuredObjective:
         It is the cost of a Reshape and the like too, which measured alone would copy their input.
         """
         graph, number = _least_graph()
-        return self._look_up(graph, (number,), ())
+        found_ms = self._look_up(graph, (number,), ())
+        return AnalyticObjective.start_ms if found_ms is None else found_ms
 
-    def _look_up(self, graph: Graph, members: tuple[int, ...], key: tuple) -> float:
+    def _look_up(self, graph: Graph, members: tuple[int, ...], key: tuple) -> float | None:
+        """Return the measured cost of a group in ms; None if it cannot be measured any more."""
         place = self._place(graph, key)
         cost_ms = self.table.get(place)
-        if cost_ms is None:
+        if cost_ms is None and time.monotonic() < self.deadline_s:
             measured_ms = self._measure(graph, members)
-            cost_ms = self.table.put(place, measured_ms, _description(graph, members))
+            if measured_ms is not None:
+                cost_ms = self.table.put(place, measured_ms, _description(graph, members))
         return cost_ms
 
     def _place(self, graph: Graph, key: tuple) -> str:
         """Return the key of a group's cost in the table."""
-        sizes = sorted(self._sizes.items()) if _is_open(key) else ()
+        sizes = sorted(self.sizes.symbols) if _is_open(key) else ()
         return _digest(repr((key, _opset(graph), sizes)))
 
-    def _measure(self, graph: Graph, members: tuple[int, ...]) -> float:
-        """Measure the cost of some nodes in ms; estimate it where the backend cannot run them."""
+    def _measure(self, graph: Graph, members: tuple[int, ...]) -> float | None:
+        """Measure the cost of some nodes in ms; return None where the backend cannot run them."""
         try:
             part = part_model(graph, members)
             made = self._backend.rewritten(part)
             if made is not None:
-                return self._sum_of_kernels(*made)
+                feeds = self._feeds(part, part_inputs(graph, members))
+                return self._sum_of_kernels(*made, feeds)
         except (UserError, ValueError):
             made = None
         try:
             return self._run(graph, members)
         except (UserError, ValueError):
-            return sum(self._fallback.node_cost_ms(graph, member) for member in members)
+            return None
 
-    def _sum_of_kernels(self, made: onnx.ModelProto, plain: Backend) -> float:
+    def _feeds(self, part: onnx.ModelProto, types: Mapping[str, TensorType]) -> Arrays:
+        """Draw random inputs for a part of a graph."""
+        shapes = tuple(
+            (name, tuple(max(1, self.sizes.value(size)) for size in kind.shape))
+            for name, kind in types.items()
+            if kind.shape is not None
+        )
+        return random_inputs(part, sizes=Sizes(shapes=shapes))
+
+    def _sum_of_kernels(self, made: onnx.ModelProto, plain: Backend, feeds: Arrays) -> float:
         def run(model: onnx.ModelProto, feeds: Arrays) -> Mapping[str, Any]:
             return plain.open(model).run(feeds)
 
-        kernels = kernels_of(made, _inputs(made, self._sizes), run)
+        kernels = kernels_of(made, feeds, run)
         return sum(self._kernel_ms(one, plain) for one in kernels)
 
     def _kernel_ms(self, kernel: Kernel, plain: Backend) -> float:
@@ -208,10 +238,41 @@ class MeasuredObjective:
         copies = _num_copies(_size_bytes(graph, members))
         model = part_model(graph, members, copies)
         self.num_measured += 1
-        return self._time_ms(self._backend, model, _inputs(model, self._sizes)) / copies
+        feeds = self._feeds(model, part_inputs(graph, members, copies))
+        return self._time_ms(self._backend, model, feeds) / copies
 
     def _time_ms(self, backend: Backend, model: onnx.ModelProto, feeds: Arrays) -> float:
         return self._stopwatch.measure_ms(backend.open(model).bind(feeds))
+
+
+class _Formula:
+    """Estimates what was not measured: the analytic cost, scaled as that of similar operators was.
+
+    The analytic costs are those of another machine. Unless they are scaled, an operator that is
+    estimated could not be compared with one that was measured.
+    """
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._analytic = AnalyticObjective(sizes=sizes)
+        # Measured and analytic ms in all, by the last operator of the group; "" for all groups.
+        self._sums: dict[str, tuple[float, float]] = {}
+
+    def learn(self, graph: Graph, members: Sequence[int], cost_ms: float) -> None:
+        """Remember how the measured cost of a group compares with the analytic one."""
+        plain_ms = self._plain_ms(graph, members)
+        for op in (graph.nodes[members[-1]].op, ""):
+            measured_ms, analytic_ms = self._sums.get(op, (0.0, 0.0))
+            self._sums[op] = measured_ms + cost_ms, analytic_ms + plain_ms
+
+    def cost_ms(self, graph: Graph, members: Sequence[int]) -> float:
+        """Estimate the cost of a group in ms."""
+        op = graph.nodes[members[-1]].op
+        measured_ms, analytic_ms = self._sums.get(op) or self._sums.get("", (1.0, 1.0))
+        scale = measured_ms / analytic_ms if analytic_ms and measured_ms else 1.0
+        return scale * self._plain_ms(graph, members)
+
+    def _plain_ms(self, graph: Graph, members: Sequence[int]) -> float:
+        return sum(self._analytic.node_cost_ms(graph, member) for member in members)
 
 
 def _digest(text: str) -> str:
@@ -302,13 +363,3 @@ def _description(graph: Graph, members: Sequence[int]) -> str:
         return f"{node.op}({', '.join(shapes)})"
 
     return "; ".join(of(graph.nodes[number]) for number in members)
-
-
-def _inputs(model: onnx.ModelProto, sizes: Sizes) -> dict[str, np.ndarray]:
-    """Draw random inputs for a model, whose open dimensions have these sizes."""
-    names = {
-        size.dim_param: max(1, dimensions.value(size.dim_param, sizes))
-        for value in model.graph.input
-        for size in value.type.tensor_type.shape.dim
-    }
-    return random_inputs(model, sizes=names)

@@ -8,13 +8,13 @@ analytic   worked out from operations and bytes; the same on every machine; see 
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping
 from typing import Protocol
 
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
 from environments.tensor_graphs.costs.table import table_of
 from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.graph.graph import Graph
 
 
@@ -38,7 +38,7 @@ class Objective(Protocol):
 
 def make_objective(
     name: str = "onnxruntime",
-    sizes: Mapping[str, int] | None = None,
+    sizes: Sizes = NONE_OPEN,
     *,
     directory: pathlib.Path | None = None,
     fused: bool = True,
@@ -47,7 +47,7 @@ def make_objective(
 
     Args:
       name: one of the names that the module lists.
-      sizes: sizes of the dimensions that models leave open, by name; others are 1.
+      sizes: the sizes that models leave open.
       directory: where measured costs are kept; `table.default_directory` if not given.
       fused: whether operators that the backend may fuse are measured together.
 
@@ -55,7 +55,7 @@ def make_objective(
       UserError: no objective has this name, or the library that it needs is not installed.
     """
     if name == "analytic":
-        return AnalyticObjective()
+        return AnalyticObjective(sizes=sizes)
     runs = backend(name)
     return MeasuredObjective(runs, table_of(runs, directory), sizes, fused)
 

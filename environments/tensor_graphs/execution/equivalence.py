@@ -2,8 +2,10 @@
 
 The relative error of an output is the largest difference of its elements, divided by the largest
 absolute value that the output should have. It is not taken element by element, because a sum of
-many products has errors in proportion to its largest terms, even where the sum is near 0. Integers,
-truth values and texts must be equal, and so must NaNs and infinities.
+many products has errors in proportion to its largest terms, even where the sum is near 0. Integers
+of 8 bits are quantised numbers: they may differ by one unit, where a rounding falls to the other
+side, and their error is relative to the range of their type. Other integers, truth values and texts
+must be equal, and so must NaNs and infinities.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ TOLERANCES: Mapping[str, float] = {
     "float32": 1e-4,
     "float16": 2e-2,
     "bfloat16": 1e-1,
+    "int8": 1 / 255,
+    "uint8": 1 / 255,
 }
+_RANGE_OF_BYTES = 255
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +126,16 @@ def check(
     return Equivalence(tuple(worst.values()), num_trials)
 
 
+def joined(one: Equivalence, other: Equivalence) -> Equivalence:
+    """Return how outputs compare on the trials of both: the larger difference of each output."""
+    found = {difference.output: difference for difference in one.differences}
+    for difference in other.differences:
+        known = found.setdefault(difference.output, difference)
+        if difference.relative_error > known.relative_error:
+            found[difference.output] = difference
+    return Equivalence(tuple(found.values()), one.num_trials + other.num_trials)
+
+
 def compare_outputs(
     expected: Mapping[str, Any], found: Mapping[str, Any], trial: int = 0
 ) -> list[Difference]:
@@ -170,6 +185,9 @@ def _array_difference(name: str, expected: np.ndarray, found: np.ndarray) -> Dif
         equal = bool(np.array_equal(expected, found))
         return Difference(name, 0.0, 1.0) if equal else _unlike(name, f"its {one} is not equal")
     exact, actual = expected.astype(np.float64), found.astype(np.float64)
+    if expected.dtype.kind in "iu":
+        error = np.abs(exact - actual).max(initial=0.0)
+        return Difference(name, float(error / _RANGE_OF_BYTES), tolerance)
     finite = np.isfinite(exact)
     if not np.array_equal(exact[~finite], actual[~finite], equal_nan=True):
         return _unlike(name, "its NaNs or infinities differ")

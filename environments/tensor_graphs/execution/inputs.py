@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import zipfile
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import onnx
 from onnx import helper
 
 from environments.errors import UserError
+from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 
 # Operators whose outputs contain the same numbers as their first input.
 _CARRIERS = frozenset(
@@ -20,10 +20,17 @@ _CARRIERS = frozenset(
 )  # fmt: skip
 _NUM_KINDS = 2
 _SCALES = (1.0, 0.1, 3.0)
+KINDS = ("normal numbers", "numbers from 0 to 1", "numbers from 0 to 255", "numbers near 0",
+         "large numbers", "zeros and ones")  # fmt: skip
+"""What random floating-point inputs consist of; usually the first."""
+
+
+class NoInputsError(UserError):
+    """No inputs are known on which a model runs; the user may give some."""
 
 
 def random_inputs(
-    model: onnx.ModelProto, seed: int = 0, sizes: Mapping[str, int] | None = None
+    model: onnx.ModelProto, seed: int = 0, sizes: Sizes = NONE_OPEN, kind: str = KINDS[0]
 ) -> dict[str, np.ndarray]:
     """Draw random inputs that a model can be run on.
 
@@ -33,13 +40,15 @@ def random_inputs(
     Args:
       model: the model; its weights are not read.
       seed: seed of the random numbers.
-      sizes: sizes of the dimensions that the model leaves open, by name; others are 1.
+      sizes: the sizes that the model leaves open.
+      kind: what floating-point inputs consist of, one of KINDS.
 
     Returns:
       An array for each input, by its name.
 
     Raises:
-      UserError: an input has no shape, or a type for which no random numbers can be drawn.
+      NoInputsError: an input has no shape, or a type for which no random numbers can be drawn.
+      ValueError: the model leaves a size open that `sizes` does not have.
     """
     random = np.random.default_rng([seed, 1])
     weights = {weight.name for weight in model.graph.initializer}
@@ -47,9 +56,14 @@ def random_inputs(
     inputs = {}
     for value in model.graph.input:
         if value.name not in weights:
-            dtype, shape = _type(value, sizes or {})
-            bound = bounds.get(value.name, _NUM_KINDS)
-            inputs[value.name] = _draw(random, dtype, shape, bound, _SCALES[seed % len(_SCALES)])
+            dtype, shape = _type(value, sizes)
+            is_image = dtype == np.uint8 and kind == KINDS[2]
+            bound = bounds.get(value.name, 256 if is_image else _NUM_KINDS)
+            if dtype.kind == "f":
+                drawn = _draw_floats(random, shape, kind, _SCALES[seed % len(_SCALES)])
+                inputs[value.name] = drawn.astype(dtype)
+            else:
+                inputs[value.name] = _draw_integers(random, dtype, shape, bound)
     return inputs
 
 
@@ -83,11 +97,14 @@ def load_inputs(path: pathlib.Path, model: onnx.ModelProto) -> dict[str, np.ndar
 
 
 def _check(path: pathlib.Path, value: onnx.ValueInfoProto, array: np.ndarray) -> None:
-    dtype, _ = _type(value, {})
-    dimensions = value.type.tensor_type.shape.dim
-    declared = [size.dim_value if size.HasField("dim_value") else "?" for size in dimensions]
-    fits = len(declared) == array.ndim and all(
-        size in (actual, "?") for size, actual in zip(declared, array.shape, strict=True)
+    tensor = value.type.tensor_type
+    if not value.type.HasField("tensor_type"):
+        raise UserError(f"{path}: input {value.name!r} is no tensor; an .npz file cannot hold it")
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    declared = [size.dim_value if _is_fixed(size) else "?" for size in tensor.shape.dim]
+    fits = not tensor.HasField("shape") or (
+        len(declared) == array.ndim
+        and all(size in (actual, "?") for size, actual in zip(declared, array.shape, strict=True))
     )
     if array.dtype != dtype or not fits:
         raise UserError(
@@ -96,35 +113,59 @@ def _check(path: pathlib.Path, value: onnx.ValueInfoProto, array: np.ndarray) ->
         )
 
 
-def _type(
-    value: onnx.ValueInfoProto, sizes: Mapping[str, int]
-) -> tuple[np.dtype[Any], tuple[int, ...]]:
+def _is_fixed(size: onnx.TensorShapeProto.Dimension) -> bool:
+    """Return whether a file gives a size; a negative one stands for an open one."""
+    return size.HasField("dim_value") and size.dim_value >= 0
+
+
+def _type(value: onnx.ValueInfoProto, sizes: Sizes) -> tuple[np.dtype[Any], tuple[int, ...]]:
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
-        raise UserError(f"input {value.name!r} is no tensor of known rank; give inputs in a .npz")
-    shape = tuple(
-        size.dim_value if size.HasField("dim_value") else sizes.get(size.dim_param, 1)
-        for size in tensor.shape.dim
-    )
+        raise NoInputsError(
+            f"input {value.name!r} is no tensor of known rank; give inputs with --inputs FILE.npz"
+        )
+    shape = sizes.shape(value.name)
+    if shape is None:
+        if not all(map(_is_fixed, tensor.shape.dim)):
+            raise ValueError(f"input {value.name!r} leaves a size open")
+        shape = tuple(size.dim_value for size in tensor.shape.dim)
     return helper.tensor_dtype_to_np_dtype(tensor.elem_type), shape
 
 
-def _draw(
-    random: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], bound: int,
-    scale: float,
-) -> np.ndarray:  # fmt: skip
+def _draw_floats(
+    random: np.random.Generator, shape: tuple[int, ...], kind: str, scale: float
+) -> np.ndarray:
+    match KINDS.index(kind):
+        case 0:
+            return scale * random.standard_normal(shape)
+        case 1:
+            return random.random(shape)
+        case 2:
+            return 255 * random.random(shape)
+        case 3:
+            return 1e-3 * scale * random.standard_normal(shape)
+        case 4:
+            return 30 * scale * random.standard_normal(shape)
+        case _:
+            return random.integers(2, size=shape)
+
+
+def _draw_integers(
+    random: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], bound: int
+) -> np.ndarray:
     if dtype.kind in "iu":
         return random.integers(bound, size=shape).astype(dtype)
     if dtype.kind == "b":
         return random.integers(2, size=shape).astype(dtype)
-    if dtype.kind == "f":
-        return (scale * random.standard_normal(shape)).astype(dtype)
-    raise UserError(f"no random numbers of type {dtype}; give inputs in a .npz")
+    raise NoInputsError(f"no random numbers of type {dtype}; give inputs with --inputs FILE.npz")
 
 
 def _bounds(model: onnx.ModelProto) -> dict[str, int]:
     """Return the smallest size that each value indexes, by the value's name."""
     sizes = {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Constant":
+            sizes.update((node.output[0], tuple(one.t.dims)) for one in node.attribute)
     for value in (*model.graph.value_info, *model.graph.input):
         dimensions = value.type.tensor_type.shape.dim
         sizes.setdefault(value.name, tuple(size.dim_value for size in dimensions))

@@ -36,9 +36,9 @@ Both sides share `tensors` (arrays and ONNX's tensors), `scopes` (names within s
 """
 
 from environments.tensor_graphs.onnx_io.header import ModelHeader
-from environments.tensor_graphs.onnx_io.parts import part_model
+from environments.tensor_graphs.onnx_io.parts import part_inputs, part_model
 from environments.tensor_graphs.onnx_io.reading.reader import read
 from environments.tensor_graphs.onnx_io.writing.saving import save
 from environments.tensor_graphs.onnx_io.writing.writer import write
 
-__all__ = ["ModelHeader", "part_model", "read", "save", "write"]
+__all__ = ["ModelHeader", "part_inputs", "part_model", "read", "save", "write"]

@@ -14,6 +14,8 @@ from environments.tensor_graphs.onnx_io.tensors import DTYPES, NUMBERS
 
 DEFAULT_OPSET = 17
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
+# Files give these names to sizes that need not be equal.
+_SAYS_NOTHING = re.compile(r"\W*|None|none|-\d+|dynamic|unknown|Unknown")
 UNKNOWN = "unknown_"
 """Prefix of the names that are given to sizes without one."""
 
@@ -88,8 +90,11 @@ class DimensionNames:
         return f"{UNKNOWN}{self._num_unknown}"
 
     def name_of(self, name: str) -> str:
-        """Return the graph's name for a size by its name in the file; "" stands for no name."""
-        if not name:
+        """Return the graph's name for a size by its name in the file.
+
+        A name such as "?", which files give to sizes that differ, counts as none, like "".
+        """
+        if _SAYS_NOTHING.fullmatch(name):
             return self.unknown()
         if name not in self._known:
             known = name

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from environments.tensor_graphs.graph.graph import Edit, Graph
-from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Ref
+from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Ref, TensorType
 from environments.tensor_graphs.onnx_io.header import ModelHeader, make_header
 from environments.tensor_graphs.onnx_io.tensors import storage
 from environments.tensor_graphs.onnx_io.writing.folding import ConstantFolder
@@ -59,6 +59,27 @@ def part_model(graph: Graph, numbers: Sequence[int], copies: int = 1) -> onnx.Mo
     small, _ = edit.finish()
     small.header = _header(graph)
     return write(small)
+
+
+def part_inputs(graph: Graph, numbers: Sequence[int], copies: int = 1) -> dict[str, TensorType]:
+    """Return the types of the inputs of a `part_model`, by name, with the graph's names of sizes.
+
+    Args:
+      graph: as for `part_model`, and so are the other arguments.
+      numbers: numbers of the nodes.
+      copies: how often the model contains the nodes.
+    """
+    inner = {Ref(number, k) for number in numbers for k in range(len(graph.nodes[number].types))}
+    used = (ref for number in numbers for ref in graph.nodes[number].inputs)
+    outer = [ref for ref in dict.fromkeys(used) if ref is not None and ref not in inner]
+    found = {}
+    for place, ref in enumerate(outer * copies):
+        tensor_type = graph.type_of(ref)
+        if tensor_type is None:
+            continue
+        if not graph.is_constant(ref.node) or not tensor_type.is_static:
+            found[f"x{place}"] = tensor_type
+    return found
 
 
 def _results(graph: Graph, numbers: Sequence[int]) -> list[Ref]:

@@ -15,6 +15,7 @@ from environments.tensor_graphs.search.results import (
     EXHAUSTED,
     INTERRUPTED,
     OUT_OF_EXPANSIONS,
+    OUT_OF_PATIENCE,
     OUT_OF_TIME,
     Budget,
     Match,
@@ -152,6 +153,8 @@ class Record:
             raise BudgetSpent(OUT_OF_EXPANSIONS)
         if now_s - self._began_s >= self._budget.seconds:
             raise BudgetSpent(OUT_OF_TIME)
+        if now_s - self._began_s >= self._budget.patience_s and self.best is self.start:
+            raise BudgetSpent(OUT_OF_PATIENCE)
         if self._on_progress is not None and now_s - self._reported_s >= _REPORT_EVERY_S:
             self._reported_s = now_s
             self.report()

@@ -120,10 +120,12 @@ class Budget:
     Attributes:
       seconds: wall time.
       expansions: number of expansions: matches applied to look at the cost of the result.
+      patience_s: wall time after which the search ends if it has found nothing cheaper by then.
     """
 
     seconds: float = math.inf
     expansions: float = math.inf
+    patience_s: float = math.inf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,6 +147,7 @@ OnProgress = Callable[[Progress], None]
 
 EXHAUSTED, INTERRUPTED = "exhausted", "interrupted"
 OUT_OF_TIME, OUT_OF_EXPANSIONS = "out of time", "out of expansions"
+OUT_OF_PATIENCE = "out of patience"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +164,7 @@ class Result:
         beam) do not count those again.
       seconds: wall time; if the search was resumed, only since then.
       stopped: why the search ended: "exhausted" (nothing was left to try), "out of time", "out of
-        expansions" or "interrupted".
+        expansions", "out of patience" (nothing was found in much of the time) or "interrupted".
       expansions_of_best: number of expansions when the best state was found.
     """
 

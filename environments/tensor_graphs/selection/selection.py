@@ -6,7 +6,8 @@ differs. The others are measured end to end against the original: all of them fo
 the fastest ones for as long as it takes to be sure. A candidate is chosen only if it is
 
   - faster than the original, both fully optimised by the backend, by more than two copies of the
-    original differ (A/A);
+    original differ (A/A), at the sizes that led the search;
+  - not slower by more than that, and right, at any of the other sizes;
   - not slower than the original where each runs at the level of optimisation that suits it best, so
     that users who know that onnxruntime's optimisations hurt their model lose nothing either.
 """
@@ -14,14 +15,18 @@ the fastest ones for as long as it takes to be sure. A candidate is chosen only 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from environments.errors import UserError
 from environments.tensor_graphs.execution import equivalence
-from environments.tensor_graphs.execution.backends import Arrays, Backend
+from environments.tensor_graphs.execution.backends import Backend, Program
 from environments.tensor_graphs.execution.equivalence import Equivalence
 from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison
+from environments.tensor_graphs.execution.sizes import Sizes
+from environments.tensor_graphs.execution.trials import Trial, Trials
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import save
 from environments.tensor_graphs.search.results import Visited
@@ -55,27 +60,54 @@ class Candidate:
     screening: Comparison | None = None
 
 
+class Row(NamedTuple):
+    """A comparison of a candidate with the original, both fully optimised by the backend.
+
+    Attributes:
+      sizes: the sizes at which both ran.
+      comparison: how fast they are.
+    """
+
+    sizes: Sizes
+    comparison: Comparison
+
+
 @dataclasses.dataclass(frozen=True)
 class Measurement:
     """How fast a candidate runs, measured end to end against the original.
 
     Attributes:
-      fully_optimised: the comparison with both fully optimised by the backend.
+      rows: the comparisons at each of the sizes, those that led the search first. The last one is
+        that at which the candidate failed, if it did.
       at_best_levels: the comparison with each at its own best level of optimisation.
       original_level: name of the backend at the original's best level.
       candidate_level: name of the backend at the candidate's best level.
     """
 
-    fully_optimised: Comparison
+    rows: tuple[Row, ...]
     at_best_levels: Comparison
     original_level: str
     candidate_level: str
 
     @property
+    def fully_optimised(self) -> Comparison:
+        """The comparison at the sizes that led the search."""
+        return self.rows[0].comparison
+
+    @property
+    def slower(self) -> Row | None:
+        """The first comparison in which the candidate is slower beyond A/A; None without one."""
+        return next((one for one in self.rows if not _is_no_slower(one.comparison)), None)
+
+    @property
     def is_gain(self) -> bool:
         """Whether to prefer the candidate to the original."""
-        best = self.at_best_levels
-        return self.fully_optimised.is_faster and best.ratio.value <= 1 + best.margin
+        is_faster = self.fully_optimised.is_faster and _is_no_slower(self.at_best_levels)
+        return is_faster and self.slower is None
+
+
+def _is_no_slower(found: Comparison) -> bool:
+    return found.ratio.value <= 1 + found.margin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,16 +144,16 @@ def worth_measuring(visited: Visited, max_states: int = 5) -> list[Visited]:
 
 
 def verify(
-    original: pathlib.Path,
+    original: Program,
     proposed: Sequence[Visited],
-    trials: Sequence[Arrays],
+    trials: Sequence[Trial],
     directory: pathlib.Path,
     on: Backend,
 ) -> Iterator[Candidate]:
     """Write each proposed graph to a file, and compare its outputs with the original's.
 
     Args:
-      original: file of the original model.
+      original: runs the original model.
       proposed: states whose graphs were made from it.
       trials: the inputs to compare the models on.
       directory: where the files are written.
@@ -130,65 +162,170 @@ def verify(
     Yields:
       A candidate for each state, with a refusal if it does not compute what the original does.
     """
-    if not proposed:
-        return
-    opened = on.open(original)
     for number, visited in enumerate(proposed):
         path = directory / f"candidate-{number}.onnx"
         graph = visited.state.graph
         assert isinstance(graph, Graph)
+        candidate = Candidate(visited, path, None, "")
         try:
             save(graph, path)
-            found = equivalence.check(opened, path, trials, on=on)
         except UserError as error:
-            yield Candidate(visited, path, None, str(error))
+            yield dataclasses.replace(candidate, refusal=str(error))
             continue
-        refusal = "" if found.is_equal else str(found.worst)
-        yield Candidate(visited, path, found, refusal)
+        yield verified(original, candidate, trials, on)
 
 
-def select(
-    original: pathlib.Path,
-    candidates: Sequence[Candidate],
-    inputs: Arrays,
-    levels: Sequence[Backend],
-    seconds: float,
-    on_progress: OnProgress = lambda _: None,
-) -> Selection:
-    """Measure the candidates that were not refused, and choose one or none.
+def verified(
+    original: Program, candidate: Candidate, trials: Sequence[Trial], on: Backend
+) -> Candidate:
+    """Return a candidate that was compared with the original on further inputs.
 
     Args:
-      original: file of the original model.
-      candidates: the candidates that `verify` yields.
-      inputs: what all models are run on.
-      levels: the backend at each of its levels of optimisation, the full one first.
-      seconds: wall time of each final measurement; the others take a tenth of it.
-      on_progress: called with what is being done.
+      original: runs the original model.
+      candidate: the candidate, whose file exists.
+      trials: the inputs to compare the models on.
+      on: the backend that runs the candidate.
     """
-    right = [one for one in candidates if not one.refusal]
-    if not right:
-        return Selection(None, _why_none(candidates), tuple(candidates))
-    short_s = _SCREENING * seconds
-    on_progress("measuring the original at each level of optimisation")
-    bench = Bench(original, inputs, levels[0])
-    best = best_level(bench, original, levels, short_s)
-    screened = []
-    for number, one in enumerate(right):
-        on_progress(f"measuring candidate {number + 1} of {len(right)}")
-        screening = bench.compare(one.path, seconds=short_s, pairs=FEW_PAIRS)
-        screened.append(dataclasses.replace(one, screening=screening))
-    by_path = {one.path: one for one in screened}
-    everyone = tuple(by_path.get(one.path, one) for one in candidates)
-    finalists = sorted(screened, key=lambda one: one.screening.ratio.value if one.screening else 1)
-    fastest: Measurement | None = None
-    for one in finalists[:_NUM_FINALISTS]:
-        on_progress(f"measuring the fastest candidate: {seconds:.0f} s against each level")
-        found = _measure(bench, original, one.path, inputs, levels, best, seconds)
-        if found.is_gain:
-            return Selection(one, "", everyone, found)
-        fastest = fastest or found
-    assert fastest is not None
-    return Selection(None, _why_not(fastest), everyone, fastest)
+    try:
+        inputs = [one.inputs for one in trials]
+        found = equivalence.check(original, candidate.path, inputs, on=on)
+    except UserError as error:
+        return dataclasses.replace(candidate, refusal=str(error))
+    refusal = "" if found.is_equal else f"{found.worst}, at {trials[found.worst.trial].sizes}"
+    if candidate.equivalence is not None:
+        found = equivalence.joined(candidate.equivalence, found)
+    return dataclasses.replace(candidate, equivalence=found, refusal=refusal)
+
+
+def first_right(
+    original: Program, candidates: Sequence[Candidate], trials: Sequence[Trial], on: Backend
+) -> Selection:
+    """Choose the first candidate that is right on further inputs too, without measuring any.
+
+    Args:
+      original: runs the original model.
+      candidates: the candidates that `verify` yields.
+      trials: the further inputs.
+      on: the backend that runs the candidates.
+    """
+    everyone = list(candidates)
+    for number, one in enumerate(candidates):
+        if not one.refusal:
+            everyone[number] = verified(original, one, trials, on) if trials else one
+            if not everyone[number].refusal:
+                return Selection(everyone[number], "", tuple(everyone))
+    return Selection(None, _why_none(everyone), tuple(everyone))
+
+
+class Selector:
+    """Measures candidates against one original model.
+
+    Its stages are two: `screen` takes a short time for each candidate, `choose` a long one for the
+    fastest of them.
+    """
+
+    def __init__(
+        self,
+        original: pathlib.Path,
+        program: Program,
+        trials: Trials,
+        levels: Sequence[Backend],
+        seconds: float,
+        on_progress: OnProgress = lambda _: None,
+    ) -> None:
+        """Make the selector; nothing is measured yet.
+
+        Args:
+          original: file of the original model.
+          program: runs it.
+          trials: what all models are run on, at each of the sizes.
+          levels: the backend at each of its levels of optimisation, the full one first.
+          seconds: wall time of each final measurement; the others take a tenth of it.
+          on_progress: called with what is being done.
+        """
+        self._original = original
+        self._program = program
+        self._trials = trials
+        self._levels = levels
+        self._seconds = seconds
+        self._short_s = _SCREENING * seconds
+        self._on_progress = on_progress
+        self._best = levels[0]
+
+    @functools.cached_property
+    def _bench(self) -> Bench:
+        return Bench(self._original, self._trials.measured[0].inputs, self._levels[0])
+
+    def select(self, candidates: Sequence[Candidate]) -> Selection:
+        """Measure the candidates that were not refused, and choose one or none.
+
+        Args:
+          candidates: the candidates that `verify` yields.
+        """
+        right = [one for one in candidates if not one.refusal]
+        if not right:
+            return Selection(None, _why_none(candidates), tuple(candidates))
+        screened = {one.path: one for one in self._screen(right)}
+        everyone = {one.path: screened.get(one.path, one) for one in candidates}
+        finalists = sorted(screened.values(), key=_screened_ratio)
+        tried: list[Measurement] = []
+        for one in finalists[:_NUM_FINALISTS]:
+            if tried and _screened_ratio(one) > 1:
+                break
+            checked, found = self._measure(one)
+            everyone[one.path] = checked
+            if checked.refusal:
+                continue
+            tried.append(found)
+            if found.is_gain:
+                return Selection(checked, "", tuple(everyone.values()), found)
+        all_of_them = tuple(everyone.values())
+        if not tried:
+            return Selection(None, _why_none(all_of_them), all_of_them)
+        return Selection(None, _why_not(tried[0]), all_of_them, tried[0])
+
+    def _screen(self, right: Sequence[Candidate]) -> Iterator[Candidate]:
+        self._on_progress("measuring the original at each level of optimisation")
+        self._best = best_level(self._bench, self._original, self._levels, self._short_s)
+        for number, one in enumerate(right):
+            self._on_progress(f"measuring candidate {number + 1} of {len(right)}")
+            screening = self._bench.compare(one.path, seconds=self._short_s, pairs=FEW_PAIRS)
+            yield dataclasses.replace(one, screening=screening)
+
+    def _measure(self, one: Candidate) -> tuple[Candidate, Measurement]:
+        """Measure a candidate at all sizes, until it turns out to be wrong or slower at one."""
+        first, *others = self._trials.measured
+        self._on_progress(
+            f"measuring the fastest candidate: {self._seconds:.0f} s at {first.sizes}"
+        )
+        found = self._measure_first(one.path, first)
+        for trial in others:
+            if not found.is_gain:
+                break
+            self._on_progress(f"measuring the fastest candidate at {trial.sizes}")
+            one = verified(self._program, one, [trial], self._levels[0])
+            if one.refusal:
+                break
+            bench = Bench(self._original, trial.inputs, self._levels[0])
+            row = Row(trial.sizes, bench.compare(one.path, seconds=self._seconds))
+            found = dataclasses.replace(found, rows=(*found.rows, row))
+        return one, found
+
+    def _measure_first(self, path: pathlib.Path, trial: Trial) -> Measurement:
+        levels, best = self._levels, self._best
+        full = self._bench.compare(path, seconds=self._seconds)
+        rows = (Row(trial.sizes, full),)
+        own = best_level(Bench(path, trial.inputs, levels[0]), path, levels, self._short_s)
+        if not full.is_faster or best.name == own.name == levels[0].name:
+            return Measurement(rows, full, best.name, own.name)
+        at_best = Bench(self._original, trial.inputs, best).compare(
+            path, other_backend=own, seconds=self._seconds
+        )
+        return Measurement(rows, at_best, best.name, own.name)
+
+
+def _screened_ratio(one: Candidate) -> float:
+    return one.screening.ratio.value if one.screening else 1.0
 
 
 def best_level(
@@ -213,36 +350,28 @@ def best_level(
     return best
 
 
-def _measure(
-    bench: Bench,
-    original: pathlib.Path,
-    path: pathlib.Path,
-    inputs: Arrays,
-    levels: Sequence[Backend],
-    best: Backend,
-    seconds: float,
-) -> Measurement:
-    full = bench.compare(path, seconds=seconds)
-    own = best_level(Bench(path, inputs, levels[0]), path, levels, _SCREENING * seconds)
-    if best.name == own.name == levels[0].name:
-        return Measurement(full, full, best.name, own.name)
-    at_best = Bench(original, inputs, best).compare(path, other_backend=own, seconds=seconds)
-    return Measurement(full, at_best, best.name, own.name)
-
-
 def _why_none(candidates: Sequence[Candidate]) -> str:
     if not candidates:
         return "no rule lowers the estimated cost"
-    return f"no candidate computes what the model does ({candidates[0].refusal})"
+    refusal = next(one.refusal for one in candidates if one.refusal)
+    return f"no candidate computes what the model does ({refusal})"
 
 
 def _why_not(found: Measurement) -> str:
-    if not found.fully_optimised.is_faster:
+    full, best = found.fully_optimised, found.at_best_levels
+    if not full.is_faster:
         return (
-            f"the best candidate takes {found.fully_optimised.ratio} of the model's time, and two "
-            f"copies of the model {found.fully_optimised.same} of each other's"
+            f"the best candidate takes {full.ratio} of the model's time, and two copies of the "
+            f"model {full.same} of each other's"
         )
+    if not _is_no_slower(best):
+        return (
+            f"the best candidate takes {best.ratio} of the time of the model at "
+            f"{found.original_level}, its best level"
+        )
+    row = found.slower
+    assert row is not None
     return (
-        f"the best candidate takes {found.at_best_levels.ratio} of the time of the model at "
-        f"{found.original_level}, its best level"
+        f"the best candidate takes {full.ratio} of the model's time at {found.rows[0].sizes}, but "
+        f"{row.comparison.ratio} at {row.sizes}"
     )

@@ -23,6 +23,7 @@ from environments.tensor_graphs.costs.objectives import graph_cost, make_objecti
 from environments.tensor_graphs.costs.stopwatch import time_of
 from environments.tensor_graphs.costs.table import CostTable, processor, table_of
 from environments.tensor_graphs.execution.backends import OnnxRuntime, Program
+from environments.tensor_graphs.execution.sizes import OpenSizes
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, Ref
 from environments.tensor_graphs.operators.building import add
@@ -307,7 +308,8 @@ def test_what_cannot_be_run_is_estimated(backend: CountedBackend) -> None:
 def test_operators_are_measured_at_the_sizes_that_are_given(backend: CountedBackend) -> None:
     table = CostTable()
     graph = layer_norm(["N", 64, 64])
-    small, large = (MeasuredObjective(backend, table, sizes) for sizes in ({}, {"N": 64}))
+    sizes = [OpenSizes(graph).at({"N": size}) for size in (1, 64)]
+    small, large = (MeasuredObjective(backend, table, one) for one in sizes)
     assert graph_cost(small, graph) * 5 < graph_cost(large, graph)
 
 

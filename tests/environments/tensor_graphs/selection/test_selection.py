@@ -11,13 +11,16 @@ from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.inputs import random_inputs
+from environments.tensor_graphs.execution.sizes import Sizes
+from environments.tensor_graphs.execution.trials import Trial, Trials
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import library
 from environments.tensor_graphs.search import Step, Visited, search
 from environments.tensor_graphs.selection import selection
 from environments.tensor_graphs.selection.selection import (
     Measurement,
-    select,
+    Row,
+    Selector,
     verify,
     worth_measuring,
 )
@@ -35,6 +38,18 @@ def adapted(tmp_path_factory):
     return path, search(start, "greedy").candidates[0]
 
 
+def trials_of(*inputs, sizes=()):
+    """Trials of the inputs, the first of which leads; the others have the sizes n=1, 2, …"""
+    first, *others = inputs
+    named = [Sizes((("n", number),)) for number in range(1, len(inputs))]
+    return Trials((Trial(Sizes(), first),), tuple(map(Trial, named, others)))
+
+
+def select(path, candidates, trials, seconds, on_progress=lambda _: None):
+    program = LEVELS[0].open(path) if path else None
+    return Selector(path, program, trials, LEVELS, seconds, on_progress).select(candidates)
+
+
 def of_graph(graph):
     """Make a state without a path to it."""
     state = dataclasses.make_dataclass("State", ["graph", "cost_ms"])(graph, 1.0)
@@ -43,11 +58,12 @@ def of_graph(graph):
 
 def test_the_faster_one_is_chosen(adapted, tmp_path):
     path, best = adapted
-    inputs = random_inputs(adapter())
+    trials = trials_of(random_inputs(adapter()))
     lines = []
-    candidates = list(verify(path, worth_measuring(best), [inputs], tmp_path, LEVELS[0]))
+    program = LEVELS[0].open(path)
+    candidates = list(verify(program, worth_measuring(best), trials.first, tmp_path, LEVELS[0]))
     assert not any(one.refusal for one in candidates)
-    found = select(path, candidates, inputs, LEVELS, 0.5, on_progress=lines.append)
+    found = select(path, candidates, trials, 0.5, on_progress=lines.append)
     assert found.chosen is not None and found.reason == ""
     assert found.measurement.fully_optimised.ratio.high < 0.9 and found.measurement.is_gain
     assert any("candidate 1 of" in one for one in lines)
@@ -59,25 +75,27 @@ def test_a_wrong_one_is_refused_however_fast_it_is(adapted, tmp_path):
     graph = onnx_io.read(path)
     edit.replace({graph.outputs[0]: graph.nodes[graph.outputs[0].node].inputs[0]})
     wrong = edit.finish()[0]
-    inputs = random_inputs(adapter())
-    (candidate,) = verify(path, [of_graph(wrong)], [inputs], tmp_path, LEVELS[0])
+    trials = trials_of(random_inputs(adapter()))
+    program = LEVELS[0].open(path)
+    (candidate,) = verify(program, [of_graph(wrong)], trials.first, tmp_path, LEVELS[0])
     assert "relative error" in candidate.refusal
-    found = select(path, [candidate], inputs, LEVELS, 0.1)
+    found = select(path, [candidate], trials, 0.1)
     assert found.chosen is None and "no candidate computes" in found.reason
 
 
 def test_an_equal_one_is_no_gain(tmp_path, monkeypatch):
     monkeypatch.setattr(selection, "Bench", NoisyBench)
     path = write(tmp_path / "m.onnx", relu())
-    inputs = {"x": np.ones(4, np.float32)}
-    candidates = verify(path, [of_graph(onnx_io.read(path))], [inputs], tmp_path, LEVELS[0])
-    found = select(path, list(candidates), inputs, LEVELS, 0.1)
+    trials = trials_of({"x": np.ones(4, np.float32)})
+    same = of_graph(onnx_io.read(path))
+    candidates = verify(LEVELS[0].open(path), [same], trials.first, tmp_path, LEVELS[0])
+    found = select(path, list(candidates), trials, 0.1)
     assert found.chosen is None and found.measurement is not None
     assert "of the model's time" in found.reason
 
 
 def test_without_candidates():
-    found = select(None, [], {}, LEVELS, 0.1)
+    found = select(None, [], trials_of({}), 0.1)
     assert (found.chosen, found.reason) == (None, "no rule lowers the estimated cost")
 
 
@@ -91,7 +109,8 @@ def test_without_candidates():
     ],
 )
 def test_what_a_gain_is(full, best, is_gain):
-    assert Measurement(full, best, "onnxruntime-basic", "onnxruntime").is_gain is is_gain
+    rows = (Row(Sizes(), full),)
+    assert Measurement(rows, best, "onnxruntime-basic", "onnxruntime").is_gain is is_gain
 
 
 def test_states_are_worth_measuring_where_rules_take_over():

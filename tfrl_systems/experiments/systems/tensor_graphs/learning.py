@@ -17,7 +17,7 @@ from tfrl_systems.drivers.episode_runner import Actor, EpisodeRunner
 from tfrl_systems.experiments.online import OnlineTask
 from tfrl_systems.experiments.reporting import percent
 from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
-from tfrl_systems.experiments.systems.tensor_graphs.problem import Problem
+from tfrl_systems.experiments.systems.tensor_graphs.problem import Problem, sizes_of_models
 from tfrl_systems.experiments.training_run import TrainingRun
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.training.heatmap import Heatmap
@@ -66,7 +66,7 @@ def make_environment(
         contexts.uniform([_load_model(name) for name in names]),
         settings,
         problem.load_rules(),
-        problem.make_objective(),
+        problem.make_objective(sizes_of_models(problem.models, problem.dimensions)),
     )
 
 

@@ -8,39 +8,38 @@ import pathlib
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 
-import numpy as np
 import onnx
 
 from environments.errors import UsageError, UserError
-from environments.tensor_graphs.execution.backends import Backend, backend
-from environments.tensor_graphs.execution.inputs import load_inputs, random_inputs
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.execution.choosing import Choice
+from environments.tensor_graphs.execution.inputs import NoInputsError
+from environments.tensor_graphs.execution.sizes import NONE_OPEN
+from environments.tensor_graphs.execution.trials import Trials
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import save
-from environments.tensor_graphs.search import INTERRUPTED, Budget, Progress, Result, Visited, replay
+from environments.tensor_graphs.rewriting.engine import Engine
+from environments.tensor_graphs.search import EXHAUSTED, INTERRUPTED, Result
 from environments.tensor_graphs.selection.contributions import measure_segments
 from environments.tensor_graphs.selection.selection import (
-    Candidate,
     Selection,
-    select,
+    Selector,
+    first_right,
     verify,
-    worth_measuring,
 )
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import option
 from tfrl_systems.experiments.systems.tensor_graphs import page
 from tfrl_systems.experiments.systems.tensor_graphs.bounding import bound_of
 from tfrl_systems.experiments.systems.tensor_graphs.evaluating import Searching
+from tfrl_systems.experiments.systems.tensor_graphs.original import Original, levels_of
 from tfrl_systems.experiments.systems.tensor_graphs.outcome import Outcome
 from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.experiments.systems.tensor_graphs.problem import GraphProblem, Rewriting
+from tfrl_systems.experiments.systems.tensor_graphs.stages import Found, Stages
 
-_NUM_TRIALS = 3
 _BOUND_S = 60.0
-# The time for each search by another estimate, as a share of the time for the main search.
-_OTHERS = 0.25
-
 
 METHODS = ("regions", "greedy", "taso", "beam", "policy")
 
@@ -57,8 +56,11 @@ class Optimization(Searching, Rewriting):
       strict: leave out rules that may change NaN or infinity (see tfrl rules list).
       measure: measure candidates end to end; without it the estimate decides.
       measure_seconds: seconds of each final measurement; longer measurements detect smaller gains.
+      dimensions: sizes for a dimension that the model leaves open, by the file's own name or as
+        INPUT[AXIS]; the first leads the search, and the result is slower at none of them. Without
+        it a batch is 1, others are found by trying, and half and double of them are measured too.
       inputs: file with an array for each of the model's inputs, by name, to compare outputs on and
-        to measure with.
+        to measure with; its sizes are used as if they were given.
       bound: also say how far from optimal the estimate is (for graphs of up to 30 operators).
       checkpoint: file to keep the search in; if it exists, the search goes on from it.
       report: file for a page with the graph before and after, and what each rule saves.
@@ -71,10 +73,16 @@ class Optimization(Searching, Rewriting):
     strict: bool = False
     measure: bool = True
     measure_seconds: float = option(10.0, metavar="N", positive=True)
-    inputs: pathlib.Path | None = option(None, metavar="FILE.npz")
+    inputs: tuple[pathlib.Path, ...] = option((), metavar="FILE.npz")
     bound: bool = False
     checkpoint: pathlib.Path | None = option(None, metavar="FILE")
     report: pathlib.Path | None = option(None, metavar="FILE.html")
+
+    def __post_init__(self) -> None:
+        """Accept a single path as the inputs."""
+        super().__post_init__()
+        given = [self.inputs] if isinstance(self.inputs, str | pathlib.Path) else self.inputs
+        object.__setattr__(self, "inputs", tuple(map(pathlib.Path, given)))
 
     def load_policy(self) -> GraphPolicy | None:
         """Load the policy, if the method is "policy"; else return None.
@@ -97,37 +105,139 @@ def optimize(asked: Optimization, reporter: Reporter) -> Outcome:
     began_s = time.monotonic()
     _check_places(asked)
     policy = asked.load_policy()
-    problem = GraphProblem.of(str(asked.model), asked.model, asked, asked.strict)
-    trials = _inputs(asked, problem)
-    levels = _levels(asked.objective)
-    result = _search(asked, problem, policy, reporter)
-    with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
-        directory = pathlib.Path(name)
-        proposed = _propose(asked, problem, result, policy)
-        candidates = list(verify(asked.model, proposed, trials, directory, levels[0]))
-        for one in candidates:
-            if one.refusal:
-                reporter.say(f"refused: {one.refusal}")
-        selection = _select(asked, result, candidates, trials[-1], levels, reporter)
-        ratios = _account(asked, selection, trials[-1], levels[0], directory)
-    _write(asked, selection)
-    outcome = Outcome(
-        model=problem.name,
+    original = Original(str(asked.model), asked.model, levels_of(asked.objective)[0])
+    own = original.load_trials(asked.inputs)
+    try:
+        choice = original.choose(dict(asked.dimensions), own)
+        trials = original.make_trials(choice, own)
+    except NoInputsError as error:
+        outcome = _untried(asked, original, str(error))
+    else:
+        if choice.chosen:
+            reporter.say(f"sizes: {choice.points[0]}; to change what was chosen: {choice.hint}")
+        problem = GraphProblem.at(original, asked, choice, asked.strict)
+        outcome = _Optimizer(asked, original, problem, trials, reporter).run(policy, began_s)
+    _write(asked, outcome.selection)
+    outcome = dataclasses.replace(outcome, seconds=time.monotonic() - began_s)
+    if asked.report is not None:
+        _replace(asked.report, page.make_page(outcome).encode())
+    if asked.checkpoint is not None and outcome.result.stopped != INTERRUPTED:
+        asked.checkpoint.unlink(missing_ok=True)
+    return outcome
+
+
+class _Optimizer:
+    """Optimises a model whose sizes are chosen."""
+
+    def __init__(
+        self,
+        asked: Optimization,
+        original: Original,
+        problem: GraphProblem,
+        trials: Trials,
+        reporter: Reporter,
+    ) -> None:
+        self._asked = asked
+        self._original = original
+        self._problem = problem
+        self._trials = trials
+        self._reporter = reporter
+        self._levels = levels_of(asked.objective)
+
+    def run(self, policy: GraphPolicy | None, began_s: float) -> Outcome:
+        """Search, check, and measure; return the outcome, whose model is not written yet."""
+        asked, problem = self._asked, self._problem
+        found = self._search(policy, began_s)
+        with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
+            directory = pathlib.Path(name)
+            selection = self._select(found, directory)
+            ratios = self._account(selection, directory)
+        return Outcome(
+            model=problem.name,
+            output=str(asked.output),
+            objective=asked.objective,
+            strict=asked.strict,
+            before=problem.graph,
+            found=found,
+            selection=selection,
+            choice=problem.choice,
+            note=self._trials.note,
+            ratios=ratios,
+            bound=bound_of(problem, _BOUND_S, self._reporter) if asked.bound else None,
+        )
+
+    def _search(self, policy: GraphPolicy | None, began_s: float) -> Found:
+        asked = self._asked
+        with self._reporter.status() as tell:
+            stages = Stages(
+                self._problem,
+                asked.method,
+                asked.budget,
+                began_s=began_s,
+                tell=tell,
+                policy=policy,
+                num_rollouts=asked.rollouts,
+                has_others=asked.measure,
+            )
+            found = stages.run(resume_file=asked.checkpoint)
+        if found.result.stopped == INTERRUPTED:
+            self._reporter.say(
+                "search interrupted; going on with the best so far (Ctrl-C again ends the program)"
+            )
+        return found
+
+    def _select(self, found: Found, directory: pathlib.Path) -> Selection:
+        """Check the candidates, and choose one of those that are right."""
+        if not found.proposed and not found.result.expansions:
+            return Selection(None, f"none of the rules applies ({found.result.stopped})", ())
+        program, trials = self._original.program, self._trials
+        with self._reporter.status() as tell:
+            tell("comparing the outputs of candidates")
+            checked = verify(program, found.proposed, trials.first, directory, self._levels[0])
+            candidates = list(checked)
+            for one in candidates:
+                if one.refusal:
+                    self._reporter.say(f"refused: {one.refusal}")
+            if not self._asked.measure:
+                return first_right(program, candidates, trials.others, self._levels[0])
+            selector = Selector(
+                self._asked.model,
+                program,
+                trials,
+                self._levels,
+                self._asked.measure_seconds,
+                tell,
+            )
+            return selector.select(candidates)
+
+    def _account(self, selection: Selection, directory: pathlib.Path) -> list[float]:
+        """Measure the ratios from which `contributions` computes what each rule saves."""
+        if selection.chosen is None or not self._asked.measure:
+            return []
+        return measure_segments(
+            self._asked.model,
+            selection.chosen.visited,
+            self._trials.measured[0].inputs,
+            self._levels[0],
+            directory,
+            self._asked.measure_seconds / 10,
+        )
+
+
+def _untried(asked: Optimization, original: Original, reason: str) -> Outcome:
+    """Return the outcome for a model that could not be run, so that nothing was tried."""
+    start = Engine((), AnalyticObjective()).start(original.graph)
+    result = Result(asked.method, start, (), (), start.cost_ms, 0, 0.0, EXHAUSTED, 0)
+    return Outcome(
+        model=original.name,
         output=str(asked.output),
         objective=asked.objective,
         strict=asked.strict,
-        before=problem.graph,
-        result=result,
-        selection=selection,
-        ratios=ratios,
-        bound=bound_of(problem, _BOUND_S, reporter) if asked.bound else None,
-        seconds=time.monotonic() - began_s,
+        before=original.graph,
+        found=Found(result, ()),
+        selection=Selection(None, reason, ()),
+        choice=Choice((NONE_OPEN,)),
     )
-    if asked.report is not None:
-        _replace(asked.report, page.make_page(outcome).encode())
-    if asked.checkpoint is not None and result.stopped != INTERRUPTED:
-        asked.checkpoint.unlink(missing_ok=True)
-    return outcome
 
 
 def _check_places(asked: Optimization) -> None:
@@ -137,103 +247,6 @@ def _check_places(asked: Optimization) -> None:
             raise UserError(f"{path}: expected a directory {path.parent}, found none; make it")
     if asked.output.exists() and asked.output.samefile(asked.model):
         raise UserError(f"{asked.output}: expected another file than the model; name another")
-
-
-def _inputs(asked: Optimization, problem: GraphProblem) -> list[Mapping[str, np.ndarray]]:
-    """Return the inputs to compare candidates on; the last ones are also used to measure."""
-    model = onnx.load(asked.model, load_external_data=False)
-    own = [load_inputs(asked.inputs, model)] if asked.inputs is not None else []
-    try:
-        drawn = [random_inputs(model, seed, problem.sizes) for seed in range(_NUM_TRIALS)]
-    except UserError:
-        if not own:
-            raise
-        drawn = []
-    return [*drawn, *own]
-
-
-def _levels(objective: str) -> list[Backend]:
-    """Return the objective's backend, then the same backend with less and less optimisation."""
-    if objective == "openvino":
-        return [backend("openvino")]
-    name = "onnxruntime-cuda" if objective == "onnxruntime-cuda" else "onnxruntime"
-    return [backend(name + suffix) for suffix in ("", "-extended", "-basic", "-disable")]
-
-
-def _search(
-    asked: Optimization, problem: GraphProblem, policy: GraphPolicy | None, reporter: Reporter
-) -> Result:
-    with reporter.status() as tell:
-
-        def on_progress(progress: Progress) -> None:
-            gain = 100 * (1 - progress.best_cost_ms / max(problem.start.cost_ms, 1e-12))
-            tell(
-                f"searching: {progress.expansions} expansions, estimate {-gain:+.1f}% "
-                f"({progress.seconds:.0f} s)"
-            )
-
-        result = problem.search(
-            asked.method,
-            asked.budget,
-            policy,
-            asked.rollouts,
-            on_progress=on_progress,
-            resume_file=asked.checkpoint,
-        )
-    if result.stopped == INTERRUPTED:
-        reporter.say(
-            "search interrupted; going on with the best so far (Ctrl-C again ends the program)"
-        )
-    return result
-
-
-def _propose(
-    asked: Optimization, problem: GraphProblem, result: Result, policy: GraphPolicy | None
-) -> list[Visited]:
-    """Choose states to check: from the search's trail, and from trails found by other estimates."""
-    found = {one.state.graph: one for one in worth_measuring(result.candidates[0])}
-    if asked.measure and result.stopped != INTERRUPTED:
-        budget = Budget(asked.seconds * _OTHERS, asked.budget.expansions)
-        for one in problem.others:
-            other = one.search(asked.method, budget, policy, asked.rollouts)
-            here = replay(Visited(problem.start), other.path)
-            for visited in worth_measuring(here, max_states=2):
-                found.setdefault(visited.state.graph, visited)
-    return list(found.values())
-
-
-def _select(
-    asked: Optimization,
-    result: Result,
-    candidates: Sequence[Candidate],
-    inputs: Mapping[str, np.ndarray],
-    levels: Sequence[Backend],
-    reporter: Reporter,
-) -> Selection:
-    if not candidates and not result.expansions:
-        return Selection(None, f"none of the rules applies ({result.stopped})", ())
-    right = [one for one in candidates if not one.refusal]
-    if right and not asked.measure:
-        return Selection(right[0], "", tuple(candidates))
-    with reporter.status() as tell:
-        return select(
-            asked.model, candidates, inputs, levels, asked.measure_seconds, on_progress=tell
-        )
-
-
-def _account(
-    asked: Optimization,
-    selection: Selection,
-    inputs: Mapping[str, np.ndarray],
-    on: Backend,
-    directory: pathlib.Path,
-) -> list[float]:
-    """Measure the ratios from which `contributions` computes what each rule saves."""
-    if selection.chosen is None or not asked.measure:
-        return []
-    visited = selection.chosen.visited
-    seconds = asked.measure_seconds / 10
-    return measure_segments(asked.model, visited, inputs, on, directory, seconds)
 
 
 def _write(asked: Optimization, selection: Selection) -> None:

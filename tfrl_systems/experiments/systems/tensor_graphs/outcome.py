@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from environments.tensor_graphs.bound.exact import Bound
+from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.measuring import Comparison
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.search import Result, Visited
 from environments.tensor_graphs.selection.contributions import Contribution, contributions
-from environments.tensor_graphs.selection.selection import Measurement, Selection
+from environments.tensor_graphs.selection.selection import Measurement, Row, Selection
 from tfrl_systems.experiments.reporting import format_table, percent
 from tfrl_systems.experiments.systems.tensor_graphs.problem import num_operators
+from tfrl_systems.experiments.systems.tensor_graphs.stages import Found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,8 +28,10 @@ class Outcome:
       objective: name of the objective that was minimised.
       strict: whether rules that may change NaN or infinity were left out.
       before: graph of the given model.
-      result: result of the search.
+      found: what the search found.
       selection: the candidates, and which of them was chosen.
+      choice: the sizes that it was optimised at.
+      note: what is special about the inputs that it was compared on; "" if nothing is.
       ratios: measured run times, as `measure_segments` returns them; empty if nothing was measured.
       bound: how cheap the graph can become at best; None if that was not asked for.
       seconds: wall time of everything, in seconds.
@@ -38,11 +42,18 @@ class Outcome:
     objective: str
     strict: bool
     before: Graph
-    result: Result
+    found: Found
     selection: Selection
-    ratios: Sequence[float]
-    bound: Bound | None
-    seconds: float
+    choice: Choice
+    note: str = ""
+    ratios: Sequence[float] = ()
+    bound: Bound | None = None
+    seconds: float = 0.0
+
+    @property
+    def result(self) -> Result:
+        """The result of the main search."""
+        return self.found.result
 
     @property
     def visited(self) -> Visited | None:
@@ -88,6 +99,8 @@ class Outcome:
             "strict": self.strict,
             "gain": self.visited is not None,
             "reason": self.selection.reason,
+            "sizes": [one.to_json() for one in self.choice.points],
+            "sizes_chosen": list(self.choice.chosen),
             "nodes_before": num_operators(self.before),
             "nodes_after": num_operators(self.after),
             "estimated_ms_before": self.result.start_cost_ms,
@@ -97,6 +110,8 @@ class Outcome:
             "same_model_ratio_interval": measured
             and [measured.fully_optimised.same.low, measured.fully_optimised.same.high],
             "best_level": measured and _best_level(measured),
+            "measured": [_row(one) for one in measured.rows] if measured else [],
+            "compared_on": self.note,
             "max_relative_error": self.max_relative_error,
             "substitutions": [_step(one) for one in self._steps()],
             "rules": [_contribution(one) for one in self.contributions],
@@ -109,6 +124,9 @@ class Outcome:
                 "is_proved": self.bound.is_proved,
                 "gap": self.bound.gap(self.result.best.cost_ms),
             },
+            "operators_measured": self.found.num_measured,
+            "operators_estimated": self.found.num_estimated,
+            "search_seconds": self.found.seconds,
             "seconds": self.seconds,
         }
 
@@ -132,13 +150,24 @@ class Outcome:
         return "\n".join([*lines, "", format_table(header, rows)])
 
     def _facts(self) -> list[str]:
-        found = [
+        found = [("sizes", str(self.choice.points[0]))] if self.choice.points[0].named else []
+        if self.choice.chosen:
+            found.append(("", f"chosen; to change them: {self.choice.hint}"))
+        found += [
             ("search", f"{self.result.method}, {self.result.expansions} expansions, "
              f"{self.result.seconds:.1f} s, {self.result.stopped}"),
             ("operators", f"{num_operators(self.before)} -> {num_operators(self.after)}"),
             ("estimated", f"{self.result.start_cost_ms:.3f} ms -> {self.estimated_ms:.3f} ms "
              f"({percent(self.estimated_ms, self.result.start_cost_ms)})"),
         ]  # fmt: skip
+        if self.found.num_estimated:
+            found.append(
+                (
+                    "",
+                    f"{self.found.num_estimated} kinds of operators by a formula, since "
+                    "they cannot be measured, or --seconds was over",
+                )
+            )
         if self.bound is not None:
             kind = "at least" if self.bound.is_proved else "not proved:"
             gap = self.bound.gap(self.result.best.cost_ms)
@@ -147,6 +176,9 @@ class Outcome:
             full, best = measured.fully_optimised, measured.at_best_levels
             found.append(("measured", f"{full.ratio} of the model's time"))
             found.append(("", f"{full.same} for two copies of the model"))
+            for row in measured.rows[1:]:
+                found.append(("", f"{row.comparison.ratio} at {row.sizes}"))
+                found.append(("", f"{row.comparison.same} for two copies of the model"))
             if best is not full:
                 found.append(
                     ("at best levels", f"{best.ratio} ({measured.candidate_level} against "
@@ -154,6 +186,8 @@ class Outcome:
                 )  # fmt: skip
         if self.visited is not None:
             found.append(("largest error", f"{self.max_relative_error:.1e} relative"))
+        if self.note:
+            found.append(("note", self.note))
         return [f"  {name:<15}{value}" for name, value in found]
 
     def _steps(self) -> list[Visited]:
@@ -164,6 +198,15 @@ def named(one: Contribution) -> str:
     """Name a contribution by its first rule and the number of other rules."""
     more = len(one.rules) - 1
     return one.rules[0] + (f" and {more} more" if more else "")
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "sizes": row.sizes.to_json(),
+        "ratio": row.comparison.ratio.value,
+        "interval": _interval(row.comparison),
+        "same_interval": [row.comparison.same.low, row.comparison.same.high],
+    }
 
 
 def _interval(comparison: Comparison) -> list[float]:

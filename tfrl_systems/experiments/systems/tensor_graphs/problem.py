@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 
-from environments.errors import UserError
-from environments.tensor_graphs import models, onnx_io
+from environments.errors import UsageError, UserError
+from environments.tensor_graphs import models
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.objectives import Objective, make_objective
+from environments.tensor_graphs.execution.choosing import Choice
+from environments.tensor_graphs.execution.sizes import Sizes, together
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
@@ -23,17 +25,33 @@ from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 from environments.tensor_graphs.search import Budget, Result, follow, search
 from tfrl_systems.experiments.settings import option
+from tfrl_systems.experiments.systems.tensor_graphs.original import Original, levels_of
 
 if TYPE_CHECKING:
     from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 
 
-def name_size(text: str) -> tuple[str, int]:
-    """Read NAME=SIZE; the size is a whole number from 1 on."""
-    name, _, size = text.partition("=")
-    if not name or int(size) < 1:
+Dimensions = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+def name_sizes(text: str) -> tuple[str, tuple[int, ...]]:
+    """Read NAME=SIZE[,SIZE...]; the sizes are whole numbers from 1 on."""
+    name, _, sizes = text.rpartition("=")
+    numbers = tuple(int(size) for size in sizes.split(","))
+    if not name or min(numbers) < 1:
         raise ValueError(text)
-    return name, int(size)
+    return name, numbers
+
+
+def _dimensions(given: Any) -> Dimensions:
+    """Return sizes by name in one form; in Python they may be a dict, and single numbers."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, sizes in given.items() if isinstance(given, Mapping) else given:
+        numbers = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+        if not numbers or not all(isinstance(one, int) and one > 0 for one in numbers):
+            raise UsageError(f"dimensions: expected whole numbers from 1 on, found {name}={sizes}")
+        found[name] = tuple(dict.fromkeys((*found.get(name, ()), *numbers)))
+    return tuple(sorted(found.items()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,23 +63,28 @@ class Rewriting:
       objective: cost to minimise: the time of onnxruntime, onnxruntime-{disable,basic,extended},
         onnxruntime-cuda or openvino, measured on this machine; or analytic, which needs no
         measurement.
-      dimensions: size to measure with, for a dimension that the model leaves open; others are 1. In
-        Python a dict does as well.
+      dimensions: size for a dimension that the model leaves open, by the file's own name or as
+        INPUT[AXIS]; without it a batch is 1, and others are found by trying. In Python a dict does
+        as well.
     """
 
     rules: pathlib.Path | None = option(None, metavar="FILE")
     objective: str = option("onnxruntime", metavar="NAME")
-    dimensions: tuple[tuple[str, int], ...] = option(
+    dimensions: Dimensions = option(
         (),
         flag="--dimension",
         metavar="NAME=SIZE",
-        parse=name_size,
-        expected="NAME=SIZE with a whole number from 1 on",
+        parse=name_sizes,
+        expected="NAME=SIZE[,SIZE...] with whole numbers from 1 on",
     )
 
     def __post_init__(self) -> None:
-        """Sort the sizes, so that equal problems compare equal."""
-        object.__setattr__(self, "dimensions", tuple(sorted(dict(self.dimensions).items())))
+        """Sort the sizes, so that equal problems compare equal.
+
+        Raises:
+          UsageError: a size is no whole number from 1 on.
+        """
+        object.__setattr__(self, "dimensions", _dimensions(self.dimensions))
 
     def load_rules(self, strict: bool = False) -> tuple[Rule, ...]:
         """Load the rules; `strict` leaves out those that may change NaN or infinity.
@@ -71,13 +94,13 @@ class Rewriting:
         """
         return rule_files.load(self.rules, strict)
 
-    def make_objective(self) -> Objective:
-        """Make the objective to minimise.
+    def make_objective(self, sizes: Sizes) -> Objective:
+        """Make the objective to minimise, at some sizes.
 
         Raises:
           UserError: this machine has no such objective.
         """
-        return make_objective(self.objective, dict(self.dimensions))
+        return make_objective(self.objective, sizes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,6 +120,10 @@ class Problem(Rewriting):
         """Accept any sequence of names and paths as the models."""
         super().__post_init__()
         object.__setattr__(self, "models", tuple(map(str, self.models)))
+        for name, sizes in self.dimensions:
+            if len(sizes) > 1:
+                found = ",".join(map(str, sizes))
+                raise UsageError(f"--dimension {name}: expected one size, found {found}; give one")
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies the problem, as JSON values."""
@@ -104,7 +131,7 @@ class Problem(Rewriting):
             "models": list(self.models),
             "rules": str(self.rules) if self.rules else None,
             "objective": self.objective,
-            "dimensions": dict(self.dimensions),
+            "dimensions": {name: size for name, (size,) in self.dimensions},
         }
 
 
@@ -135,50 +162,65 @@ class GraphProblem:
       graph: graph of the model.
       rules: rules that may be applied.
       objective: cost to minimise.
-      sizes: sizes for the dimensions that the model leaves open, by name.
+      choice: the sizes that it is optimised at.
     """
 
     name: str
     graph: Graph
     rules: tuple[Rule, ...]
     objective: Objective
-    sizes: Mapping[str, int]
+    choice: Choice
 
     @classmethod
     def of(
-        cls,
-        name: str,
-        source: pathlib.Path | onnx.ModelProto,
-        rewriting: Rewriting,
-        strict: bool = False,
+        cls, name: str, source: pathlib.Path | onnx.ModelProto, rewriting: Rewriting
     ) -> GraphProblem:
-        """Read a model.
+        """Read a model, and choose the sizes that it is optimised at.
 
         Args:
           name: name of the model.
           source: the model, or its file.
           rewriting: rules, objective and sizes.
+
+        Raises:
+          UserError: the model, the rules, the sizes or the objective cannot be used.
+        """
+        original = Original(name, source, levels_of(rewriting.objective)[0])
+        return cls.at(original, rewriting, original.choose(dict(rewriting.dimensions)))
+
+    @classmethod
+    def at(
+        cls, original: Original, rewriting: Rewriting, choice: Choice, strict: bool = False
+    ) -> GraphProblem:
+        """Make the problem of a model that was read, at the sizes that were chosen.
+
+        Args:
+          original: the model.
+          rewriting: rules and objective.
+          choice: the sizes.
           strict: whether to leave out rules that may change NaN or infinity in this model.
 
         Raises:
-          UserError: the model, the rules or the objective cannot be used.
+          UserError: the rules or the objective cannot be used.
         """
-        sizes = dict(rewriting.dimensions)
-        graph = onnx_io.read(source)
-        _check_sizes(name, graph, sizes)
-        objective = rewriting.make_objective()
         rules = rewriting.load_rules(strict)
-        if strict and not _has_finite_constants(graph):
+        if strict and not _has_finite_constants(original.graph):
             # Rules with variables that must be constants were shown to keep NaN and infinity only
             # for finite constants.
             rules = tuple(one for one in rules if not one.constants)
-        return cls(name, graph, rules, objective, sizes)
+        objective = rewriting.make_objective(choice.points[0])
+        return cls(original.name, original.graph, rules, objective, choice)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes that costs are estimated at."""
+        return self.choice.points[0]
 
     @property
     def others(self) -> list[GraphProblem]:
         """The same problem by other estimates: operators measured singly, and the analytic one."""
         alone = getattr(self.objective, "alone", None)
-        others = [alone, AnalyticObjective()] if alone is not None else []
+        others = [alone, AnalyticObjective(sizes=self.sizes)] if alone is not None else []
         return [dataclasses.replace(self, objective=one) for one in others]
 
     @functools.cached_property
@@ -216,6 +258,36 @@ class GraphProblem:
         return follow(self.start, player, num_rollouts, budget, **others)
 
 
+def sizes_of_models(names: Sequence[str], dimensions: Dimensions) -> Sizes:
+    """Return the sizes at which the costs of several models are estimated.
+
+    Args:
+      names: the models, as `find_model` takes them.
+      dimensions: the sizes that are given; each must be open in one of the models.
+
+    Raises:
+      UserError: a model, or a size, cannot be used.
+    """
+    found = [_sizes_of(name, dimensions) for name in names]
+    for name, _ in dimensions:
+        if not any(name in known for _, known in found):
+            known = ", ".join(sorted(set().union(*(one for _, one in found)))) or "none"
+            raise UserError(
+                f"--dimension {name}: expected a size that {', '.join(names)} leave open; "
+                f"found {known}"
+            )
+    return together(sizes for sizes, _ in found)
+
+
+@functools.cache
+def _sizes_of(name: str, dimensions: Dimensions) -> tuple[Sizes, frozenset[str]]:
+    """Return the sizes of a model, and all names of those that it leaves open."""
+    original = Original(name, find_model(name), levels_of("onnxruntime")[0])
+    known = frozenset[str]().union(*(one.names for one in original.open_sizes.all))
+    given = {one: sizes for one, sizes in dimensions if one in known}
+    return original.choose(given).points[0], known
+
+
 def find_model(name: str, seed: int = 0) -> pathlib.Path | onnx.ModelProto:
     """Return the path of a model's file, or make a built-in model.
 
@@ -250,21 +322,3 @@ def _has_finite_constants(graph: Graph) -> bool:
         for node in graph.nodes.values()
         if node.value is not None and node.value.dtype.name in FLOAT_TYPES
     )
-
-
-def _check_sizes(name: str, graph: Graph, sizes: Mapping[str, int]) -> None:
-    open_sizes = {
-        size
-        for number in graph.inputs
-        for kind in graph.nodes[number].types
-        if kind is not None and kind.shape is not None
-        for size in kind.shape
-        if isinstance(size, str)
-    }
-    for size in sizes:
-        if size not in open_sizes:
-            found = ", ".join(sorted(open_sizes)) or "none"
-            raise UserError(
-                f"--dimension {size}: expected a size that the inputs of {name} leave open; "
-                f"found {found}"
-            )

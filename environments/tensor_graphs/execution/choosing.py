@@ -1,0 +1,223 @@
+"""Choose the sizes at which a model is optimised and measured: the user's, or ones that work.
+
+A size that the user does not give is 1 if it is that of a batch. The others are found by trying,
+because only a run tells which sizes fit: padding by reflection fails at size 1, and a reshape may
+need a multiple of 32. Usual sizes are tried first, alike for all, then all combinations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from environments.errors import UsageError, UserError
+from environments.tensor_graphs.execution.inputs import NoInputsError
+from environments.tensor_graphs.execution.sizes import OpenSize, OpenSizes, Sizes
+
+_BATCH = re.compile(r"batch|^(n|bs?)$", re.IGNORECASE)
+_LENGTH = re.compile(r"len|seq|time|frame|width|height|^[hwtls]$", re.IGNORECASE)
+_OF_BATCHES = (1, 2, 4, 8)
+_OF_IMAGES = (256, 224, 320, 640, 128, 96, 64, 48, 32, 512, 100, 16, 8)
+_OF_TEXT_LINES = (320, *_OF_IMAGES)
+_OF_OTHERS = (128, 64, 256, 512, 32, 100, 16, 1024, 10, 8, 16000, 4)
+# Windows of audio are often such multiples: 480, 576, 960.
+_IN_DESPAIR = (3, 2, 1, *range(32, 1025, 32))
+_NUM_SINGLY = 12
+_HEIGHT_OF_TEXT = 64
+_MOST_CHANNELS = 4
+_MOST_SECONDS = 20.0
+_MOST_TRIES = 400
+MOST_POINTS = 12
+"""A model is measured at this many combinations of sizes at most, since each takes seconds."""
+
+Given = Mapping[str, tuple[int, ...]]
+"""The numbers that a user gives, by the name of the size as the user writes it."""
+
+WhyNotFn = Callable[[Sizes], str]
+"""Runs the model at some sizes; returns why that fails, "" if it does not."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The sizes at which a model is optimised.
+
+    Attributes:
+      points: the combinations of sizes; the first one leads the search, all are measured.
+      chosen: names of the sizes that were not given.
+    """
+
+    points: tuple[Sizes, ...]
+    chosen: tuple[str, ...] = ()
+
+    @property
+    def hint(self) -> str:
+        """The options that change what was chosen."""
+        sizes = self.points[0].to_json()
+        words = (shlex.quote(f"{name}={sizes[name]}") for name in self.chosen)
+        return " ".join(f"--dimension {word}" for word in words)
+
+
+def choose(
+    sizes: OpenSizes,
+    given: Given,
+    why_not: WhyNotFn,
+    model: str,
+    *,
+    own: Sequence[Sizes] = (),
+    hints: Sequence[int] = (),
+) -> Choice:
+    """Choose the sizes of a model.
+
+    Args:
+      sizes: what the model leaves open.
+      given: the numbers that the user gives; may be some of them.
+      why_not: runs the model.
+      model: name of the model, for messages.
+      own: the sizes of the user's own inputs.
+      hints: further numbers to try, such as the sizes of the model's weights.
+
+    Raises:
+      UserError: no open size has a given name, or the model does not run at given sizes.
+      NoInputsError: none are given, and none are found at which it runs.
+      UsageError: there are more than `MOST_POINTS` combinations.
+    """
+    known = _by_name(sizes, given, model)
+    if own and not known:
+        return Choice(tuple(dict.fromkeys(own)))
+    combinations = list(itertools.product(*known.values()))
+    if len(combinations) > MOST_POINTS:
+        raise UsageError(
+            f"--dimension: expected up to {MOST_POINTS} combinations of sizes, found "
+            f"{len(combinations)}; give fewer sizes"
+        )
+    points = [dict(zip(known, numbers, strict=True)) for numbers in combinations]
+    missing = [one for one in sizes.free if one.name not in known]
+    first = _complete(sizes, missing, points[0], why_not, model, hints)
+    named = {one.name: first[one.name] for one in missing}
+    found = [sizes.at({**one, **named}) for one in points]
+    for one in found[1:]:
+        if reason := why_not(one):
+            raise _does_not_run(model, one, reason)
+    if missing and not own:
+        found += _half_and_double(sizes, first, missing, why_not)
+    return Choice(tuple(dict.fromkeys([*found, *own])), tuple(named))
+
+
+def _by_name(sizes: OpenSizes, given: Given, model: str) -> dict[str, tuple[int, ...]]:
+    """Return the given numbers by `OpenSize.name`; those of one place win over those of a name."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, numbers in sorted(given.items(), key=lambda one: len(sizes.named(one[0], model))):
+        for one in sizes.named(name, model):
+            found.setdefault(one.name, numbers)
+    return found
+
+
+def _complete(
+    sizes: OpenSizes,
+    missing: Sequence[OpenSize],
+    known: Mapping[str, int],
+    why_not: WhyNotFn,
+    model: str,
+    hints: Sequence[int],
+) -> dict[str, int]:
+    """Add numbers for the missing sizes, so that the model runs."""
+    if not sizes.all:
+        return {}
+    began_s, reason = time.monotonic(), ""
+    for tries, numbers in enumerate(_combinations(sizes, missing, hints)):
+        found = {**known, **numbers}
+        reason = why_not(sizes.at(found))
+        if not reason:
+            return found
+        if not missing:
+            raise _does_not_run(model, sizes.at(found), reason)
+        if tries >= _MOST_TRIES or time.monotonic() - began_s > _MOST_SECONDS:
+            break
+    names = " ".join(shlex.quote(f"{one.name}=SIZE") for one in missing)
+    error = UserError if known else NoInputsError
+    beside = " beside " + ", ".join(f"{name}={size}" for name, size in known.items())
+    raise error(
+        f"expected sizes at which the model runs{beside if known else ''}, found none by trying "
+        f"({reason}); give "
+        f"--dimension {names}, or --inputs FILE.npz"
+    )
+
+
+def _combinations(
+    sizes: OpenSizes, missing: Sequence[OpenSize], hints: Sequence[int]
+) -> Iterator[dict[str, int]]:
+    """Yield numbers for the missing sizes, the likeliest first."""
+    batches = [one.name for one in missing if is_batch(sizes, one)]
+    others = [one for one in missing if one.name not in batches]
+    names = [one.name for one in others]
+    lists = [tuple(dict.fromkeys((*_usual(sizes, one), *hints, *_IN_DESPAIR))) for one in others]
+    for batch in _OF_BATCHES if batches else (1,):
+        for numbers in dict.fromkeys(itertools.chain(_singly(lists), _diagonally(lists))):
+            yield {**dict.fromkeys(batches, batch), **dict(zip(names, numbers, strict=True))}
+
+
+def _singly(lists: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    """Yield the first number of each list, then these with one of them varied."""
+    firsts = tuple(one[0] for one in lists)
+    yield firsts
+    for place, numbers in enumerate(lists):
+        for number in numbers[1:_NUM_SINGLY]:
+            yield (*firsts[:place], number, *firsts[place + 1 :])
+
+
+def _diagonally(lists: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    """Yield combinations of numbers, those far behind in a list last."""
+    for end in range(max(map(len, lists), default=0)):
+        yield from itertools.product(*(one[: end + 1] for one in lists))
+
+
+def is_batch(sizes: OpenSizes, one: OpenSize) -> bool:
+    """Return whether a size is that of a batch, by its name or as the first of several axes."""
+    if _BATCH.search(one.own):
+        return True
+    return not _LENGTH.search(one.own) and all(
+        axis == 0 and sizes.rank(name) > 1 for name, axis in one.places
+    )
+
+
+def _usual(sizes: OpenSizes, one: OpenSize) -> tuple[int, ...]:
+    name, axis = one.places[0]
+    if sizes.rank(name) != 4 or axis == 0:
+        return _OF_OTHERS
+    first, last = sizes.fixed((name, 1)), sizes.fixed((name, 3))
+    is_last = first is None and last is not None and last <= _MOST_CHANNELS
+    spatial = (1, 2) if is_last else (2, 3)
+    if axis == spatial[1] and (sizes.fixed((name, spatial[0])) or 1 << 20) <= _HEIGHT_OF_TEXT:
+        return _OF_TEXT_LINES
+    return _OF_IMAGES if axis in spatial else _OF_OTHERS
+
+
+def _half_and_double(
+    sizes: OpenSizes, first: Mapping[str, int], missing: Sequence[OpenSize], why_not: WhyNotFn
+) -> list[Sizes]:
+    """Return half and double the chosen sizes, where the model runs.
+
+    If it does not run with all sizes changed, fewer are changed: all but those of batches, each of
+    these others alone, and then only those of batches.
+    """
+    batches = [one for one in missing if is_batch(sizes, one)]
+    others = [one for one in missing if one not in batches]
+    found = []
+    for half_or_double in (lambda size: max(1, size // 2), lambda size: 2 * size):
+        for changed in (missing, others, *([one] for one in others), batches):
+            numbers = {one.name: half_or_double(first[one.name]) for one in changed}
+            point = sizes.at({**first, **numbers})
+            if point != sizes.at(first) and not why_not(point):
+                found.append(point)
+                break
+    return found
+
+
+def _does_not_run(model: str, sizes: Sizes, reason: str) -> UserError:
+    return UserError(
+        f"{model} does not run at {sizes} ({reason}); give other sizes with --dimension"
+    )

@@ -1,0 +1,271 @@
+"""The sizes at which a model is searched, checked, measured and reported.
+
+A file may leave a size open. It then gives the size a name (`batch`, `p2o.DynamicDimension.0`), no
+name, a name that says nothing (`?`), or a negative number. Costs, random inputs, measurements and
+reports all need numbers for these sizes, and all of them take them from one `Sizes`. Nothing falls
+back to a size of its own.
+
+    sizes = OpenSizes(graph).at({"batch": 1, "width": 320})
+    sizes.named      what people see                ("batch", 1), ("width", 320)
+    sizes.shapes     what inputs are made of        ("x", (1, 3, 48, 320))
+    sizes.symbols    what costs are computed with   ("size_0", 1), ("width", 320)
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from environments.errors import UserError
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import Dimension
+from environments.tensor_graphs.operators import dimensions
+
+_NAME = r"[A-Za-z_][\w.]*"
+_SUM_OR_PRODUCT = re.compile(rf"{_NAME}(?:\s*[-+*]\s*(?:{_NAME}|\d+))+")
+
+Place = tuple[str, int]
+"""Name of an input, and an axis of it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """A number for each size that a model leaves open.
+
+    Attributes:
+      named: pairs (name, size) of the open sizes, by the names that people see.
+      shapes: pairs (input, shape), for the inputs that are tensors of known rank.
+      symbols: pairs (name in the graph, size); may include sizes of inner values.
+    """
+
+    named: tuple[tuple[str, int], ...] = ()
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    symbols: tuple[tuple[str, int], ...] = ()
+
+    def value(self, size: Dimension) -> int:
+        """Work out a size of a graph: with N = 2, "128*N" is 256.
+
+        A size that depends on the values of inputs, such as the number of objects found, counts as
+        1 unless `symbols` has it.
+        """
+        return size if isinstance(size, int) else dimensions.value(size, self._by_symbol)
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Return the shape of an input; None if it is no tensor of known rank."""
+        return dict(self.shapes).get(name)
+
+    def to_json(self) -> dict[str, int]:
+        """Return the open sizes by name."""
+        return dict(self.named)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={size}" for name, size in self.named) or "as the file gives them"
+
+    @functools.cached_property
+    def _by_symbol(self) -> Mapping[str, int]:
+        return dict(self.symbols)
+
+
+NONE_OPEN = Sizes()
+"""For models that leave no size open."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenSize:
+    """A size that a model leaves open.
+
+    Attributes:
+      name: the name that people see: the file's own, or INPUT[AXIS] if the file gives none, or
+        gives the same one to sizes that may differ.
+      symbol: the name in the graph.
+      places: inputs and axes that have this size.
+      own: the file's own name; "" if it gives none.
+    """
+
+    name: str
+    symbol: str
+    places: tuple[Place, ...]
+    own: str = ""
+
+    @property
+    def names(self) -> set[str]:
+        """All names by which the size may be given."""
+        return {self.own, *map(place_name, self.places)} - {""}
+
+
+class OpenSizes:
+    """The sizes that the inputs of a graph leave open.
+
+    Attributes:
+      all: the sizes, in the order of the inputs.
+      free: those that do not follow from others, as a size does whose own name is "past + 1".
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        """Find the open sizes of a graph's inputs.
+
+        Args:
+          graph: the graph; its header knows the file's own names.
+        """
+        self._types = {
+            graph.nodes[number].attribute("name"): kind.shape
+            for number in graph.inputs
+            for kind in graph.nodes[number].types
+            if kind is not None and kind.shape is not None
+        }
+        self.all = _open_sizes(self._types, _own_names(graph))
+        self.free = tuple(one for one in self.all if not _follows(one, self.all))
+
+    def at(self, chosen: Mapping[str, int]) -> Sizes:
+        """Return the sizes at which every open size has the chosen number.
+
+        Args:
+          chosen: the number of each size in `free`, by `OpenSize.name`; may have others too.
+
+        Raises:
+          ValueError: a size is missing.
+        """
+        if missing := [one.name for one in self.free if one.name not in chosen]:
+            raise ValueError(f"no number for the open sizes {', '.join(missing)}")
+        known = {one.own: chosen[one.name] for one in self.all if one.name in chosen}
+        symbols = {
+            one.symbol: chosen[one.name] if one.name in chosen else dimensions.value(one.own, known)
+            for one in self.all
+        }
+        return Sizes(
+            tuple((one.name, symbols[one.symbol]) for one in self.all),
+            tuple(
+                (name, tuple(one if isinstance(one, int) else symbols[one] for one in shape))
+                for name, shape in self._types.items()
+            ),
+            tuple(symbols.items()),
+        )
+
+    def with_symbols(self, sizes: Sizes) -> Sizes:
+        """Return these sizes with the shapes of this graph's inputs.
+
+        Args:
+          sizes: sizes whose symbols are those of this graph.
+
+        Raises:
+          ValueError: a size is missing.
+        """
+        symbols = dict(sizes.symbols)
+        return self.at({one.name: symbols[one.symbol] for one in self.all if one.symbol in symbols})
+
+    def of_arrays(self, arrays: Mapping[str, np.ndarray]) -> Sizes:
+        """Return the sizes that inputs have.
+
+        Args:
+          arrays: an array for each input, by name; those with a default may be missing.
+
+        Raises:
+          UserError: two axes differ that the file gives one name, or an open size is in no array.
+        """
+        chosen: dict[str, int] = {}
+        for one in self.all:
+            found = {
+                place_name((name, axis)): arrays[name].shape[axis]
+                for name, axis in one.places
+                if name in arrays
+            }
+            if len(set(found.values())) != 1:
+                told = ", ".join(f"{place} is {size}" for place, size in found.items()) or "none"
+                raise UserError(f"{one.name}: expected one size in the inputs, found {told}")
+            chosen[one.name] = next(iter(found.values()))
+        return self.at(chosen)
+
+    def named(self, name: str, model: str) -> Sequence[OpenSize]:
+        """Return the open sizes that a name stands for: `?` may stand for several.
+
+        Args:
+          name: the file's own name, or INPUT[AXIS].
+          model: name of the model, for messages.
+
+        Raises:
+          UserError: no open size has this name.
+        """
+        found = [one for one in self.all if name in one.names]
+        if not found:
+            known = ", ".join(one.name for one in self.all) or "none"
+            raise UserError(
+                f"--dimension {name}: expected a size that the inputs of {model} leave open; "
+                f"found {known}"
+            )
+        return found
+
+    def rank(self, name: str) -> int:
+        """Return the number of axes of an input."""
+        return len(self._types[name])
+
+    def fixed(self, place: Place) -> int | None:
+        """Return the size of an input's axis; None if it is open or there is no such axis."""
+        shape = self._types[place[0]]
+        size = shape[place[1]] if place[1] < len(shape) else None
+        return size if isinstance(size, int) else None
+
+
+def together(many: Iterable[Sizes]) -> Sizes:
+    """Return sizes for the costs of several models at once.
+
+    Raises:
+      UserError: two models use one symbol for different sizes.
+    """
+    symbols: dict[str, int] = {}
+    for one in many:
+        for symbol, size in one.symbols:
+            if symbols.setdefault(symbol, size) != size:
+                raise UserError(
+                    f"models: expected the same numbers for the sizes that they leave open, found "
+                    f"{size} and {symbols[symbol]}; give --dimension, or take the models one by one"
+                )
+    return Sizes(symbols=tuple(symbols.items()))
+
+
+def place_name(place: Place) -> str:
+    """Return INPUT[AXIS]."""
+    return f"{place[0]}[{place[1]}]"
+
+
+def _own_names(graph: Graph) -> Mapping[Place, str]:
+    """Return the file's names of the inputs' sizes; "" for none."""
+    if graph.header is None:
+        return {}
+    return {
+        (info.name, axis): size.dim_param
+        for info in graph.header.shell.graph.input
+        for axis, size in enumerate(info.type.tensor_type.shape.dim)
+    }
+
+
+def _open_sizes(
+    types: Mapping[str, Sequence[Dimension]], own: Mapping[Place, str]
+) -> tuple[OpenSize, ...]:
+    places: dict[str, list[Place]] = {}
+    for name, shape in types.items():
+        for axis, size in enumerate(shape):
+            if isinstance(size, str):
+                places.setdefault(size, []).append((name, axis))
+    owns = {symbol: own.get(found[0], symbol) for symbol, found in places.items()}
+    counts = collections.Counter(owns.values())
+    return tuple(
+        OpenSize(
+            owns[symbol] if owns[symbol] and counts[owns[symbol]] == 1 else place_name(found[0]),
+            symbol,
+            tuple(found),
+            owns[symbol],
+        )
+        for symbol, found in places.items()
+    )
+
+
+def _follows(one: OpenSize, found: Sequence[OpenSize]) -> bool:
+    """Return whether a size's own name is a sum or product of the other sizes' names."""
+    others = {other.own for other in found if other is not one}
+    is_formula = _SUM_OR_PRODUCT.fullmatch(one.own) is not None
+    return is_formula and set(re.findall(_NAME, one.own)) <= others

@@ -1,0 +1,169 @@
+"""Trials: the inputs on which models are compared, each with its sizes.
+
+Random inputs may tell nothing. If a detector finds no object, or a sum overflows, its outputs are
+the same for all inputs, or are not finite, and a wrong model would pass. So the model is run first.
+Outputs that tell nothing are answered by inputs of other kinds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs.execution.backends import Arrays, Program
+from environments.tensor_graphs.execution.inputs import KINDS, NoInputsError, random_inputs
+from environments.tensor_graphs.execution.sizes import Sizes
+
+_NUM_TRIALS = 3
+# Other kinds of inputs are tried for this long, since a large model takes seconds for each.
+_MOST_SECONDS = 8.0
+
+
+class Trial(NamedTuple):
+    """Inputs for a model.
+
+    Attributes:
+      sizes: the sizes that they have where the model leaves them open.
+      inputs: an array for each input, by name.
+    """
+
+    sizes: Sizes
+    inputs: Arrays
+
+
+@dataclasses.dataclass(frozen=True)
+class Trials:
+    """All inputs on which models are compared and measured.
+
+    Attributes:
+      first: those at the sizes that lead the search, at least one.
+      others: one for each of the other combinations of sizes.
+      note: what is special about them, for people; "" if nothing is.
+    """
+
+    first: tuple[Trial, ...]
+    others: tuple[Trial, ...] = ()
+    note: str = ""
+
+    @property
+    def measured(self) -> tuple[Trial, ...]:
+        """The trials to measure on, one for each combination of sizes."""
+        return (self.first[-1], *self.others)
+
+
+def make_trials(
+    model: onnx.ModelProto,
+    program: Program,
+    points: Sequence[Sizes],
+    own: Sequence[Trial] = (),
+) -> Trials:
+    """Make trials at some sizes; inputs of the user's own come last, and are measured on.
+
+    Args:
+      model: the model; its weights are not read.
+      program: runs it.
+      points: the combinations of sizes; the first one leads the search.
+      own: inputs that the user gives.
+
+    Raises:
+      NoInputsError: none are given, and none can be drawn on which the model runs.
+    """
+    at_first = [one for one in own if one.sizes == points[0]]
+    try:
+        drawn, note = _telling(model, program, points[0])
+        kind = note.kind
+    except NoInputsError:
+        if not at_first:
+            raise
+        drawn, note, kind = [], _Note(), KINDS[0]
+    others = []
+    for point in points[1:]:
+        given = [one for one in own if one.sizes == point]
+        others.append(given[-1] if given else Trial(point, random_inputs(model, 0, point, kind)))
+    return Trials((*drawn, *at_first), tuple(others), str(note) if drawn else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Note:
+    """What was found about random inputs.
+
+    Attributes:
+      kind: the kind that tells most.
+      why: why it is not the usual one; "" if it is.
+      silent: outputs that tell nothing even so.
+    """
+
+    kind: str = KINDS[0]
+    why: str = ""
+    silent: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        notes = []
+        if self.kind != KINDS[0]:
+            notes.append(f"compared on {self.kind}, since on {KINDS[0]} {self.why}")
+        elif self.why:
+            notes.append(f"{self.why} on all random inputs that were tried")
+        if self.kind != KINDS[0] and self.silent:
+            notes.append(f"{_listed(self.silent)} still not telling")
+        return "; ".join(notes) + ("; --inputs FILE.npz compares on yours" if notes else "")
+
+
+def _telling(model: onnx.ModelProto, program: Program, sizes: Sizes) -> tuple[list[Trial], _Note]:
+    """Draw inputs of the first kind on which all outputs tell something, or of the best one.
+
+    Raises:
+      NoInputsError: none can be drawn on which the model runs.
+    """
+    best: tuple[int, list[Trial], _Note] | None = None
+    why, error = "", ""
+    began_s = time.monotonic()
+    for kind in KINDS:
+        trials = [
+            Trial(sizes, random_inputs(model, seed, sizes, kind)) for seed in range(_NUM_TRIALS)
+        ]
+        try:
+            silent = silent_outputs([program.run(one.inputs) for one in trials])
+        except UserError as failed:
+            error = error or f"{failed}; give inputs with --inputs FILE.npz"
+            continue
+        if best is None:
+            why = ", ".join(f"output {name!r} is {reason}" for name, reason in silent.items())
+        if best is None or len(silent) < best[0]:
+            best = len(silent), trials, _Note(kind, why, tuple(silent))
+        if not silent or time.monotonic() - began_s > _MOST_SECONDS:
+            break
+    if best is None:
+        raise NoInputsError(error)
+    return best[1], best[2]
+
+
+def silent_outputs(runs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the outputs from which a wrong model could not be told, and why.
+
+    Args:
+      runs: the outputs of a model on several inputs, by name.
+
+    Returns:
+      "not finite" or "constant" by name of the output.
+    """
+    found: dict[str, str] = {}
+    first, *others = runs
+    for name, value in first.items():
+        values = [value, *(one[name] for one in others)]
+        if not all(isinstance(one, np.ndarray) for one in values):
+            continue
+        if any(one.dtype.kind == "f" and not np.isfinite(one).all() for one in values):
+            found[name] = "not finite"
+        elif all(np.array_equal(value, one) for one in values[1:]):
+            found[name] = "constant"
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) + (" is" if len(names) == 1 else " are")

@@ -1,0 +1,116 @@
+"""Models are compared on inputs from which a wrong one can be told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.execution import equivalence
+from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.execution.inputs import NoInputsError
+from environments.tensor_graphs.execution.sizes import OpenSizes
+from environments.tensor_graphs.execution.trials import Trial, make_trials, silent_outputs
+from tests.environments.tensor_graphs.small_models import model_of
+
+
+def number(value, name):
+    return numpy_helper.from_array(np.float32(value), name)
+
+
+def trials_of(model, sizes=({"n": 4},), own=()):
+    known = OpenSizes(onnx_io.read(model))
+    points = [known.at(one) for one in sizes]
+    return make_trials(model, backend().open(model), points, [own(known)] if own else [])
+
+
+def relu_of(*nodes, weights=()):
+    return model_of(nodes, weights, {"x": ["n"]}, {"y": ["n"]})
+
+
+def test_random_numbers_at_each_of_the_sizes():
+    model = relu_of(helper.make_node("Relu", ["x"], ["y"]))
+    found = trials_of(model, [{"n": 4}, {"n": 2}, {"n": 8}])
+    assert [one.inputs["x"].shape for one in found.first] == [(4,)] * 3
+    assert [one.inputs["x"].shape for one in found.measured] == [(4,), (2,), (8,)]
+    assert [one.sizes.to_json() for one in found.measured] == [{"n": 4}, {"n": 2}, {"n": 8}]
+    assert found.note == ""
+
+
+def test_constant_outputs_are_answered_by_other_inputs():
+    """relu(x - 20) is 0 for normal numbers and those from 0 to 1, but not for those up to 255."""
+    nodes = [
+        helper.make_node("Sub", ["x", "twenty"], ["d"]),
+        helper.make_node("Relu", ["d"], ["y"]),
+    ]
+    found = trials_of(relu_of(*nodes, weights=[number(20, "twenty")]))
+    assert all(one.inputs["x"].max() > 20 for one in found.first)
+    assert "numbers from 0 to 255, since on normal numbers output 'y' is constant" in found.note
+
+
+def test_outputs_that_are_not_finite_are_answered_too():
+    """The logarithm of a negative number is NaN."""
+    found = trials_of(relu_of(helper.make_node("Log", ["x"], ["y"])))
+    assert all(one.inputs["x"].min() > 0 for one in found.first)
+    assert "output 'y' is not finite" in found.note
+
+
+def test_what_tells_nothing_on_any_inputs_is_said():
+    nodes = [helper.make_node("Sub", ["x", "x"], ["y"])]
+    found = trials_of(relu_of(*nodes))
+    assert "output 'y' is constant on all random inputs that were tried" in found.note
+
+
+def test_the_users_inputs_are_the_ones_to_measure():
+    model = relu_of(helper.make_node("Relu", ["x"], ["y"]))
+    x = np.arange(2, dtype=np.float32)
+    found = trials_of(
+        model, [{"n": 4}, {"n": 2}], own=lambda known: Trial(known.at({"n": 2}), {"x": x})
+    )
+    assert found.measured[1].inputs["x"] is x
+    found = trials_of(model, [{"n": 2}], own=lambda known: Trial(known.at({"n": 2}), {"x": x}))
+    assert len(found.first) == 4 and found.measured[0].inputs["x"] is x
+
+
+def test_texts_need_the_users_inputs():
+    info = [helper.make_tensor_value_info(n, TensorProto.STRING, [2]) for n in "xy"]
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"])], "g", *([i] for i in info)
+    )
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    with pytest.raises(NoInputsError, match="give inputs with --inputs"):
+        trials_of(model, [{}])
+    x = np.array(["a", "b"], object)
+    found = trials_of(model, [{}], own=lambda known: Trial(known.at({}), {"x": x}))
+    assert [one.inputs["x"] is x for one in found.first] == [True]
+
+
+def test_silent_outputs():
+    one, other = np.array([1.0, 2.0]), np.array([1.0, 3.0])
+    assert silent_outputs([{"y": one}, {"y": other}]) == {}
+    assert silent_outputs([{"y": one}, {"y": one}]) == {"y": "constant"}
+    assert silent_outputs([{"y": one}, {"y": one * np.inf}]) == {"y": "not finite"}
+    assert silent_outputs([{"y": one[:1]}, {"y": one}]) == {}
+    assert silent_outputs([{"y": [one]}, {"y": [one]}]) == {}  # sequences are not looked into
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_quantised_numbers_may_differ_by_a_unit(dtype):
+    x = np.array([0, 5, 100], dtype)
+    (one,) = equivalence.compare_outputs({"y": x}, {"y": x + np.array([0, 1, 0], dtype)})
+    assert one.is_equal and one.relative_error == pytest.approx(1 / 255)
+    (two,) = equivalence.compare_outputs({"y": x}, {"y": x + np.array([0, 2, 0], dtype)})
+    assert not two.is_equal and two.relative_error == pytest.approx(2 / 255)
+
+
+def test_the_larger_difference_of_two_checks_counts():
+    x = np.array([1.0, 2.0], np.float32)
+    exact, off = (
+        equivalence.Equivalence(tuple(equivalence.compare_outputs({"y": x}, {"y": x + d})), 1)
+        for d in (0.0, 1.0)
+    )
+    for pair in ((exact, off), (off, exact)):
+        found = equivalence.joined(*pair)
+        assert not found.is_equal and found.num_trials == 2
+        assert found.max_relative_error == pytest.approx(0.5)  # 1, of at most 2

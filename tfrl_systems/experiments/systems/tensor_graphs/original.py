@@ -1,0 +1,132 @@
+"""The model that is to be rewritten: its graph, its sizes, and a program that runs it."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import pathlib
+from collections.abc import Sequence
+
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.execution.backends import Backend, Program, backend
+from environments.tensor_graphs.execution.choosing import Choice, Given, choose
+from environments.tensor_graphs.execution.inputs import load_inputs, random_inputs
+from environments.tensor_graphs.execution.sizes import OpenSizes, Sizes
+from environments.tensor_graphs.execution.trials import Trial, Trials, make_trials
+
+_NUM_HINTS = 12
+
+
+class Original:
+    """A model as it was given.
+
+    Attributes:
+      name: name of the model, for messages.
+      source: the model, or its file.
+      graph: its graph.
+      open_sizes: the sizes that it leaves open.
+    """
+
+    def __init__(self, name: str, source: pathlib.Path | onnx.ModelProto, on: Backend) -> None:
+        """Read a model.
+
+        Args:
+          name: name of the model.
+          source: the model, or its file.
+          on: the backend that runs it.
+
+        Raises:
+          UserError: the model cannot be read.
+        """
+        self.name = name
+        self.source = source
+        self.graph = onnx_io.read(source)
+        self.open_sizes = OpenSizes(self.graph)
+        self._on = on
+
+    @functools.cached_property
+    def program(self) -> Program:
+        """The model, ready to run; opened when it is first used.
+
+        Raises:
+          UserError: the backend refuses it.
+        """
+        return self._on.open(self.source)
+
+    @functools.cached_property
+    def proto(self) -> onnx.ModelProto:
+        """The model; without the weights that are in other files."""
+        if isinstance(self.source, onnx.ModelProto):
+            return self.source
+        return onnx.load(self.source, load_external_data=False)
+
+    def choose(self, given: Given, own: Sequence[Trial] = ()) -> Choice:
+        """Choose the sizes to optimise at, given those that the user names and the user's inputs.
+
+        Raises:
+          UserError: the model does not run at given sizes.
+          NoInputsError: no sizes are found at which it runs.
+          UsageError: there are too many combinations of sizes.
+        """
+        return choose(
+            self.open_sizes,
+            given,
+            self._why_not,
+            self.name,
+            own=[one.sizes for one in own],
+            hints=self._sizes_of_weights(),
+        )
+
+    def load_trials(self, paths: Sequence[pathlib.Path]) -> list[Trial]:
+        """Load the user's own inputs, each from an .npz file.
+
+        Raises:
+          UserError: a file is no .npz file, or does not fit the model.
+        """
+        found = []
+        for path in paths:
+            arrays = load_inputs(path, self.proto)
+            try:
+                found.append(Trial(self.open_sizes.of_arrays(arrays), arrays))
+            except UserError as error:
+                raise UserError(f"{path}: {error}") from None
+        return found
+
+    def make_trials(self, choice: Choice, own: Sequence[Trial] = ()) -> Trials:
+        """Make the inputs to compare and measure candidates on.
+
+        Raises:
+          NoInputsError: none are given, and none can be drawn on which the model runs.
+        """
+        return make_trials(self.proto, self.program, choice.points, own)
+
+    def _why_not(self, sizes: Sizes) -> str:
+        """Run the model at some sizes; return why that fails, "" if it does not."""
+        program, inputs = self.program, random_inputs(self.proto, sizes=sizes)
+        try:
+            outputs = program.run(inputs)
+        except UserError as error:
+            return str(error)
+        is_empty = all(getattr(one, "size", 1) == 0 for one in outputs.values())
+        return "its outputs have no elements" if is_empty else ""
+
+    def _sizes_of_weights(self) -> list[int]:
+        """Return the commonest sizes of the model's weights; an input may have to fit one."""
+        counts = collections.Counter(
+            size
+            for weight in self.proto.graph.initializer
+            for size in weight.dims
+            if len(weight.dims) > 1
+        )
+        return [size for size, _ in counts.most_common(_NUM_HINTS) if size > 1]
+
+
+def levels_of(objective: str) -> list[Backend]:
+    """Return the backend that an objective is about, then with less and less optimisation."""
+    if objective == "openvino":
+        return [backend("openvino")]
+    name = "onnxruntime-cuda" if objective == "onnxruntime-cuda" else "onnxruntime"
+    return [backend(name + suffix) for suffix in ("", "-extended", "-basic", "-disable")]

@@ -6,6 +6,7 @@
     print(run.result["evaluation"], run.policy)
     experiments.evaluate("tensor_graphs", policies=[run.policy, "taso"], models=["bert-mini"])
     experiments.optimize("model.onnx", "fast.onnx", policy=run.policy)
+    faster = experiments.optimize(model)["optimized"]  # an onnx.ModelProto
 
 `systems/` holds the record of each system, which says what can be asked of it.
 """
@@ -28,6 +29,8 @@ from tfrl_systems.experiments.system import System, find_system, system_names
 from tfrl_systems.experiments.training_run import TrainingRun
 
 if TYPE_CHECKING:
+    import onnx
+
     from tfrl_systems.drivers.collect import Collect
 
 __all__ = [
@@ -228,19 +231,24 @@ def bench(system: str, *, reporter: Reporter | None = None, **asked: Any) -> dic
 
 
 def optimize(
-    model: PathLike, output: PathLike, *, reporter: Reporter | None = None, **asked: Any
+    model: PathLike | onnx.ModelProto,
+    output: PathLike | None = None,
+    *,
+    reporter: Reporter | None = None,
+    **asked: Any,
 ) -> dict[str, Any]:
-    """Write a faster ONNX model that computes the same; if none is found, write a copy.
+    """Make a faster ONNX model that computes the same; if there is none, a copy.
 
     Args:
-      model: the ONNX file.
-      output: the file to write.
+      model: the ONNX file, or the model itself.
+      output: the file to write; may be left out if `model` is no file.
       reporter: receives the progress; by default it prints a line on stderr now and then.
         `Reporter()` is silent, `Terminal` shows bars.
       **asked: fields of `systems.tensor_graphs.optimizing.Optimization`.
 
     Returns:
-      What `tfrl optimize --json` prints. Its "reason" says why the output is a copy.
+      What `tfrl optimize --json` prints. Its "reason" says why the output is a copy. If `model` is
+      no file, "optimized" is the faster model, an `onnx.ModelProto`.
 
     Raises:
       UsageError: there is no such field, or two fields contradict each other.
@@ -248,8 +256,15 @@ def optimize(
     """
     from tfrl_systems.experiments.systems.tensor_graphs import optimizing
 
-    asked = {**asked, "model": os.fspath(model), "output": os.fspath(output)}
     if asked.get("policy") is not None:
-        asked.setdefault("method", "policy")
-    chosen = make(optimizing.Optimization, asked)
-    return optimizing.optimize(chosen, reporter or Terminal()).to_json()
+        asked = {"method": "policy", **asked}
+    teller = reporter or Terminal()
+    if not isinstance(model, str | os.PathLike):
+        from tfrl_systems.experiments.systems.tensor_graphs import in_memory
+
+        target = None if output is None else pathlib.Path(output)
+        return in_memory.optimize(model, target, asked, teller)
+    if output is None:
+        raise UsageError("expected output, the file to write the faster model to; found none")
+    asked = {**asked, "model": os.fspath(model), "output": os.fspath(output)}
+    return optimizing.optimize(make(optimizing.Optimization, asked), teller).to_json()

@@ -20,17 +20,11 @@ import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from environments.errors import UserError
-from environments.tensor_graphs.execution import equivalence
 from environments.tensor_graphs.execution.backends import Backend, Program
-from environments.tensor_graphs.execution.equivalence import Equivalence
 from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison
 from environments.tensor_graphs.execution.sizes import Sizes
 from environments.tensor_graphs.execution.trials import Trial, Trials
-from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.onnx_io import save
-from environments.tensor_graphs.search.results import Visited
-from environments.tensor_graphs.selection.contributions import segments_of
+from environments.tensor_graphs.selection.candidates import Candidate, verified
 
 _SCREENING = 0.1
 """Part of the time of a final measurement that each of the first, short ones takes."""
@@ -39,25 +33,6 @@ _NUM_FINALISTS = 3
 
 OnProgress = Callable[[str], None]
 """Called with a line that says what is being done."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Candidate:
-    """A rewritten model that may be better than the original.
-
-    Attributes:
-      visited: its graph and the path to it.
-      path: its file.
-      equivalence: how its outputs compare with the original's; None if it could not be run.
-      refusal: why it is refused; "" for a model that computes what the original does.
-      screening: its first, short measurement against the original; None if it was not measured.
-    """
-
-    visited: Visited
-    path: pathlib.Path
-    equivalence: Equivalence | None
-    refusal: str
-    screening: Comparison | None = None
 
 
 class Row(NamedTuple):
@@ -126,75 +101,6 @@ class Selection:
     reason: str
     candidates: tuple[Candidate, ...]
     measurement: Measurement | None = None
-
-
-def worth_measuring(visited: Visited, max_states: int = 5) -> list[Visited]:
-    """Return the states on a trail that are worth measuring, the last one first.
-
-    A rule may save less than it was estimated to save. So besides the last state, those are
-    returned after which another rule takes over.
-
-    Args:
-      visited: the state where the trail ends.
-      max_states: number of states at most.
-    """
-    ends = [segment[-1] for segment in segments_of(visited, max_states)]
-    found = {one.state.graph: one for one in reversed(ends)}
-    return list(found.values())
-
-
-def verify(
-    original: Program,
-    proposed: Sequence[Visited],
-    trials: Sequence[Trial],
-    directory: pathlib.Path,
-    on: Backend,
-) -> Iterator[Candidate]:
-    """Write each proposed graph to a file, and compare its outputs with the original's.
-
-    Args:
-      original: runs the original model.
-      proposed: states whose graphs were made from it.
-      trials: the inputs to compare the models on.
-      directory: where the files are written.
-      on: the backend that runs the models.
-
-    Yields:
-      A candidate for each state, with a refusal if it does not compute what the original does.
-    """
-    for number, visited in enumerate(proposed):
-        path = directory / f"candidate-{number}.onnx"
-        graph = visited.state.graph
-        assert isinstance(graph, Graph)
-        candidate = Candidate(visited, path, None, "")
-        try:
-            save(graph, path)
-        except UserError as error:
-            yield dataclasses.replace(candidate, refusal=str(error))
-            continue
-        yield verified(original, candidate, trials, on)
-
-
-def verified(
-    original: Program, candidate: Candidate, trials: Sequence[Trial], on: Backend
-) -> Candidate:
-    """Return a candidate that was compared with the original on further inputs.
-
-    Args:
-      original: runs the original model.
-      candidate: the candidate, whose file exists.
-      trials: the inputs to compare the models on.
-      on: the backend that runs the candidate.
-    """
-    try:
-        inputs = [one.inputs for one in trials]
-        found = equivalence.check(original, candidate.path, inputs, on=on)
-    except UserError as error:
-        return dataclasses.replace(candidate, refusal=str(error))
-    refusal = "" if found.is_equal else f"{found.worst}, at {trials[found.worst.trial].sizes}"
-    if candidate.equivalence is not None:
-        found = equivalence.joined(candidate.equivalence, found)
-    return dataclasses.replace(candidate, equivalence=found, refusal=refusal)
 
 
 def first_right(

@@ -17,13 +17,8 @@ from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import library
 from environments.tensor_graphs.search import Step, Visited, search
 from environments.tensor_graphs.selection import selection
-from environments.tensor_graphs.selection.selection import (
-    Measurement,
-    Row,
-    Selector,
-    verify,
-    worth_measuring,
-)
+from environments.tensor_graphs.selection.candidates import verify, worth_measuring
+from environments.tensor_graphs.selection.selection import Measurement, Row, Selector
 from tests.environments.tensor_graphs.selection.fakes import NoisyBench, compared
 from tests.environments.tensor_graphs.small_models import adapter, relu, write
 

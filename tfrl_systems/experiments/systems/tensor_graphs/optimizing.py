@@ -21,13 +21,9 @@ from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import save
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.search import EXHAUSTED, INTERRUPTED, Result
+from environments.tensor_graphs.selection.candidates import verify
 from environments.tensor_graphs.selection.contributions import measure_segments
-from environments.tensor_graphs.selection.selection import (
-    Selection,
-    Selector,
-    first_right,
-    verify,
-)
+from environments.tensor_graphs.selection.selection import Selection, Selector, first_right
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import option
 from tfrl_systems.experiments.systems.tensor_graphs import page

@@ -2,7 +2,8 @@
 
   places     where rules apply; if there is none, nothing else is worth any time
   formula    a search by costs that are worked out, not measured
-  operators  measurements of operators: those that rules may change first, the largest of them first
+  operators  measurements of operators: those that the search by formula changed or made come first,
+             then those that rules may change; the largest come first
   search     the main search, by the measured costs
   singly     a search by costs of single operators, which a backend may fuse or not
 
@@ -13,13 +14,15 @@ time to those after it. Costs that are not known when the time for measuring is 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
+from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.search import (
     EXHAUSTED,
     INTERRUPTED,
@@ -30,15 +33,20 @@ from environments.tensor_graphs.search import (
     replay,
 )
 from environments.tensor_graphs.search.neighbourhoods import nodes_of
-from environments.tensor_graphs.selection.selection import worth_measuring
+from environments.tensor_graphs.selection.candidates import worth_measuring
 from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.experiments.systems.tensor_graphs.problem import GraphProblem
 
-# The end of each stage, as a share of the seconds that were asked for. Measuring may go on in the
-# searches after its own stage, where they meet new operators.
-_FORMULA, _OPERATORS, _SEARCH, _SINGLY = 0.15, 0.5, 0.85, 1.0
+# The end of each stage, as a share of the seconds that are left when the stages begin.
+_FORMULA, _OPERATORS, _SEARCH, _SINGLY = 0.15, 0.45, 0.85, 1.0
+# A search measures the new operators that it meets for this share of its time. In the rest it
+# estimates them, which is so much faster that it comes much farther.
+_MEASURING = 0.4
 # A search that has found nothing after this share of its time is given up.
-_PATIENCE = 0.5
+_PATIENCE = 0.7
+# This many states are checked and measured as whole models, and so many of them from the trail of
+# each search by another estimate.
+_NUM_PROPOSED, _NUM_OF_OTHERS = 7, 3
 
 Tell = Callable[[str], None]
 
@@ -92,7 +100,7 @@ class Stages:
         self._problem = problem
         self._method = method
         self._budget = budget
-        self._began_s = began_s
+        self._began_s, self._stages_began_s = began_s, time.monotonic()
         self._tell = tell
         self._arguments = (policy, num_rollouts)
         objective = problem.objective
@@ -114,11 +122,11 @@ class Stages:
             return self._found(_nothing(self._method, by_formula), [])
         additional = [by_formula] if self._has_others else []
         results = [self._search(one, _FORMULA, "by formula") for one in additional]
-        self._measure_operators(by_formula)
+        self._measure_operators(by_formula.start, [one.best for one in results])
         result = self._search(self._problem, _SEARCH, "", **others)
         if self._has_others and self._measured is not None:
             alone = self._measured.alone
-            alone.deadline_s = self._end_s((_SEARCH + _SINGLY) / 2)
+            alone.deadline_s = self._end_s(_SEARCH + _MEASURING * (_SINGLY - _SEARCH))
             singly = dataclasses.replace(self._problem, objective=alone)
             results.append(self._search(singly, _SINGLY, "by single operators"))
         if self._interrupted:
@@ -126,15 +134,14 @@ class Stages:
         return self._found(result, results)
 
     def _end_s(self, share: float) -> float:
-        return self._began_s + share * self._budget.seconds
+        end_s = self._began_s + self._budget.seconds
+        return self._stages_began_s + share * max(0.0, end_s - self._stages_began_s)
 
     def _search(self, problem: GraphProblem, share: float, how: str, **others: Any) -> Result:
         """Search until a share of the time is over, or not at all after Ctrl-C."""
         self._tell(f"searching {how}")
         start_ms = problem.start.cost_ms
         measured = problem.objective if isinstance(problem.objective, MeasuredObjective) else None
-        if measured is not None:
-            measured.deadline_s = self._end_s(share)
 
         def on_progress(progress: Progress) -> None:
             gain = 100 * (1 - progress.best_cost_ms / max(start_ms, 1e-12))
@@ -144,24 +151,28 @@ class Stages:
             )
 
         left_s = 0.0 if self._interrupted else max(0.0, self._end_s(share) - time.monotonic())
+        if measured is not None:
+            measured.deadline_s = time.monotonic() + _MEASURING * left_s
         budget = Budget(left_s, self._budget.expansions, _PATIENCE * left_s)
         arguments: dict[str, Any] = {"on_progress": on_progress, **others}
         found = problem.search(self._method, budget, *self._arguments, **arguments)
         self._interrupted |= found.stopped == INTERRUPTED
         return found
 
-    def _measure_operators(self, by_formula: GraphProblem) -> None:
-        """Measure the operators of the model, until the stage's time is over or Ctrl-C."""
+    def _measure_operators(self, start: Any, found: Sequence[Any]) -> None:
+        """Measure operators, until the stage's time is over or Ctrl-C.
+
+        Args:
+          start: the state of the model, with costs by formula.
+          found: states that are cheaper by formula.
+        """
         if self._measured is None:
             return
-        measured, state = self._measured, by_formula.start
-        graph, costs_ms = self._problem.graph, state.node_costs_ms
-        near = {number for match in state.matches for number in nodes_of(match)}
-        near |= {user for number in near for user in graph.users(number)}
-        order = sorted(costs_ms, key=lambda one: (one not in near, -costs_ms[one], one))
+        measured = self._measured
+        order = [pair for state in found for pair in _changed(start, state)] + _near(start)
         end_s = measured.deadline_s = self._end_s(_OPERATORS)
         try:
-            for place, number in enumerate(order):
+            for place, (graph, number) in enumerate(order):
                 if self._interrupted or time.monotonic() >= end_s:
                     break
                 self._tell(f"measuring operators: {place} of {len(order)}")
@@ -173,12 +184,13 @@ class Stages:
 
     def _found(self, result: Result, others: list[Result]) -> Found:
         """Choose states to check: from the search's trail, and from those by other estimates."""
-        proposed: dict[object, Visited] = {}
-        if result.candidates:
-            proposed = {one.state.graph: one for one in worth_measuring(result.candidates[0])}
+        trails = [worth_measuring(result.candidates[0])]
         for other in others:
             here = replay(Visited(self._problem.start), other.path)
-            for visited in worth_measuring(here, max_states=2):
+            trails.append(worth_measuring(here, max_states=_NUM_OF_OTHERS))
+        proposed: dict[object, Visited] = {}
+        for visited in itertools.chain.from_iterable(itertools.zip_longest(*trails)):
+            if visited is not None and len(proposed) < _NUM_PROPOSED:
                 proposed.setdefault(visited.state.graph, visited)
         measured = self._measured
         return Found(
@@ -188,6 +200,23 @@ class Stages:
             measured.num_estimated if measured else 0,
             time.monotonic() - self._began_s,
         )
+
+
+def _changed(start: Any, found: Any) -> list[tuple[Graph, int]]:
+    """Return the nodes that differ between two states, each with its graph; the dearest first."""
+    here, there = start.node_costs_ms, found.node_costs_ms
+    pairs = [(here[one], start.graph, one) for one in here if one not in there]
+    pairs += [(there[one], found.graph, one) for one in there if here.get(one) != there[one]]
+    return [pair for _, *pair in sorted(pairs, key=lambda one: -one[0])]  # type: ignore[misc]
+
+
+def _near(start: Any) -> list[tuple[Graph, int]]:
+    """Return all nodes of a state: those that rules may change first, the dearest of them first."""
+    graph, costs_ms = start.graph, start.node_costs_ms
+    near = {number for match in start.matches for number in nodes_of(match)}
+    near |= {user for number in near for user in graph.users(number)}
+    order = sorted(costs_ms, key=lambda one: (one not in near, -costs_ms[one], one))
+    return [(graph, number) for number in order]
 
 
 def _nothing(method: str, problem: GraphProblem) -> Result:

@@ -172,7 +172,7 @@ class MeasuredObjective:
         """
         graph, number = _least_graph()
         found_ms = self._look_up(graph, (number,), ())
-        return AnalyticObjective.start_ms if found_ms is None else found_ms
+        return self._formula.cost_ms(graph, (number,)) if found_ms is None else found_ms
 
     def _look_up(self, graph: Graph, members: tuple[int, ...], key: tuple) -> float | None:
         """Return the measured cost of a group in ms; None if it cannot be measured any more."""

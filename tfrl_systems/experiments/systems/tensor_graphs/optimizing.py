@@ -49,6 +49,7 @@ class Optimization(Searching, Rewriting):
       output: file to write the faster model to.
       method: how to search (see tfrl evaluate tensor_graphs --help).
       policy: directory of a policy that tfrl train tensor_graphs learned, for --method policy.
+      seconds: the time for all searches together, with the measurements of operators for them.
       strict: leave out rules that may change NaN or infinity (see tfrl rules list).
       measure: measure candidates end to end; without it the estimate decides.
       measure_seconds: seconds of each final measurement; longer measurements detect smaller gains.

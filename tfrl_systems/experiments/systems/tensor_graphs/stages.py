@@ -139,14 +139,15 @@ class Stages:
 
     def _search(self, problem: GraphProblem, share: float, how: str, **others: Any) -> Result:
         """Search until a share of the time is over, or not at all after Ctrl-C."""
-        self._tell(f"searching {how}")
+        label = f"searching {how}".strip()
+        self._tell(label)
         start_ms = problem.start.cost_ms
         measured = problem.objective if isinstance(problem.objective, MeasuredObjective) else None
 
         def on_progress(progress: Progress) -> None:
             gain = 100 * (1 - progress.best_cost_ms / max(start_ms, 1e-12))
             self._tell(
-                f"searching {how}: {progress.expansions} expansions, estimate {-gain:+.1f}% "
+                f"{label}: {progress.expansions} expansions, estimate {-gain:+.1f}% "
                 f"({time.monotonic() - self._began_s:.0f} s)"
             )
 

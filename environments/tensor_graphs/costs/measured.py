@@ -186,7 +186,8 @@ class MeasuredObjective:
 
     def _place(self, graph: Graph, key: tuple) -> str:
         """Return the key of a group's cost in the table."""
-        sizes = sorted(self.sizes.symbols) if _is_open(key) else ()
+        names = " ".join(_open_sizes(key))
+        sizes = sorted(one for one in self.sizes.symbols if one[0] in names)
         return _digest(repr((key, _opset(graph), sizes)))
 
     def _measure(self, graph: Graph, members: tuple[int, ...]) -> float | None:
@@ -343,13 +344,16 @@ def _outer(graph: Graph, ref: Ref, place: int) -> tuple:
     return place, tensor, node.attributes if is_number else "constant"
 
 
-def _is_open(key: tuple) -> bool:
-    """Whether a size is unknown, so that the cost depends on the sizes that the user gives."""
-    return any(
-        isinstance(tensor, TensorType) and tensor.shape is not None and not tensor.is_static
+def _open_sizes(key: tuple) -> list[str]:
+    """Return the sizes that are not known: the cost depends on the numbers that stand for them."""
+    return [
+        size
         for _, _, inputs, types in key
         for tensor in (*types, *(one[1] for one in inputs if one is not None))
-    )
+        if isinstance(tensor, TensorType)
+        for size in tensor.shape or ()
+        if isinstance(size, str)
+    ]
 
 
 def _opset(graph: Graph) -> int:

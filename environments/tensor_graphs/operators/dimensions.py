@@ -79,6 +79,11 @@ def canonical(size: Dimension) -> Dimension:
     return size if isinstance(size, int) else _text(_parse(size))
 
 
+def is_name(size: Dimension) -> bool:
+    """Return whether a size is a single name."""
+    return isinstance(size, str) and _NAME.fullmatch(size) is not None
+
+
 def value(size: Dimension, sizes: Mapping[str, int]) -> int:
     """Work out a size: with N = 2, "128*N" is 256. A name that is not given stands for 1."""
     if isinstance(size, int):

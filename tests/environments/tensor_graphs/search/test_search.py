@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ import sys
 import pytest
 
 from environments.errors import UserError
-from environments.tensor_graphs.search import METHODS, Budget, Step, replay, search
+from environments.tensor_graphs.search import METHODS, Budget, Step, record, replay, search
 from environments.tensor_graphs.search.results import Visited
 from tests.environments.tensor_graphs.search.fakes import (
     HILL,
@@ -160,6 +161,19 @@ def test_budgets():
     result = search(start, "taso", Budget(expansions=5))
     assert (result.expansions, result.stopped) == (5, "out of expansions")
     assert search(start, "taso", Budget(seconds=0)).stopped == "out of time"
+
+
+def test_patience_ends_a_search_that_has_found_nothing(monkeypatch):
+    """An hour passes with each look at the clock; a search that has found something goes on."""
+    hours = itertools.count()
+    monkeypatch.setattr(record.time, "monotonic", lambda: 3600.0 * next(hours))
+    start = ToyState(chain(*LAYER * 3), RULES)
+    ended = search(start, "taso", Budget(patience_s=1.0))
+    assert (ended.stopped, ended.expansions) == ("out of patience", 0)
+    found = search(
+        ToyState(chain("Neg", "Neg", *LAYER), RULES), "greedy", Budget(patience_s=2.5 * 3600)
+    )
+    assert found.stopped == "exhausted" and found.seconds > 2.5 * 3600
 
 
 def test_ctrl_c_returns_the_best_so_far():

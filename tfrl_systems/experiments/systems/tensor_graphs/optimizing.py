@@ -112,7 +112,8 @@ def optimize(asked: Optimization, reporter: Reporter) -> Outcome:
     else:
         if choice.chosen:
             reporter.say(f"sizes: {choice.points[0]}; to change what was chosen: {choice.hint}")
-        problem = GraphProblem.at(original, asked, choice, asked.strict)
+        inputs = trials.measured[0].inputs
+        problem = GraphProblem.at(original, asked, choice, asked.strict, inputs)
         outcome = _Optimizer(asked, original, problem, trials, reporter).run(policy, began_s)
     _write(asked, outcome.selection)
     outcome = dataclasses.replace(outcome, seconds=time.monotonic() - began_s)

@@ -11,9 +11,10 @@ import onnx
 
 from environments.errors import UserError
 from environments.tensor_graphs import onnx_io
-from environments.tensor_graphs.execution.backends import Backend, Program, backend
+from environments.tensor_graphs.execution.backends import Arrays, Backend, Program, backend
 from environments.tensor_graphs.execution.choosing import Choice, Given, choose
-from environments.tensor_graphs.execution.inputs import load_inputs, random_inputs
+from environments.tensor_graphs.execution.inner_sizes import with_inner_sizes
+from environments.tensor_graphs.execution.inputs import NoInputsError, load_inputs, random_inputs
 from environments.tensor_graphs.execution.sizes import OpenSizes, Sizes
 from environments.tensor_graphs.execution.trials import Trial, Trials, make_trials
 
@@ -102,6 +103,21 @@ class Original:
           NoInputsError: none are given, and none can be drawn on which the model runs.
         """
         return make_trials(self.proto, self.program, choice.points, own)
+
+    def with_inner_sizes(self, sizes: Sizes, inputs: Arrays | None = None) -> Sizes:
+        """Return sizes with those of inner values, as a run of the model shows them.
+
+        Args:
+          sizes: sizes of the model's inputs.
+          inputs: inputs of these sizes; random ones if not given.
+        """
+        if inputs is None:
+            try:
+                inputs = random_inputs(self.proto, sizes=sizes)
+            except NoInputsError:
+                return sizes
+        # Sizes do not depend on optimisations, without which the model is opened sooner.
+        return with_inner_sizes(self.graph, sizes, inputs, backend("onnxruntime-disable"))
 
     def _why_not(self, sizes: Sizes) -> str:
         """Run the model at some sizes; return why that fails, "" if it does not."""

@@ -15,6 +15,7 @@ from environments.errors import UsageError, UserError
 from environments.tensor_graphs import models
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.objectives import Objective, make_objective
+from environments.tensor_graphs.execution.backends import Arrays
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.sizes import Sizes, together
 from environments.tensor_graphs.graph.graph import Graph
@@ -163,6 +164,7 @@ class GraphProblem:
       rules: rules that may be applied.
       objective: cost to minimise.
       choice: the sizes that it is optimised at.
+      sizes: those that costs are estimated at: the first of the choice, with those of inner values.
     """
 
     name: str
@@ -170,6 +172,7 @@ class GraphProblem:
     rules: tuple[Rule, ...]
     objective: Objective
     choice: Choice
+    sizes: Sizes
 
     @classmethod
     def of(
@@ -190,7 +193,12 @@ class GraphProblem:
 
     @classmethod
     def at(
-        cls, original: Original, rewriting: Rewriting, choice: Choice, strict: bool = False
+        cls,
+        original: Original,
+        rewriting: Rewriting,
+        choice: Choice,
+        strict: bool = False,
+        inputs: Arrays | None = None,
     ) -> GraphProblem:
         """Make the problem of a model that was read, at the sizes that were chosen.
 
@@ -199,6 +207,7 @@ class GraphProblem:
           rewriting: rules and objective.
           choice: the sizes.
           strict: whether to leave out rules that may change NaN or infinity in this model.
+          inputs: what to run the model on for the sizes of inner values; random ones if not given.
 
         Raises:
           UserError: the rules or the objective cannot be used.
@@ -208,13 +217,9 @@ class GraphProblem:
             # Rules with variables that must be constants were shown to keep NaN and infinity only
             # for finite constants.
             rules = tuple(one for one in rules if not one.constants)
-        objective = rewriting.make_objective(choice.points[0])
-        return cls(original.name, original.graph, rules, objective, choice)
-
-    @property
-    def sizes(self) -> Sizes:
-        """The sizes that costs are estimated at."""
-        return self.choice.points[0]
+        sizes = original.with_inner_sizes(choice.points[0], inputs)
+        objective = rewriting.make_objective(sizes)
+        return cls(original.name, original.graph, rules, objective, choice, sizes)
 
     @property
     def others(self) -> list[GraphProblem]:
@@ -285,7 +290,7 @@ def _sizes_of(name: str, dimensions: Dimensions) -> tuple[Sizes, frozenset[str]]
     original = Original(name, find_model(name), levels_of("onnxruntime")[0])
     known = frozenset[str]().union(*(one.names for one in original.open_sizes.all))
     given = {one: sizes for one, sizes in dimensions if one in known}
-    return original.choose(given).points[0], known
+    return original.with_inner_sizes(original.choose(given).points[0]), known
 
 
 def find_model(name: str, seed: int = 0) -> pathlib.Path | onnx.ModelProto:

@@ -174,6 +174,9 @@ class Selector:
         screened = {one.path: one for one in self._screen(right)}
         everyone = {one.path: screened.get(one.path, one) for one in candidates}
         finalists = sorted(screened.values(), key=_screened_ratio)
+        if (shortly := finalists[0].screening) is not None and shortly.is_slower:
+            # A long measurement would only say so more exactly.
+            return Selection(None, _why_slow(shortly), tuple(everyone.values()))
         tried: list[Measurement] = []
         for one in finalists[:_NUM_FINALISTS]:
             if tried and _screened_ratio(one) > 1:
@@ -263,13 +266,17 @@ def _why_none(candidates: Sequence[Candidate]) -> str:
     return f"no candidate computes what the model does ({refusal})"
 
 
+def _why_slow(found: Comparison) -> str:
+    return (
+        f"the best candidate takes {found.ratio} of the model's time, and two copies of the "
+        f"model {found.same} of each other's"
+    )
+
+
 def _why_not(found: Measurement) -> str:
     full, best = found.fully_optimised, found.at_best_levels
     if not full.is_faster:
-        return (
-            f"the best candidate takes {full.ratio} of the model's time, and two copies of the "
-            f"model {full.same} of each other's"
-        )
+        return _why_slow(full)
     if not _is_no_slower(best):
         return (
             f"the best candidate takes {best.ratio} of the time of the model at "

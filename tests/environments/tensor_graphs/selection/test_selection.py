@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
@@ -20,7 +21,7 @@ from environments.tensor_graphs.selection import selection
 from environments.tensor_graphs.selection.candidates import verify, worth_measuring
 from environments.tensor_graphs.selection.selection import Measurement, Row, Selector
 from tests.environments.tensor_graphs.selection.fakes import NoisyBench, compared
-from tests.environments.tensor_graphs.small_models import adapter, relu, write
+from tests.environments.tensor_graphs.small_models import adapter, model_of, relu, write
 
 LEVELS = (backend(), backend("onnxruntime-basic"))
 
@@ -33,7 +34,7 @@ def adapted(tmp_path_factory):
     return path, search(start, "greedy").candidates[0]
 
 
-def trials_of(*inputs, sizes=()):
+def trials_of(*inputs):
     """Trials of the inputs, the first of which leads; the others have the sizes n=1, 2, …"""
     first, *others = inputs
     named = [Sizes((("n", number),)) for number in range(1, len(inputs))]
@@ -106,6 +107,67 @@ def test_without_candidates():
 def test_what_a_gain_is(full, best, is_gain):
     rows = (Row(Sizes(), full),)
     assert Measurement(rows, best, "onnxruntime-basic", "onnxruntime").is_gain is is_gain
+
+
+@pytest.mark.parametrize(
+    "other, is_gain",
+    [
+        (compared(1.005, 0.99, 1.02), True),  # not slower beyond A/A, which is 0.99 to 1.01
+        (compared(1.02, 1.01, 1.03), False),
+        (compared(0.5, 0.4, 0.6), True),
+    ],
+)
+def test_a_gain_is_slower_at_no_other_size(other, is_gain):
+    full = compared(0.9, 0.88, 0.92)
+    rows = (Row(Sizes((("n", 1),)), full), Row(Sizes((("n", 2),)), other))
+    found = Measurement(rows, full, "onnxruntime", "onnxruntime")
+    assert found.is_gain is is_gain
+    assert found.slower == (None if is_gain else rows[1])
+
+
+class SlowBench:
+    """Stands in for `Bench`: other models take longer, and nobody measures that at length."""
+
+    lengths: list[float] = []
+
+    def __init__(self, *_):
+        pass
+
+    def compare(self, *_, seconds, **__):
+        self.lengths.append(seconds)
+        return compared(1.2, 1.15, 1.25)
+
+
+def test_what_is_clearly_slower_is_not_measured_at_length(tmp_path, monkeypatch):
+    monkeypatch.setattr(selection, "Bench", SlowBench)
+    path = write(tmp_path / "m.onnx", relu())
+    trials = trials_of({"x": np.ones(4, np.float32)})
+    same = of_graph(onnx_io.read(path))
+    candidates = verify(LEVELS[0].open(path), [same], trials.first, tmp_path, LEVELS[0])
+    found = select(path, list(candidates), trials, 5.0)
+    assert found.chosen is None and "takes 1.200" in found.reason
+    assert SlowBench.lengths and set(SlowBench.lengths) == {0.5}
+
+
+def test_a_model_that_is_wrong_at_another_size_is_refused(tmp_path, monkeypatch):
+    """It is compared there before it is measured."""
+
+    class FastBench(NoisyBench):
+        def compare(self, *_, **__):
+            return compared(0.8, 0.79, 0.81)
+
+    monkeypatch.setattr(selection, "Bench", FastBench)
+    wrong = model_of([helper.make_node("Relu", ["x"], ["y"])], [], {"x": ["n"]}, {"y": ["n"]})
+    right = model_of([helper.make_node("Abs", ["x"], ["y"])], [], {"x": ["n"]}, {"y": ["n"]})
+    path = write(tmp_path / "m.onnx", right)
+    # Of positive numbers Relu and Abs are the same.
+    trials = trials_of({"x": np.ones(4, np.float32)}, {"x": -np.ones(2, np.float32)})
+    visited = of_graph(onnx_io.read(write(tmp_path / "w.onnx", wrong)))
+    candidates = list(verify(LEVELS[0].open(path), [visited], trials.first, tmp_path, LEVELS[0]))
+    assert candidates[0].refusal == ""
+    found = select(path, candidates, trials, 0.1)
+    assert found.chosen is None and "at n=1" in found.reason
+    assert "relative error" in found.candidates[0].refusal
 
 
 def test_states_are_worth_measuring_where_rules_take_over():

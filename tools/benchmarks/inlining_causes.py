@@ -11,7 +11,6 @@ table.md, table.json and the records; run the tool again to go on.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,9 +18,9 @@ from typing import Any
 
 from environments.inlining.collection.collector import Collector
 from environments.inlining.collection.store import Trajectory
-from environments.inlining.heuristics import Default
+from environments.inlining.corpus.modules import Module
+from environments.inlining.heuristics import Default, Policy
 from tfrl_systems.experiments.reporting import Reporter, Terminal
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
 from tools.benchmarks import shared
 from tools.benchmarks.inlining_folds import Benchmark, learn
 from tools.benchmarks.inlining_tables import collecting, make_benchmark, parse_arguments
@@ -42,49 +41,63 @@ _WRITTEN, _FITTED = "written", "fitted"
 
 
 def run(options: argparse.Namespace) -> None:
-    """Learn with each part left out, in all folds and with all seeds; write the table."""
-    lines: dict[str, list[dict[str, Any]]] = {name: [] for name in PARTS}
+    """Learn with each part left out, in all folds and with all seeds; write the table each time."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
     with Terminal() as terminal, collecting(options) as collector:
-        for seed in range(options.seeds):
-            for name, changed in PARTS.items():
-                benchmark, about = make_benchmark(options, changed, collector, terminal)
-                for fold in range(options.folds):
-                    lines[name].append(_record(benchmark, name, fold, seed, collector, terminal))
-            table = {**about, "lines": [_line(name, found) for name, found in lines.items()]}
+        for name, changed in PARTS.items():
+            benchmark, about = make_benchmark(options, changed, collector, terminal)
+            found[name] = [
+                _record(benchmark, name, fold, seed, collector, terminal)
+                for seed in range(options.seeds)
+                for fold in range(options.folds)
+            ]
+            table = {**about, "lines": [_line(*one) for one in found.items()]}
             shared.keep(options.output / "table.json", table)
             (options.output / "table.md").write_text(to_markdown(table), encoding="utf-8")
-            terminal.say(f"{options.output / 'table.md'}: {seed + 1} of {options.seeds} seeds")
+            terminal.say(f"{options.output / 'table.md'}: {len(found)} of {len(PARTS)} lines")
 
 
 def _record(
     benchmark: Benchmark, name: str, fold: int, seed: int, collector: Collector, reporter: Reporter
-) -> dict[str, Any]:
+) -> Mapping[str, Any]:
     """Return the savings of one line in one fold: by kind, iteration and held-out project."""
     part = name.replace(" ", "-")
     path = benchmark.output / "folds" / f"{part}-{fold + 1}-seed-{seed}.json"
-    if path.exists():
-        return json.loads(path.read_text(encoding="utf-8"))
-    reporter.say(f"{name}, fold {fold + 1}, seed {seed}")
-    learned = learn(benchmark.in_directory(part), fold, seed, "learned", collector, reporter)
-    _, held_out = benchmark.divide(fold)
+    settings = {**benchmark.settings, "iterations": benchmark.config.iterations}
 
-    def costs(policy: NumpyPolicy | Default) -> dict[str, dict[str, float]]:
-        task = reporter.task(f"{name}: {policy.name}", len(held_out))
-        played = collector.play(held_out, policy, task)
-        found: dict[str, dict[str, float]] = {}
-        for module, one in zip(held_out, played, strict=True):
-            if isinstance(one, Trajectory) and module.language == "c++":
-                cost = benchmark.objective.cost(module.project, one.size)
-                found.setdefault(module.project, {})[module.name] = cost
-        return found
+    def make() -> dict[str, Any]:
+        reporter.say(f"{name}, fold {fold + 1}, seed {seed}")
+        learned = learn(benchmark.in_directory(part), fold, seed, "learned", collector, reporter)
+        _, held_out = benchmark.divide(fold)
+        of_default = _costs(benchmark, held_out, Default(), collector, reporter)
+        return {
+            kind: [
+                saving_by_project(
+                    _costs(benchmark, held_out, policy, collector, reporter), of_default
+                )
+                for policy in policies
+            ]
+            for kind, policies in ((_WRITTEN, learned.written), (_FITTED, learned.fitted))
+        }
 
-    of_default = costs(Default())
-    record = {
-        kind: [saving_by_project(costs(policy), of_default) for policy in policies]
-        for kind, policies in ((_WRITTEN, learned.written), (_FITTED, learned.fitted))
-    }
-    shared.keep(path, record)
-    return record
+    return shared.kept(path, settings, make)
+
+
+def _costs(
+    benchmark: Benchmark,
+    modules: Sequence[Module],
+    policy: Policy,
+    collector: Collector,
+    reporter: Reporter,
+) -> dict[str, dict[str, float]]:
+    """Return what the C++ modules cost under a policy, by project and module."""
+    played = collector.play(modules, policy, reporter.task(policy.name, len(modules)))
+    found: dict[str, dict[str, float]] = {}
+    for module, one in zip(modules, played, strict=True):
+        if isinstance(one, Trajectory) and module.language == "c++":
+            cost = benchmark.objective.cost(module.project, one.size)
+            found.setdefault(module.project, {})[module.name] = cost
+    return found
 
 
 def saving_by_project(
@@ -107,8 +120,6 @@ def saving_by_project(
 
 def _line(name: str, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the mean saving after each iteration, over projects and seeds, and the least."""
-    if not records:
-        return {"part": name, _WRITTEN: [], _FITTED: [], "least": []}
     number = range(len(records[0][_WRITTEN]))
     savings = {
         kind: [[value for one in records for value in one[kind][k].values()] for k in number]
@@ -123,7 +134,7 @@ def _line(name: str, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def to_markdown(table: Mapping[str, Any]) -> str:
     """Format the table as Markdown."""
-    lines = [line for line in table["lines"] if line[_WRITTEN]]
+    lines = table["lines"]
     numbers = [str(k + 1) for k in range(len(lines[0][_WRITTEN]))]
     header = ["", *(f"fitted in {k}" for k in numbers), "written in the end", "its worst project"]
     rows = [

@@ -51,6 +51,7 @@ SYSTEM_ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
         "heuristics": frozenset(),
         "collection": _COLLECTION,
         "linking": _COLLECTION,
+        "plugin": _COMPILERS,
         "exploration": _COLLECTION | {"linking"},
         "environment": _COLLECTION | {"linking"},
     },

@@ -35,8 +35,12 @@ class NumpyPolicy:
       feature_names: names of the features that the policy needs, in the order of its columns: those
         that the model uses, then the baseline feature and the scope feature. Other features that it
         was trained with may be missing.
+      baseline_place: position among them of the baseline feature; None if there is none.
+      scope_place: position among them of the scope feature; None if `margin` always holds.
+      num_models: number of members of the model.
       margin: logit added in favour of the baseline's action.
       outside_margin: the same outside the scope.
+      parts: `description` and `arrays`.
       fingerprint: hash of everything that decides, equal for equal policies.
     """
 
@@ -44,7 +48,7 @@ class NumpyPolicy:
         self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray], name: str
     ) -> None:
         self.name = name
-        self._parts = (description, arrays)
+        self.parts = (description, arrays)
         trained_on = list(description["features"])
         self._model = numpy_models.MODELS[description["kind"]](arrays, len(trained_on))
         used = [trained_on[column] for column in self._model.used]
@@ -53,11 +57,11 @@ class NumpyPolicy:
         extra = [name for name in (baseline, scope) if name and name not in used]
         self.feature_names = (*used, *dict.fromkeys(extra))
         self._num_used = len(used)
-        self._baseline = self.feature_names.index(baseline) if baseline else None
-        self._scope = self.feature_names.index(scope) if scope and baseline else None
+        self.baseline_place = self.feature_names.index(baseline) if baseline else None
+        self.scope_place = self.feature_names.index(scope) if scope and baseline else None
         self.margin = float(description["margin"])
         self.outside_margin = float(description.get("outside_margin", votes.NEVER))
-        self._num_models = int(description["num_models"])
+        self.num_models = int(description["num_models"])
         self.fingerprint = _fingerprint(description, arrays)
 
     @classmethod
@@ -103,9 +107,14 @@ class NumpyPolicy:
         """Make a twin of an agent's policy as it is now."""
         return cls.from_policy(agent.policy, name)
 
+    @property
+    def used(self) -> np.ndarray:
+        """Positions of the features that the model uses among those it was trained with."""
+        return self._model.used
+
     def with_margins(self, margin: float, outside_margin: float = votes.NEVER) -> NumpyPolicy:
         """Return the same policy with other margins."""
-        description, arrays = self._parts
+        description, arrays = self.parts
         margins = {"margin": margin, "outside_margin": outside_margin}
         return NumpyPolicy({**description, **margins}, arrays, self.name)
 
@@ -115,7 +124,7 @@ class NumpyPolicy:
         Args:
           features: int64 [N, F], with columns as in `feature_names`.
         """
-        return self._half_steps(features) / votes.half_steps_per_logit(self._num_models)
+        return self._half_steps(features) / votes.half_steps_per_logit(self.num_models)
 
     def probabilities(self, features: np.ndarray) -> np.ndarray:
         """Return the probability of action 1, float64 [N]; features as in `logits`."""
@@ -161,11 +170,15 @@ class NumpyPolicy:
           columns: positions in `row` of the features that the policy needs, as the method `columns`
             returns them.
         """
-        if self._scope is None or self._baseline is None or row[columns[self._scope]] == 1:
+        if (
+            self.scope_place is None
+            or self.baseline_place is None
+            or row[columns[self.scope_place]] == 1
+        ):
             return None
         if self.outside_margin < votes.NEVER:
             return None
-        return int(row[columns[self._baseline]] > 0)
+        return int(row[columns[self.baseline_place]] > 0)
 
     def columns(self, names: Sequence[str]) -> np.ndarray:
         """Return the positions among `names` of the features that the policy needs, int64 [F].
@@ -183,23 +196,23 @@ class NumpyPolicy:
         return np.array([names.index(name) for name in self.feature_names], np.int64)
 
     def _half_steps(self, features: np.ndarray) -> np.ndarray:
-        if self._baseline is None:
+        if self.baseline_place is None:
             return 2 * self._model.votes(features[:, : self._num_used])
-        if self._scope is None:
+        if self.scope_place is None:
             return self._with_margin(features, self.margin)
-        inside = features[:, self._scope] == 1
+        inside = features[:, self.scope_place] == 1
         steps = np.empty(len(features), np.int64)
         steps[inside] = self._with_margin(features[inside], self.margin)
         steps[~inside] = self._with_margin(features[~inside], self.outside_margin)
         return steps
 
     def _with_margin(self, features: np.ndarray, margin: float) -> np.ndarray:
-        towards = np.where(features[:, self._baseline] > 0, 1, -1)
+        towards = np.where(features[:, self.baseline_place] > 0, 1, -1)
         if margin < votes.NEVER and len(features):
             counted = self._model.votes(features[:, : self._num_used])
         else:
             counted = np.zeros(len(features), np.int64)  # whatever it is, the margin is larger
-        return votes.half_steps(counted, towards, margin, self._num_models)
+        return votes.half_steps(counted, towards, margin, self.num_models)
 
 
 class _Decider:

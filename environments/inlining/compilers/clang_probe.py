@@ -85,6 +85,11 @@ class ClangFacts:
         return bool(self.default_feature)
 
 
+def overwrites_blocks(facts: ClangFacts) -> bool:
+    """Whether the channel's way to send LLVM's own decision costs another feature its value."""
+    return facts.default_feature == _BLOCKS
+
+
 def probe_clang(executable: str) -> ClangFacts:
     """Ask an executable for its version and try its interactive channel.
 

@@ -1,0 +1,1 @@
+"""The pass plugin: a policy inside a stock clang, and how it is built for the clang at hand."""

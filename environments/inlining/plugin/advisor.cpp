@@ -1,0 +1,320 @@
+// A pass plugin that lets a learned policy decide what a stock clang inlines.
+//
+// LLVM's own MLInlineAdvisor computes its features and keeps them up to date. This file puts a
+// policy in place of its model. The policy is compiled in (policy.h), so the plugin is one file that
+// needs nothing else. Only call sites in functions with the attribute minsize (-Oz) are decided by
+// the policy. All others, and all where something is not as expected, get LLVM's own decision.
+//
+// Two environment variables, for whoever wants to look in. Each names a file to append to.
+//   TFRL_INLINING_LOG   a line of JSON for each module: what was decided, or why nothing was
+//   TFRL_INLINING_ROWS  a line of JSON for each call site: the policy's features and the decision
+
+#include "history.h"
+#include "model.h"
+#include "policy.h"
+
+#include "llvm/Analysis/InlineAdvisor.h"
+#include "llvm/Analysis/InlineModelFeatureMaps.h"
+#include "llvm/Analysis/MLInlineAdvisor.h"
+#include "llvm/Analysis/MLModelRunner.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/IR/Dominators.h"
+#include "llvm/Passes/PassBuilder.h"
+#if LLVM_VERSION_MAJOR >= 22
+#include "llvm/Plugins/PassPlugin.h"
+#else
+#include "llvm/Passes/PassPlugin.h"
+#endif
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <string>
+#include <unistd.h>
+
+using namespace llvm;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Appends a line to the file that an environment variable names. One write keeps the lines of
+// compiles that run side by side apart. Nothing is said if it fails: a build must not notice.
+void append(const char *Variable, const std::string &Line) {
+  const char *Path = std::getenv(Variable);
+  if (!Path || !*Path)
+    return;
+  const int File = open(Path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (File < 0)
+    return;
+  if (write(File, Line.data(), Line.size()) < 0) {
+    // Nothing can be done.
+  }
+  close(File);
+}
+
+std::string toLine(json::Object Fields) {
+  std::string Line;
+  raw_string_ostream Stream(Line);
+  Stream << json::Value(std::move(Fields)) << '\n';
+  return Stream.str();
+}
+
+// A runner that only holds the features: the advisor below asks the policy itself.
+class Features : public MLModelRunner {
+public:
+  Features(LLVMContext &Context, const std::vector<TensorSpec> &Specs)
+      // One buffer more, in case LLVM adds its own decision.
+      : MLModelRunner(Context, Kind::NoOp, Specs.size() + 1) {
+    for (std::size_t I = 0; I < Specs.size(); ++I) {
+      setUpBufferForTensor(I, Specs[I], nullptr);
+      AreWhole &= Specs[I].isElementType<std::int64_t>() && Specs[I].getElementCount() == 1;
+      Names.push_back(Specs[I].name());
+    }
+    setUpBufferForTensor(Specs.size(), TensorSpec::createSpec<std::int64_t>("", {1}), nullptr);
+  }
+
+  std::vector<std::string> Names;
+  bool AreWhole = true; // whether each feature is one int64
+
+private:
+  void *evaluateUntyped() override { return &Never; }
+  std::int64_t Never = 0;
+};
+
+// Which features a policy needs, and where they are in a row.
+class Row {
+public:
+  void use(const Features &Known) {
+    Values.assign(Known.Names.size() + std::size(tfrl::DerivedFeatures), 0);
+    Names = Known.Names;
+    NumOwn = Names.size();
+    Names.insert(Names.end(), std::begin(tfrl::DerivedFeatures), std::end(tfrl::DerivedFeatures));
+    CalleeUsers = place("callee_users");
+    CallerBlocks = place("caller_basic_block_count");
+    CalleeBlocks = place("callee_basic_block_count");
+    if (!Known.AreWhole)
+      Missing = "features that are whole numbers";
+    for (std::size_t I = 0; I < tfrl::policy::NumFeatures; ++I)
+      Places[I] = place(tfrl::policy::Features[I]);
+  }
+
+  bool decide(bool LlvmInlines) const {
+    std::int64_t Needed[tfrl::policy::NumFeatures + 1];
+    for (std::size_t I = 0; I < tfrl::policy::NumFeatures; ++I)
+      Needed[I] = Values[Places[I]];
+    return tfrl::policy::decide(Needed, LlvmInlines);
+  }
+
+  std::vector<std::string> Names;
+  std::vector<std::int64_t> Values;
+  std::size_t NumOwn = 0, CalleeUsers = 0, CallerBlocks = 0, CalleeBlocks = 0;
+  std::string Missing; // the first feature that this LLVM does not have
+
+private:
+  std::size_t place(StringRef Name) {
+    const auto Found = std::find(Names.begin(), Names.end(), Name);
+    if (Found != Names.end())
+      return Found - Names.begin();
+    if (Missing.empty())
+      Missing = Name.str();
+    return 0;
+  }
+
+  std::size_t Places[tfrl::policy::NumFeatures + 1] = {};
+};
+
+class Advisor : public MLInlineAdvisor {
+public:
+  Advisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &Functions,
+          const InlineParams &Params, InlineContext Context, const tfrl::Kinds &Kinds)
+      : Advisor(M, MAM, Kinds,
+                std::make_unique<DefaultInlineAdvisor>(M, Functions, Params, Context)) {}
+
+  ~Advisor() override {
+    append("TFRL_INLINING_LOG",
+           toLine(json::Object{{"source", M.getSourceFileName()},
+                   {"steered", What.Missing.empty()},
+                   {"reason", What.Missing.empty() ? "" : "this clang has no " + What.Missing},
+                   {"decisions", NumDecisions},
+                   {"departures", NumDepartures},
+                   {"policy_ns", std::int64_t(PolicyTime.count())}}));
+  }
+
+private:
+  Advisor(Module &M, ModuleAnalysisManager &MAM, const tfrl::Kinds &Kinds,
+          std::unique_ptr<DefaultInlineAdvisor> Default)
+#if LLVM_VERSION_MAJOR >= 22
+      : MLInlineAdvisor(
+            M, MAM,
+            [&M](const std::vector<TensorSpec> &Specs) {
+              return std::make_unique<Features>(M.getContext(), Specs);
+            },
+            [D = Default.get()](CallBase &CB) { return llvmInlines(*D, CB); }),
+#else
+      : MLInlineAdvisor(M, MAM, std::make_unique<Features>(M.getContext(), FeatureMap),
+                        [D = Default.get()](CallBase &CB) { return llvmInlines(*D, CB); }),
+#endif
+        Default(std::move(Default)), Past(Kinds), Known(static_cast<Features &>(*ModelRunner)),
+        Logs(std::getenv("TFRL_INLINING_LOG")), Tells(std::getenv("TFRL_INLINING_ROWS")) {
+    What.use(Known);
+  }
+
+  static bool llvmInlines(InlineAdvisor &Of, CallBase &CB) {
+    std::unique_ptr<InlineAdvice> Advice = Of.getAdvice(CB);
+    if (!Advice)
+      return false;
+    const bool Inlines = Advice->isInliningRecommended();
+    Advice->recordUnattemptedInlining();
+    return Inlines;
+  }
+
+  bool isSteered(const CallBase &CB) const {
+    return What.Missing.empty() && CB.getCaller()->hasMinSize();
+  }
+
+  std::unique_ptr<InlineAdvice> getAdviceImpl(CallBase &CB) override {
+    // MLInlineAdvisor never inlines in unreachable code. LLVM itself does.
+    const bool IsPlain = tfrl::policy::IsLlvms || !isSteered(CB);
+    if (IsPlain && !FAM.getResult<DominatorTreeAnalysis>(*CB.getCaller())
+                        .isReachableFromEntry(CB.getParent()))
+      return Default->getAdvice(CB);
+    return MLInlineAdvisor::getAdviceImpl(CB);
+  }
+
+  // Called once LLVM has computed its features.
+  std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &CB,
+                                                     OptimizationRemarkEmitter &ORE) override {
+    const bool LlvmInlines = llvmInlines(*Default, CB);
+    return std::make_unique<MLInlineAdvice>(
+        this, CB, ORE, isSteered(CB) ? decide(CB, LlvmInlines) : LlvmInlines);
+  }
+
+  bool decide(CallBase &CB, bool LlvmInlines) {
+    const auto Began = Logs ? Clock::now() : Clock::time_point();
+    for (std::size_t I = 0; I < What.NumOwn; ++I)
+      What.Values[I] = *Known.getTensor<std::int64_t>(I);
+    const StringRef Callee = CB.getCalledFunction()->getName();
+    Past.observe({What.Values.data(), What.NumOwn, What.CalleeUsers, What.CallerBlocks,
+                  What.CalleeBlocks, TFRL_HIDES_CALLEE_BLOCKS, LlvmInlines, Callee,
+                  CB.getCaller()->getName()});
+    const bool Inlines = What.decide(LlvmInlines);
+    Past.record(Inlines, Callee);
+    ++NumDecisions;
+    NumDepartures += Inlines != LlvmInlines;
+    if (Logs)
+      PolicyTime += Clock::now() - Began;
+    if (Tells)
+      tell(Inlines);
+    return Inlines;
+  }
+
+  void tell(bool Inlines) const {
+    json::Object Shown;
+    for (std::size_t I = 0; I < What.Names.size(); ++I)
+      Shown[What.Names[I]] = What.Values[I];
+    append("TFRL_INLINING_ROWS", toLine(json::Object{{"source", M.getSourceFileName()},
+                                         {"decision", Inlines},
+                                         {"features", std::move(Shown)}}));
+  }
+
+  std::unique_ptr<DefaultInlineAdvisor> Default;
+  tfrl::History Past;
+  Features &Known;
+  Row What;
+  const bool Logs, Tells;
+  std::int64_t NumDecisions = 0, NumDepartures = 0;
+  std::chrono::nanoseconds PolicyTime{0};
+};
+
+// The kinds of a module's functions before any pass, kept for the whole compile.
+struct KindsAnalysis : AnalysisInfoMixin<KindsAnalysis> {
+  struct Result {
+    tfrl::Kinds Kinds;
+    bool invalidate(Module &, const PreservedAnalyses &, ModuleAnalysisManager::Invalidator &) {
+      return false;
+    }
+  };
+  Result run(Module &M, ModuleAnalysisManager &) { return {tfrl::Kinds(M)}; }
+  static AnalysisKey Key;
+};
+AnalysisKey KindsAnalysis::Key;
+
+bool hasMinSize(const Module &M) {
+  return any_of(M, [](const Function &F) { return !F.isDeclaration() && F.hasMinSize(); });
+}
+
+// Runs before all other passes.
+struct Begin : PassInfoMixin<Begin> {
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
+    if (hasMinSize(M))
+      MAM.getResult<KindsAnalysis>(M);
+    else
+      append("TFRL_INLINING_LOG", toLine(json::Object{{"source", M.getSourceFileName()},
+                                          {"steered", false},
+                                          {"reason", "not optimised for size (-Oz)"}}));
+    return PreservedAnalyses::all();
+  }
+  static bool isRequired() { return true; }
+};
+
+// LLVM makes advisors by a function without data. Each thread that compiles has managers of its own.
+thread_local ModuleAnalysisManager *Manager = nullptr;
+
+InlineAdvisor *makeAdvisor(Module &M, FunctionAnalysisManager &Functions, InlineParams Params,
+                           InlineContext Context) {
+  // Other inliners, such as the one before instrumentation, are not asked in training either.
+  if (!Manager || Context.Pass != InlinePass::CGSCCInliner || !hasMinSize(M))
+    return new DefaultInlineAdvisor(M, Functions, Params, Context);
+  const tfrl::Kinds &Kinds = Manager->getResult<KindsAnalysis>(M).Kinds;
+  return new Advisor(M, *Manager, Functions, Params, Context, Kinds);
+}
+
+// MLInlineAdvisor stops inlining once a module has doubled in size. A plain -Oz does not, nor do
+// compiles in training. Whoever gives the option by hand is obeyed.
+void liftGrowthLimit() {
+  auto &Options = cl::getRegisteredOptions();
+  const auto Found = Options.find("ml-advisor-size-increase-threshold");
+  if (Found != Options.end() && Found->second->getNumOccurrences() == 0)
+    Found->second->addOccurrence(0, Found->first(), "1000000");
+}
+
+// Whether the LLVM in this process is the one that this file was built for. Classes differ between
+// versions, and a plugin that guesses wrong would crash.
+bool fitsThisLlvm() {
+  using GetVersion = void (*)(unsigned *, unsigned *, unsigned *);
+  const auto Get = reinterpret_cast<GetVersion>(dlsym(RTLD_DEFAULT, "LLVMGetVersion"));
+  unsigned Major = LLVM_VERSION_MAJOR, Minor, Patch;
+  if (Get)
+    Get(&Major, &Minor, &Patch);
+  return Major == LLVM_VERSION_MAJOR;
+}
+
+void registerCallbacks(PassBuilder &Builder) {
+  if (!fitsThisLlvm()) {
+    errs() << "warning: expected LLVM " << LLVM_VERSION_MAJOR
+           << ", for which this inlining plugin was built, found another; it does nothing: export "
+              "the policy for this clang\n";
+    return;
+  }
+  liftGrowthLimit();
+  Builder.registerAnalysisRegistrationCallback([](ModuleAnalysisManager &MAM) {
+    Manager = &MAM;
+    MAM.registerPass([] { return KindsAnalysis(); });
+    MAM.registerPass([] { return PluginInlineAdvisorAnalysis(makeAdvisor); });
+  });
+  Builder.registerPipelineStartEPCallback(
+      [](ModulePassManager &Passes, OptimizationLevel) { Passes.addPass(Begin()); });
+}
+
+} // namespace
+
+extern "C" LLVM_ATTRIBUTE_WEAK __attribute__((visibility("default"))) PassPluginLibraryInfo
+llvmGetPassPluginInfo() {
+  return {LLVM_PLUGIN_API_VERSION, "tfrl-inlining", tfrl::policy::Name, registerCallbacks};
+}

@@ -1,0 +1,129 @@
+"""Build a plugin on first use, and keep it in the cache directory."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import pathlib
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+
+from environments import machine
+from environments.errors import UserError
+from environments.inlining.plugin.source import PolicySource
+from environments.inlining.plugin.toolchain import Toolchain
+
+_DIRECTORY = pathlib.Path(__file__).parent
+_SOURCES = ("advisor.cpp", "history.h", "model.h")
+_STEERING = "steer.c"
+_OPTIONS = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden")
+_CPP_OPTIONS = (
+    "-std=c++17",
+    # LLVM is built either with or without type information; without fits both.
+    "-fno-rtti",
+    "-fno-exceptions",
+    "-w",
+)
+_TIMEOUT_S = 300.0
+_MESSAGE_CHARACTERS = 300
+
+
+def plugins_directory() -> pathlib.Path:
+    """Return where plugins are kept."""
+    return machine.cache_directory() / "plugins"
+
+
+def build_plugin(toolchain: Toolchain, policy: PolicySource) -> pathlib.Path:
+    """Return the plugin that puts a policy into a clang; build it if the cache does not have it.
+
+    A plugin is kept by the digest of all that it is made from. It appears in the cache complete or
+    not at all, and of several processes that need it at once one builds it.
+
+    Raises:
+      UserError: the compiler fails, or the plugin cannot be written.
+    """
+    define = f"-DTFRL_HIDES_CALLEE_BLOCKS={int(toolchain.hides_callee_blocks)}"
+    options = [*_CPP_OPTIONS, *_OPTIONS, define]
+    texts = {name: (_DIRECTORY / name).read_text(encoding="utf-8") for name in _SOURCES}
+    texts["policy.h"] = policy.text
+    key = [toolchain.facts.banner, os.fspath(toolchain.include), toolchain.compiler, *options]
+    command = [toolchain.compiler, *options, "-isystem", os.fspath(toolchain.include)]
+    return _build(f"inliner-{toolchain.major}", texts, key, [*command, "-I.", _SOURCES[0]])
+
+
+def build_steering(toolchain: Toolchain) -> pathlib.Path:
+    """Return the library that picks the right plugin in each clang; see steer.c.
+
+    Raises:
+      UserError: the compiler fails, or the library cannot be written.
+    """
+    texts = {_STEERING: (_DIRECTORY / _STEERING).read_text(encoding="utf-8")}
+    options = ["-x", "c", *_OPTIONS, "-w"]
+    command = [toolchain.compiler, *options, _STEERING, "-ldl"]
+    return _build("steer", texts, [toolchain.compiler, *options], command)
+
+
+def _build(
+    name: str, texts: dict[str, str], key: Sequence[str], command: Sequence[str]
+) -> pathlib.Path:
+    digest = hashlib.sha256()
+    for part in [*key, *(part for pair in sorted(texts.items()) for part in pair)]:
+        digest.update(f"{len(part)} {part}".encode())
+    with _place(digest.hexdigest()[:32]) as directory:
+        target = directory / f"{name}.so"
+        if not target.exists():
+            _compile(target, texts, command)
+        return target
+
+
+@contextlib.contextmanager
+def _place(digest: str) -> Iterator[pathlib.Path]:
+    """Make and lock the directory of one plugin."""
+    directory = plugins_directory() / digest
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            if os.access(directory, os.W_OK):
+                lock = stack.enter_context((directory / "lock").open("w"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield directory
+    except OSError as error:
+        raise UserError(
+            f"plugin: expected to write it into {directory}, found: {error}; free some space, or "
+            "set XDG_CACHE_HOME to a place that can be written"
+        ) from error
+
+
+def _compile(target: pathlib.Path, texts: dict[str, str], command: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
+        for name, text in texts.items():
+            (pathlib.Path(scratch) / name).write_text(text, encoding="utf-8")
+        fresh = pathlib.Path(scratch) / target.name
+        # The steered build's own environment must not reach this compiler.
+        environment = {k: v for k, v in os.environ.items() if k != "CCC_OVERRIDE_OPTIONS"}
+        try:
+            done = subprocess.run(
+                [*command, "-o", target.name],
+                cwd=scratch,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise UserError(
+                f"plugin: expected it built within {_TIMEOUT_S:g} s, found {command[0]} still busy"
+            ) from error
+        if done.returncode:
+            lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+            found = (lines or done.stderr.splitlines() or ["no message"])[0]
+            raise UserError(
+                f"plugin: expected {command[0]} to build it, found: "
+                f"{found.strip()[:_MESSAGE_CHARACTERS]}; install another C++ compiler"
+            )
+        fresh.rename(target)

@@ -1,0 +1,108 @@
+// Decision models over integer features: the arithmetic of networks/votes.py, in C++.
+//
+// All sums are exact, as in Python: trees add integers, and networks add products of integers that
+// are kept in doubles and stay below 2^53. So the order of the additions changes nothing.
+//
+// The tables of a policy are in policy.h, which is generated.
+
+#ifndef TFRL_MODEL_H
+#define TFRL_MODEL_H
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+namespace tfrl {
+
+// An inner node of a tree. A child that is negative is the leaf with the number ~child.
+struct Node {
+  std::int64_t Threshold; // the greatest value that goes left
+  std::int16_t Feature;
+  std::int16_t Left;
+  std::int16_t Right;
+};
+
+// A tree: where its nodes and its leaves begin. A tree of one leaf has no nodes.
+struct Tree {
+  std::int32_t FirstNode;
+  std::int32_t FirstLeaf;
+  bool IsLeaf;
+};
+
+inline std::int64_t sumLeaves(const Tree *Trees, std::size_t NumTrees, const Node *Nodes,
+                              const std::int64_t *Leaves, const std::int64_t *Row) {
+  std::int64_t Sum = 0;
+  for (std::size_t I = 0; I < NumTrees; ++I) {
+    const Tree &T = Trees[I];
+    int Place = T.IsLeaf ? ~0 : 0;
+    while (Place >= 0) {
+      const Node &N = Nodes[T.FirstNode + Place];
+      Place = Row[N.Feature] <= N.Threshold ? N.Left : N.Right;
+    }
+    Sum += Leaves[T.FirstLeaf + ~Place];
+  }
+  return Sum;
+}
+
+// A segment of a feature's normalising map; see networks/normalisation.py.
+struct Knot {
+  std::int64_t Start, Base, Rise, Run;
+};
+
+// Normalises a feature. The first and the last start of its knots bound it.
+inline double normalise(const Knot *First, std::size_t NumKnots, std::int64_t Value) {
+  const Knot *End = First + NumKnots;
+  Value = std::min(std::max(Value, First->Start), End[-1].Start);
+  const Knot *After = std::upper_bound(
+      First, End, Value, [](std::int64_t V, const Knot &K) { return V < K.Start; });
+  const Knot &K = After[-1];
+  // No factor is negative, so this division rounds down as Python's does.
+  return static_cast<double>(K.Base + (Value - K.Start) * K.Rise / K.Run);
+}
+
+constexpr double Unit = 65536.0;                      // 2^16, the grid
+constexpr double MaxActivation = 256.0 * Unit;        // 2^8
+constexpr double LogitScale = 256.0;                  // 2^(2 * 16 - 24)
+constexpr double MaxLogit = 64.0 * 16777216.0;        // 2^6 in units of 2^-24
+constexpr std::size_t MaxUnits = 1024;
+
+// Adds up Out[o] = Biases[o] * Unit + sum over i of In[i] * Weights[i][o]. Weights are whole numbers
+// of at most 2^20, which floats hold exactly; they need half the cache of doubles.
+inline void multiply(const float *Weights, const float *Biases, std::size_t NumIn,
+                     std::size_t NumOut, const double *In, double *Out) {
+  for (std::size_t O = 0; O < NumOut; ++O)
+    Out[O] = static_cast<double>(Biases[O]) * Unit;
+  for (std::size_t I = 0; I < NumIn; ++I) {
+    const double X = In[I];
+    if (X == 0.0)
+      continue; // about half of all activations
+    const float *Line = Weights + I * NumOut;
+    for (std::size_t O = 0; O < NumOut; ++O)
+      Out[O] += X * static_cast<double>(Line[O]);
+  }
+}
+
+// Returns the logit of one network in fixed point.
+//
+// Sizes are the units of each layer, the inputs first; there are NumLayers + 1 of them. Weights and
+// Biases hold the layers one after another.
+inline std::int64_t runNetwork(const float *Weights, const float *Biases, const int *Sizes,
+                               int NumLayers, const double *Inputs) {
+  double Hidden[MaxUnits], Sums[MaxUnits];
+  std::copy(Inputs, Inputs + Sizes[0], Hidden);
+  for (int L = 0; L < NumLayers; ++L) {
+    const std::size_t NumIn = Sizes[L], NumOut = Sizes[L + 1];
+    multiply(Weights, Biases, NumIn, NumOut, Hidden, Sums);
+    Weights += NumIn * NumOut;
+    Biases += NumOut;
+    for (std::size_t O = 0; O < NumOut; ++O)
+      Hidden[O] = std::min(std::max(std::nearbyint(Sums[O] / Unit), 0.0), MaxActivation);
+  }
+  const double Logit = std::nearbyint(Sums[0] / LogitScale);
+  return static_cast<std::int64_t>(std::min(std::max(Logit, -MaxLogit), MaxLogit));
+}
+
+} // namespace tfrl
+
+#endif

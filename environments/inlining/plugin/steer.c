@@ -1,0 +1,128 @@
+/* Steers every clang of a build that a plugin was built for, and leaves the others alone.
+ *
+ * `tfrl build` has each clang load this library as a pass plugin. It needs no LLVM, so every clang
+ * can load it. It finds out which LLVM is in the process and hands over to the plugin for that one,
+ * DIRECTORY/inliner-MAJOR.so, where DIRECTORY is the one that holds this library. If there is none,
+ * or it cannot be loaded, the clang compiles as it would alone.
+ *
+ * TFRL_INLINING_LOG names a file to append to: a line of JSON for each clang that is not steered.
+ */
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What LLVM asks a plugin for, by the version of its interface. From LLVM 22 on there is a callback
+ * more. */
+struct info_1 {
+  uint32_t api_version;
+  const char *name;
+  const char *version;
+  void (*register_callbacks)(void *builder);
+};
+struct info_2 {
+  uint32_t api_version;
+  const char *name;
+  const char *version;
+  void (*register_callbacks)(void *builder);
+  void *before_code_generation;
+};
+
+static unsigned llvm_major(void) {
+  unsigned major = 0, minor, patch;
+  void (*get)(unsigned *, unsigned *, unsigned *) =
+      (void (*)(unsigned *, unsigned *, unsigned *))dlsym(RTLD_DEFAULT, "LLVMGetVersion");
+  if (get) {
+    get(&major, &minor, &patch);
+    return major;
+  }
+  /* A clang that has LLVM inside and does not show it; its file is called clang-19 or the like. */
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (length > 0) {
+    path[length] = 0;
+    const char *name = strrchr(path, '/');
+    if (name && sscanf(name, "/clang-%u", &major) == 1)
+      return major;
+  }
+  return 0;
+}
+
+/* Says in the log why this clang is not steered. */
+static void tell(unsigned major, const char *reason) {
+  const char *path = getenv("TFRL_INLINING_LOG");
+  char line[256];
+  if (!path || !*path)
+    return;
+  const int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file < 0)
+    return;
+  const int length = snprintf(line, sizeof line,
+                              "{\"pid\":%ld,\"llvm\":%u,\"steered\":false,\"reason\":\"%s\"}\n",
+                              (long)getpid(), major, reason);
+  if (length > 0 && write(file, line, (size_t)length) < 0) {
+    /* Nothing can be done: a build must not notice. */
+  }
+  close(file);
+}
+
+static void do_nothing(void *builder) { (void)builder; }
+static struct info_1 nothing_1(void) {
+  return (struct info_1){1, "tfrl-steer", "1", do_nothing};
+}
+static struct info_2 nothing_2(void) {
+  return (struct info_2){2, "tfrl-steer", "1", do_nothing, NULL};
+}
+
+/* Returns the entry point of the plugin for this LLVM; NULL if there is none. */
+static void *find_plugin(unsigned major) {
+  Dl_info here;
+  char path[PATH_MAX];
+  if (!dladdr((void *)find_plugin, &here) || !here.dli_fname)
+    return NULL;
+  const char *slash = strrchr(here.dli_fname, '/');
+  const int length = slash ? (int)(slash - here.dli_fname) : 0;
+  if (snprintf(path, sizeof path, "%.*s/inliner-%u.so", length, here.dli_fname, major) >=
+      (int)sizeof path)
+    return NULL;
+  if (access(path, R_OK) != 0) {
+    tell(major, "no plugin was built for this clang");
+    return NULL;
+  }
+  /* Every symbol is looked up now: one that this LLVM lacks must not end the compile later. */
+  void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void *found = plugin ? dlsym(plugin, "llvmGetPassPluginInfo") : NULL;
+  if (!found)
+    tell(major, "the plugin cannot be loaded by this clang");
+  return found;
+}
+
+/* The function that LLVM calls returns a struct whose size depends on LLVM's version. So it is a jump
+ * to one that returns the right struct. */
+__attribute__((visibility("hidden"))) void *tfrl_entry;
+
+__attribute__((constructor)) static void choose(void) {
+  const unsigned major = llvm_major();
+  tfrl_entry = find_plugin(major);
+  if (!tfrl_entry)
+    tfrl_entry = major >= 22 ? (void *)nothing_2 : (void *)nothing_1;
+}
+
+#if defined(__x86_64__)
+#define JUMP "endbr64\n jmpq *tfrl_entry(%rip)\n"
+#elif defined(__aarch64__)
+#define JUMP "adrp x16, tfrl_entry\n ldr x16, [x16, :lo12:tfrl_entry]\n br x16\n"
+#else
+#error "expected x86-64 or AArch64, found another processor"
+#endif
+__asm__(".text\n"
+        ".globl llvmGetPassPluginInfo\n"
+        ".type llvmGetPassPluginInfo, %function\n"
+        "llvmGetPassPluginInfo:\n" JUMP
+        ".size llvmGetPassPluginInfo, .-llvmGetPassPluginInfo\n");

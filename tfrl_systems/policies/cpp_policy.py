@@ -94,7 +94,9 @@ def _margin(policy: NumpyPolicy, margin: float) -> str:
 
 def _trees(policy: NumpyPolicy, arrays: Mapping[str, np.ndarray]) -> str:
     column = {int(old): new for new, old in enumerate(policy.used)}
-    trees, nodes, leaves = [], [], []
+    trees: list[str] = []
+    nodes: list[str] = []
+    leaves: list[str] = []
     for number in range(len(arrays["feature"])):
         tested, thresholds, left, right, value = (
             arrays[name][number].tolist()
@@ -118,7 +120,7 @@ constexpr Node Nodes[] = {_table(nodes or ["{0, 0, 0, 0}"])};
 constexpr std::int64_t Leaves[] = {_table(leaves)};
 
 inline std::int64_t votes(const std::int64_t *Row) {{
-  return {_int64(arrays["base"])} + sumLeaves(Trees, {len(trees)}, Nodes, Leaves, Row);
+  return {_int64(int(arrays["base"]))} + sumLeaves(Trees, {len(trees)}, Nodes, Leaves, Row);
 }}
 """
 

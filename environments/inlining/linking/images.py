@@ -37,6 +37,7 @@ _WHOLE_LIBRARY = ("-e", "0")
 _PROGRAM = ("-e", "main", "--gc-sections", "--icf=safe")
 _TIMEOUT_S = 300.0
 _UNWIND_SECTIONS = (".eh_frame", ".eh_frame_hdr", ".gcc_except_table")
+_STRIPPED = (".symtab", ".strtab", ".debug", ".zdebug", ".gdb_index")
 # ld.lld says at most so many lines of why it failed that are worth showing.
 _MESSAGE_CHARACTERS = 300
 
@@ -119,6 +120,22 @@ def read_image_size(data: bytes) -> ImageSize:
     except (ELFError, OSError) as error:
         raise UserError(f"image: expected ELF, found {data[:4]!r} ({error})") from error
     return ImageSize(text, unwind, rodata, len(data))
+
+
+def stripped_bytes(data: bytes) -> int:
+    """Return the size of a linked ELF file without its symbols and debug information.
+
+    Raises:
+      UserError: `data` is not an ELF file.
+    """
+    try:
+        return len(data) - sum(
+            section["sh_size"]
+            for section in ELFFile(io.BytesIO(data)).iter_sections()
+            if section.name.startswith(_STRIPPED) and not section["sh_flags"] & SH_FLAGS.SHF_ALLOC
+        )
+    except (ELFError, OSError) as error:
+        raise UserError(f"image: expected ELF, found {data[:4]!r} ({error})") from error
 
 
 def _defines_main(path: pathlib.Path) -> bool:

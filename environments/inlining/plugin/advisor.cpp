@@ -257,7 +257,7 @@ struct Begin : PassInfoMixin<Begin> {
     else
       append("TFRL_INLINING_LOG", toLine(json::Object{{"source", M.getSourceFileName()},
                                           {"steered", false},
-                                          {"reason", "not optimised for size (-Oz)"}}));
+                                          {"reason", "no function is optimised for size (-Oz)"}}));
     return PreservedAnalyses::all();
   }
   static bool isRequired() { return true; }

@@ -74,7 +74,7 @@ def _build(
         digest.update(f"{len(part)} {part}".encode())
     with _place(digest.hexdigest()[:32]) as directory:
         target = directory / f"{name}.so"
-        if not target.exists():
+        if not _is_whole(target):
             _compile(target, texts, command)
         return target
 
@@ -95,6 +95,19 @@ def _place(digest: str) -> Iterator[pathlib.Path]:
             f"plugin: expected to write it into {directory}, found: {error}; free some space, or "
             "set XDG_CACHE_HOME to a place that can be written"
         ) from error
+
+
+def _is_whole(target: pathlib.Path) -> bool:
+    """Return whether a file is there as it was built: half a library could crash a compiler."""
+    try:
+        noted = _note(target).read_text(encoding="ascii", errors="replace")
+        return noted == hashlib.sha256(target.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return False
+
+
+def _note(target: pathlib.Path) -> pathlib.Path:
+    return target.with_suffix(".sha256")
 
 
 def _compile(target: pathlib.Path, texts: dict[str, str], command: Sequence[str]) -> None:
@@ -126,4 +139,7 @@ def _compile(target: pathlib.Path, texts: dict[str, str], command: Sequence[str]
                 f"plugin: expected {command[0]} to build it, found: "
                 f"{found.strip()[:_MESSAGE_CHARACTERS]}; install another C++ compiler"
             )
+        note = _note(fresh)
+        note.write_text(hashlib.sha256(fresh.read_bytes()).hexdigest(), encoding="ascii")
         fresh.rename(target)
+        note.rename(_note(target))

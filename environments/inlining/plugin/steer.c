@@ -10,12 +10,14 @@
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What LLVM asks a plugin for, by the version of its interface. From LLVM 22 on there is a callback
@@ -54,18 +56,58 @@ static unsigned llvm_major(void) {
   return 0;
 }
 
+/* Whether an argument looks like the name of a source. */
+static int is_source(const char *argument) {
+  static const char *const suffixes[] = {".c", ".cc", ".cpp", ".cxx", ".C", ".c++",
+                                         ".m", ".mm", ".i",   ".ii",  ".bc", ".ll"};
+  const char *suffix = strrchr(argument, '.');
+  for (size_t k = 0; suffix && k < sizeof suffixes / sizeof *suffixes; ++k)
+    if (*argument != '-' && !strcmp(suffix, suffixes[k]))
+      return 1;
+  return 0;
+}
+
+/* Finds the name of the file that this clang compiles. A driver that runs its cc1 in its own process
+ * has the user's arguments; a cc1 of its own is told the name. */
+static void find_source(char *name, size_t room) {
+  static const char option[] = "-main-file-name";
+  char arguments[1 << 14];
+  name[0] = 0;
+  const int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  if (file < 0)
+    return;
+  const ssize_t length = read(file, arguments, sizeof arguments - 1);
+  close(file);
+  if (length <= 0)
+    return;
+  arguments[length] = 0;
+  for (const char *at = arguments; at < arguments + length; at += strlen(at) + 1)
+    if (!strcmp(at, option) && at + sizeof option < arguments + length) {
+      snprintf(name, room, "%s", at + sizeof option);
+      break;
+    } else if (is_source(at)) {
+      const char *slash = strrchr(at, '/');
+      snprintf(name, room, "%s", slash ? slash + 1 : at);
+    }
+  for (char *c = name; *c; ++c)
+    if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
+      *c = '?'; /* it goes into JSON */
+}
+
 /* Says in the log why this clang is not steered. */
 static void tell(unsigned major, const char *reason) {
   const char *path = getenv("TFRL_INLINING_LOG");
-  char line[256];
+  char source[256], line[512];
   if (!path || !*path)
     return;
   const int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0)
     return;
-  const int length = snprintf(line, sizeof line,
-                              "{\"pid\":%ld,\"llvm\":%u,\"steered\":false,\"reason\":\"%s\"}\n",
-                              (long)getpid(), major, reason);
+  find_source(source, sizeof source);
+  const int length =
+      snprintf(line, sizeof line,
+               "{\"source\":\"%s\",\"llvm\":%u,\"steered\":false,\"reason\":\"%s\"}\n", source,
+               major, reason);
   if (length > 0 && write(file, line, (size_t)length) < 0) {
     /* Nothing can be done: a build must not notice. */
   }
@@ -78,6 +120,21 @@ static struct info_1 nothing_1(void) {
 }
 static struct info_2 nothing_2(void) {
   return (struct info_2){2, "tfrl-steer", "1", do_nothing, NULL};
+}
+
+/* Whether a library is all there. The loader would crash the compiler over a file that was cut off:
+ * linkers put the table of the sections at the end. */
+static int is_whole(const char *path) {
+  Elf64_Ehdr header;
+  struct stat status;
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0)
+    return 0;
+  const int is_read = read(file, &header, sizeof header) == (ssize_t)sizeof header &&
+                      fstat(file, &status) == 0;
+  close(file);
+  return is_read && !memcmp(header.e_ident, ELFMAG, SELFMAG) && header.e_shoff != 0 &&
+         header.e_shoff + (uint64_t)header.e_shnum * header.e_shentsize <= (uint64_t)status.st_size;
 }
 
 /* Returns the entry point of the plugin for this LLVM; NULL if there is none. */
@@ -96,7 +153,7 @@ static void *find_plugin(unsigned major) {
     return NULL;
   }
   /* Every symbol is looked up now: one that this LLVM lacks must not end the compile later. */
-  void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void *plugin = is_whole(path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
   void *found = plugin ? dlsym(plugin, "llvmGetPassPluginInfo") : NULL;
   if (!found)
     tell(major, "the plugin cannot be loaded by this clang");

@@ -1,0 +1,106 @@
+"""Policies as pass plugins: `tfrl export --format clang-plugin`."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+from typing import Any
+
+from environments.errors import UserError
+from environments.inlining.compilers.clang_probe import PROBE_IR
+from environments.inlining.plugin.building import build_plugin
+from environments.inlining.plugin.source import PolicySource, heuristic_source
+from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
+from tfrl_systems.experiments.systems.inlining.policies import load_policy
+from tfrl_systems.policies.cpp_policy import to_cpp
+from tfrl_systems.policies.numpy_policy import NumpyPolicy
+
+_TIMEOUT_S = 60.0
+
+
+def policy_source(name: str) -> PolicySource:
+    """Return a policy, a directory or a name, in the form that goes into a plugin.
+
+    Raises:
+      UserError: there is no such policy, or it cannot be compiled in.
+    """
+    policy = load_policy(name)
+    if isinstance(policy, NumpyPolicy):
+        return PolicySource(name, to_cpp(policy))
+    if pathlib.Path(name).is_dir():
+        raise UserError(
+            f"{name}: expected a policy of bc_max, found one of another agent, which cannot be "
+            "compiled into a plugin; train one with --agent bc_max"
+        )
+    return heuristic_source(name)
+
+
+def export_plugin(name: str, clang: str, output: pathlib.Path) -> dict[str, Any]:
+    """Write a policy as a pass plugin for a clang; return what `tfrl export --json` prints.
+
+    Args:
+      name: the policy, a directory or a name.
+      clang: the clang that will load the plugin, a path or a name on PATH.
+      output: the file to write.
+
+    Raises:
+      UserError: the policy cannot be compiled in, headers or a compiler are missing, or the file
+        cannot be written.
+    """
+    source = policy_source(name)
+    toolchain = find_toolchain(clang)
+    plugin = build_plugin(toolchain, source)
+    _try(plugin, toolchain)
+    try:
+        with tempfile.NamedTemporaryFile(
+            dir=output.parent, prefix=f".{output.name}.", delete=False
+        ) as fresh:
+            scratch = pathlib.Path(fresh.name)
+        try:
+            shutil.copyfile(plugin, scratch)
+            scratch.chmod(0o755)
+            scratch.replace(output)
+        finally:
+            scratch.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{output}: expected to write a plugin there, found: {error}; name another file"
+        ) from error
+    return {
+        "policy": name,
+        "format": "clang-plugin",
+        "compiler": toolchain.facts.banner,
+        "llvm": toolchain.major,
+        "path": os.fspath(output),
+        "size_bytes": output.stat().st_size,
+    }
+
+
+def _try(plugin: pathlib.Path, toolchain: Toolchain) -> None:
+    """Raise UserError unless the clang compiles with the plugin, and the plugin decides."""
+    with tempfile.TemporaryDirectory(prefix="tfrl-probe-") as scratch:
+        directory = pathlib.Path(scratch)
+        (directory / "probe.ll").write_text(PROBE_IR)
+        log = directory / "log"
+        command = [toolchain.clang, f"-fpass-plugin={plugin}", "-Oz", "-c", "-x", "ir", "probe.ll"]
+        done = subprocess.run(
+            [*command, "-o", "probe.o"],
+            cwd=directory,
+            env={**os.environ, "TFRL_INLINING_LOG": os.fspath(log)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+        )
+        told = log.read_text() if log.exists() else ""
+    if done.returncode == 0 and '"steered":true' in told:
+        return
+    found = " ".join((done.stderr or told or "a clang that does not ask it").split())[:300]
+    raise UserError(
+        f"plugin: expected {toolchain.clang} to load it and to ask it, found: {found}; install "
+        f"headers of that very LLVM (llvm-{toolchain.major}-dev), or name another clang"
+    )

@@ -18,6 +18,8 @@ from environments.inlining.compilers.compiler import run_policy
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.corpus.bitcode_compilers import find_compiler
 from environments.inlining.corpus.modules import Module
+from environments.inlining.plugin.toolchain import MINIMUM_VERSION as PLUGIN_VERSION
+from environments.inlining.plugin.toolchain import find_toolchain
 
 _PACKAGES = (
     "tfrl-systems",
@@ -85,6 +87,7 @@ def examine(cache: pathlib.Path) -> Findings:
         _cache(cache),
         _temporary_directory(),
         *_clangs(),
+        *_plugins(),
     ]
     return Findings(_versions(), tuple(checks))
 
@@ -192,6 +195,26 @@ def _clang(name: str) -> Check:
         "or --compiler embedded, has them"
     )
     return Check(name, True, False, f"{found}, its own default cannot be asked for", remedy)
+
+
+def _plugins() -> list[Check]:
+    """Check for each clang on PATH that is new enough whether a plugin can be built for it."""
+    return [
+        _plugin(name)
+        for name in _CLANGS
+        if shutil.which(name) and (name == "clang" or int(name.split("-")[1]) >= PLUGIN_VERSION)
+    ]
+
+
+def _plugin(clang: str) -> Check:
+    name = f"plugin for {clang}"
+    try:
+        toolchain = find_toolchain(clang)
+    except UserError as error:
+        found, _, remedy = str(error).rpartition("; ")
+        return Check(name, False, False, found, remedy)
+    found = f"headers in {toolchain.include}, built by {toolchain.compiler}: tfrl build works"
+    return Check(name, True, False, found)
 
 
 def _cache(path: pathlib.Path) -> Check:

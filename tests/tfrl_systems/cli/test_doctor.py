@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from environments.errors import UserError
@@ -37,3 +39,18 @@ def test_a_clang_that_is_none_or_too_old_is_no_failure(tmp_path, monkeypatch, sc
     monkeypatch.setenv("PATH", str(tmp_path))
     (check,) = doctor_checks._clangs()
     assert not check.works and not check.needed and check.remedy
+
+
+def test_a_clang_without_headers_names_their_package(tmp_path, monkeypatch):
+    clang = next((found for n in (19, 22) if (found := shutil.which(f"clang-{n}"))), None)
+    if clang is None:
+        pytest.skip("no clang is installed")
+    program = tmp_path / "clang-23"
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "clang version 23.1.0" && exit\nexec {clang} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (check,) = doctor_checks._plugins()
+    assert not check.works and not check.needed and check.name == "plugin for clang-23"
+    assert check.remedy == "install them: apt-get install llvm-23-dev"

@@ -13,6 +13,8 @@ HELPS = [
     ["train"],
     ["train", "inlining"],
     ["evaluate", "inlining"],
+    ["build"],
+    ["export"],
     ["corpus"],
     ["corpus", "build"],
     ["corpus", "info"],

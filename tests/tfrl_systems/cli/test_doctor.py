@@ -47,7 +47,8 @@ def test_a_clang_without_headers_names_their_package(tmp_path, monkeypatch):
         pytest.skip("no clang is installed")
     program = tmp_path / "clang-23"
     program.write_text(
-        f'#!/bin/sh\n[ "$1" = --version ] && echo "clang version 23.1.0" && exit\nexec {clang} "$@"\n'
+        '#!/bin/sh\n[ "$1" = --version ] && echo "clang version 23.1.0" && exit\n'
+        f'exec {clang} "$@"\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import os
 import pathlib
 import shutil
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +28,12 @@ from environments.inlining.heuristics import Policy, make_heuristic, one_at_a_ti
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.experiments.cpu_time import cpu_s
 from tfrl_systems.experiments.reporting import Reporter
+from tfrl_systems.experiments.systems.inlining.bench_plugin import (
+    Costs,
+    Steered,
+    compile_plainly,
+    make_steered,
+)
 from tfrl_systems.experiments.systems.inlining.bench_sources import build_small_corpus
 from tfrl_systems.experiments.systems.inlining.decision_problem import InliningProblem
 from tfrl_systems.experiments.systems.inlining.policies import load_policy
@@ -38,29 +42,6 @@ from tfrl_systems.experiments.systems.inlining.workers import make_collector
 
 _CLANGS = (*(f"clang-{version}" for version in range(23, 16, -1)), "clang")
 _MAX_TIMED_ROWS = 2000
-
-
-@dataclasses.dataclass(frozen=True)
-class Costs:
-    """CPU time of compiling some modules in several ways.
-
-    Attributes:
-      cpu_s: for each way of compiling, the CPU time of each module in seconds, as the median over
-        the rounds.
-      decisions: number of call sites in all modules together.
-    """
-
-    cpu_s: Mapping[str, list[float]]
-    decisions: int
-
-    def ratio(self, way: str, against: str) -> float:
-        """Return the CPU time of all modules, divided by that of another way of compiling."""
-        return sum(self.cpu_s[way]) / sum(self.cpu_s[against])
-
-    def median_ratio(self, way: str, against: str) -> float:
-        """Return the median over the modules of each module's ratio of CPU times."""
-        pairs = zip(self.cpu_s[way], self.cpu_s[against], strict=True)
-        return statistics.median(one / other for one, other in pairs)
 
 
 def measure(asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
@@ -80,8 +61,11 @@ def measure(asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
         if clang is None:
             reporter.say("no clang of version 17 or newer on PATH: nothing is compared with one")
         else:
-            costs = _measure(clang, embedded, modules, policy, asked.rounds, reporter)
+            steered = make_steered(clang, policy, reporter)
+            costs = _measure(clang, embedded, modules, policy, steered, asked.rounds, reporter)
             benchmarks += _ratios(costs, clang)
+            if steered is not None:
+                benchmarks += steered.benchmarks(costs, clang)
         rows = np.concatenate([one.features for one in played.values()])
         names = feature_names(embedded.announced)
         benchmarks.append(_time_policy("policy_us_per_decision", policy, rows, names))
@@ -164,15 +148,18 @@ def _measure(
     embedded: EmbeddedLlvm,
     modules: Sequence[Module],
     policy: Policy,
+    steered: Steered | None,
     rounds: int,
     reporter: Reporter,
 ) -> Costs:
     ways: dict[str, Callable[[Module], Any]] = {
-        "plain": lambda module: _compile_plainly(clang, module),
+        "plain": lambda module: compile_plainly(clang, module),
         "scored": lambda module: _score(clang, module, policy),
         "advised": lambda module: run_policy(clang, module, lambda site: int(site.default)),
         "embedded": lambda module: _score(embedded, module, policy),
     }
+    if steered is not None:
+        ways["steered"] = steered.compile
     found: dict[str, list[float]] = collections.defaultdict(list)
     decisions = 0
     with _on_one_processor():
@@ -208,16 +195,6 @@ def _take_turns(
             compile_fn(module)
             taken[way].append(cpu_s() - began_s)
     return {way: seconds[1:] for way, seconds in taken.items()}
-
-
-def _compile_plainly(clang: SystemClang, module: Module) -> None:
-    """Run clang as a build system does, without any code of this project around it."""
-    with tempfile.NamedTemporaryFile(prefix="tfrl-", suffix=".o") as output:
-        command = [*clang.command(module)[:-1], output.name]
-        done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").splitlines() or ["no message"]
-        raise CompilerError(f"{module.name}: expected an object, found: {lines[0]}")
 
 
 def _score(compiler: Compiler, module: Module, policy: Policy) -> Trajectory:

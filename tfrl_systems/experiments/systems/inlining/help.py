@@ -47,6 +47,10 @@ embedded_scored_trajectory_cpu_over_clang
 ..._of_the_median_module
                      the same ratio for the median module; the ratios above are of sums, in which
                      large modules count most
+steered_build_cpu_over_plain
+                     a compile by clang with the policy inside it, as tfrl build does it, divided by
+                     the same plain clang; plugin_us_per_decision is the time that the derived
+                     features and the policy take in it
 policy_us_per_decision, channel_us_per_decision
                      CPU time of one decision of the policy, and what asking for it adds
 trajectories_per_second

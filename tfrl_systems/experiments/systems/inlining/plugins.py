@@ -11,10 +11,12 @@ from typing import Any
 
 from environments.errors import UserError
 from environments.inlining.compilers.clang_probe import PROBE_IR
+from environments.inlining.heuristics import Policy
 from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import PolicySource, heuristic_source
 from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
 from tfrl_systems.experiments.systems.inlining.policies import load_policy
+from tfrl_systems.policies.actor_policy import ActorPolicy
 from tfrl_systems.policies.cpp_policy import to_cpp
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 
@@ -27,15 +29,23 @@ def policy_source(name: str) -> PolicySource:
     Raises:
       UserError: there is no such policy, or it cannot be compiled in.
     """
-    policy = load_policy(name)
+    return source_of(load_policy(name))
+
+
+def source_of(policy: Policy) -> PolicySource:
+    """Return a policy in the form that goes into a plugin.
+
+    Raises:
+      UserError: it cannot be compiled in.
+    """
     if isinstance(policy, NumpyPolicy):
-        return PolicySource(name, to_cpp(policy))
-    if pathlib.Path(name).is_dir():
+        return PolicySource(policy.name, to_cpp(policy))
+    if isinstance(policy, ActorPolicy):
         raise UserError(
-            f"{name}: expected a policy of bc_max, found one of another agent, which cannot be "
-            "compiled into a plugin; train one with --agent bc_max"
+            f"{policy.name}: expected a policy of bc_max, found one of another agent, which cannot "
+            "be compiled into a plugin; train one with --agent bc_max"
         )
-    return heuristic_source(name)
+    return heuristic_source(policy.name)
 
 
 def export_plugin(name: str, clang: str, output: pathlib.Path) -> dict[str, Any]:

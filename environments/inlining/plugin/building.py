@@ -19,7 +19,7 @@ from environments.inlining.plugin.toolchain import Toolchain
 _DIRECTORY = pathlib.Path(__file__).parent
 _SOURCES = ("advisor.cpp", "history.h", "model.h")
 _STEERING = "steer.c"
-_OPTIONS = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden")
+_OPTIONS = ("-O3", "-fPIC", "-shared", "-fvisibility=hidden")
 _CPP_OPTIONS = (
     "-std=c++17",
     # LLVM is built either with or without type information; without fits both.

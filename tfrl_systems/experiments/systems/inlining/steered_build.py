@@ -206,14 +206,14 @@ def to_text(found: Mapping[str, Any]) -> str:
     elif not found["compiles"]:
         lines.append("  nothing was compiled: to build all anew, clean the tree first")
     rows = []
+    parts = ("text", "unwind", "rodata", "file")
     for one in found["images"]:
-        parts = ("text", "unwind", "rodata", "file")
         cells = [f"{one[f'{part}_bytes']:,}" for part in parts]
         if "default_text_bytes" in one:
             pairs = [(one[f"{part}_bytes"], one[f"default_{part}_bytes"]) for part in parts]
             cells += [percent(*pair) for pair in pairs]
         rows.append([one["path"], *cells, *[""] * (8 - len(cells))])
     if rows:
-        header = ["image", "text", "unwind", "rodata", "file", *(["", "", "", ""])]
+        header = ["image", *parts, *["change"] * len(parts)]
         lines.append(format_table(header, rows))
     return "\n".join(lines)

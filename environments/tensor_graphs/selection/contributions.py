@@ -15,7 +15,7 @@ import pathlib
 from collections.abc import Sequence
 
 from environments.tensor_graphs.execution.backends import Arrays, Backend
-from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench
+from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import save
 from environments.tensor_graphs.search.results import Visited
@@ -32,16 +32,28 @@ class Contribution:
 
     Attributes:
       rules: names of the rules; the one that was applied most often comes first.
-      locations: where they were applied, in the order of the path.
+      states: the states that they led to, in the order of the path.
       estimated_saving_ms: cost that they saved, by the objective's estimate.
       measured_saving: part of the original's run time that they saved, in [-inf, 1]; None if it was
         not measured.
+      margin: the saving that may be measured where there is none (A/A).
     """
 
     rules: tuple[str, ...]
-    locations: tuple[tuple[int, ...], ...]
+    states: tuple[Visited, ...]
     estimated_saving_ms: float
     measured_saving: float | None = None
+    margin: float = 0.0
+
+    @property
+    def locations(self) -> tuple[tuple[int, ...], ...]:
+        """Where the rules were applied, in the order of the path."""
+        return tuple(one.step.location for one in self.states if one.step is not None)
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the model measured slower with these rules, by more than A/A."""
+        return self.measured_saving is not None and self.measured_saving < -self.margin
 
 
 def segments_of(visited: Visited, max_segments: int = _MAX_SEGMENTS) -> list[Segment]:
@@ -67,30 +79,35 @@ def segments_of(visited: Visited, max_segments: int = _MAX_SEGMENTS) -> list[Seg
     return segments
 
 
-def contributions(visited: Visited, ratios: Sequence[float] = ()) -> tuple[Contribution, ...]:
+def contributions(
+    visited: Visited, measured: Sequence[Comparison] = ()
+) -> tuple[Contribution, ...]:
     """Add up what each rule contributed, in the order in which the rules were first used.
 
     Args:
       visited: the state where the path ends.
-      ratios: for each of `segments_of(visited)`, the run time of the graph at its end divided by
-        that of the original, as `measure_segments` returns it; empty if nothing was measured.
+      measured: for each of `segments_of(visited)`, the graph at its end against the original, as
+        `measure_segments` returns it; empty if nothing was measured.
     """
-    segments = segments_of(visited) if ratios else segments_of(visited, len(visited.trail))
+    segments = segments_of(visited) if measured else segments_of(visited, len(visited.trail))
     found: dict[frozenset[str], Contribution] = {}
     for number, segment in enumerate(segments):
         steps = [one.step for one in segment if one.step is not None]
         counts = collections.Counter(step.rule for step in steps)
         rules = tuple(rule for rule, _ in counts.most_common())
         known = found.get(frozenset(rules), Contribution(rules, (), 0.0))
-        measured = known.measured_saving
-        if ratios:
-            before = ratios[number - 1] if number else 1.0
-            measured = (measured or 0.0) + before - ratios[number]
+        saving, margin = known.measured_saving, known.margin
+        if measured:
+            ends = measured[max(number - 1, 0) : number + 1]
+            before = ends[0].ratio.value if number else 1.0
+            saving = (saving or 0.0) + before - ends[-1].ratio.value
+            margin = max(margin, *(end.margin for end in ends), 0.0)
         found[frozenset(rules)] = Contribution(
             known.rules,
-            known.locations + tuple(step.location for step in steps),
+            known.states + segment,
             known.estimated_saving_ms + _saved_ms(segment),
-            measured,
+            saving,
+            margin,
         )
     return tuple(found.values())
 
@@ -107,7 +124,7 @@ def measure_segments(
     on: Backend,
     directory: pathlib.Path,
     seconds: float,
-) -> list[float]:
+) -> list[Comparison]:
     """Measure the graph at the end of each of `segments_of(visited)` against the original.
 
     Args:
@@ -119,15 +136,15 @@ def measure_segments(
       seconds: wall time of each measurement.
 
     Returns:
-      For each segment, the run time of the graph at its end divided by that of the original.
+      For each segment, the graph at its end against the original.
     """
-    ratios = []
+    found = []
     bench = Bench(original, inputs, on)
     for number, segment in enumerate(segments_of(visited)):
         path = directory / f"segment-{number}.onnx"
         graph = segment[-1].state.graph
         assert isinstance(graph, Graph)
         save(graph, path)
-        ratios.append(bench.compare(path, seconds=seconds, pairs=FEW_PAIRS).ratio.value)
+        found.append(bench.compare(path, seconds=seconds, pairs=FEW_PAIRS))
         path.unlink()
-    return ratios
+    return found

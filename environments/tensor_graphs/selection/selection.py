@@ -181,7 +181,7 @@ class Selector:
         for one in finalists[:_NUM_FINALISTS]:
             if tried and _screened_ratio(one) > 1:
                 break
-            checked, found = self._measure(one)
+            checked, found = self.measure(one)
             everyone[one.path] = checked
             if checked.refusal:
                 continue
@@ -201,7 +201,7 @@ class Selector:
             screening = self._bench.compare(one.path, seconds=self._short_s, pairs=FEW_PAIRS)
             yield dataclasses.replace(one, screening=screening)
 
-    def _measure(self, one: Candidate) -> tuple[Candidate, Measurement]:
+    def measure(self, one: Candidate) -> tuple[Candidate, Measurement]:
         """Measure a candidate at all sizes, until it turns out to be wrong or slower at one."""
         first, *others = self._trials.measured
         self._on_progress(

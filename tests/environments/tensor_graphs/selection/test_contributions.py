@@ -8,6 +8,7 @@ import pytest
 
 from environments.tensor_graphs.search import Step, Visited
 from environments.tensor_graphs.selection.contributions import contributions, segments_of
+from tests.environments.tensor_graphs.selection.fakes import compared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,11 +34,21 @@ def test_segments_end_where_another_rule_takes_over():
 
 def test_a_measured_saving_is_the_difference_between_the_ends_of_a_segment():
     visited = path(("a", 9.0), ("a", 8.0), ("b", 8.5), ("a", 7.0))
-    a, b = contributions(visited, ratios=(0.9, 0.95, 0.7))
+    measured = [compared(one, one, one) for one in (0.9, 0.95, 0.7)]
+    a, b = contributions(visited, measured)
     assert a.measured_saving == pytest.approx(0.1 + 0.25) and b.measured_saving == pytest.approx(
         -0.05
     )
     assert a.measured_saving + b.measured_saving == pytest.approx(1 - 0.7)
+    assert b.is_slower and not a.is_slower
+
+
+def test_what_is_slower_within_a_a_is_not_slower():
+    """Rule b measured 0.05 slower, where a copy of the model may be found 0.06 slower."""
+    visited = path(("a", 9.0), ("b", 8.5))
+    measured = [compared(0.9, 0.9, 0.9), compared(0.95, 0.95, 0.95, same=(0.98, 1.06))]
+    _, b = contributions(visited, measured)
+    assert b.margin == pytest.approx(0.06) and not b.is_slower
 
 
 def test_rules_that_alternate_are_one_segment():

@@ -22,7 +22,7 @@ from environments.tensor_graphs.onnx_io import save
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.search import EXHAUSTED, INTERRUPTED, Result
 from environments.tensor_graphs.selection.candidates import verify
-from environments.tensor_graphs.selection.contributions import measure_segments
+from environments.tensor_graphs.selection.leaving_out import Account, LeavingOut
 from environments.tensor_graphs.selection.selection import Selection, Selector, first_right
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import option
@@ -33,9 +33,11 @@ from tfrl_systems.experiments.systems.tensor_graphs.original import Original, le
 from tfrl_systems.experiments.systems.tensor_graphs.outcome import Outcome
 from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.experiments.systems.tensor_graphs.problem import GraphProblem, Rewriting
-from tfrl_systems.experiments.systems.tensor_graphs.stages import Found, Stages
+from tfrl_systems.experiments.systems.tensor_graphs.stages import Found, Stages, Tell
 
 _BOUND_S = 60.0
+# No further round of leaving out begins after so many times the seconds of a final measurement.
+_LEAVING_OUT = 3.0
 
 METHODS = ("regions", "greedy", "taso", "beam", "policy")
 
@@ -149,7 +151,7 @@ class _Optimizer:
         with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
             directory = pathlib.Path(name)
             selection = self._select(found, directory)
-            ratios = self._account(selection, directory)
+            selection, account = self._leave_out(selection, directory)
         return Outcome(
             model=problem.name,
             output=str(asked.output),
@@ -160,7 +162,7 @@ class _Optimizer:
             selection=selection,
             choice=problem.choice,
             note=self._trials.note,
-            ratios=ratios,
+            account=account,
             bound=bound_of(problem, _BOUND_S, self._reporter) if asked.bound else None,
         )
 
@@ -198,28 +200,32 @@ class _Optimizer:
                     self._reporter.say(f"refused: {one.refusal}")
             if not self._asked.measure:
                 return first_right(program, candidates, trials.others, self._levels[0])
-            selector = Selector(
-                self._asked.model,
-                program,
-                trials,
-                self._levels,
-                self._asked.measure_seconds,
+            return self._selector(tell).select(candidates)
+
+    def _selector(self, tell: Tell) -> Selector:
+        asked, program = self._asked, self._original.program
+        seconds = asked.measure_seconds
+        return Selector(asked.model, program, self._trials, self._levels, seconds, tell)
+
+    def _leave_out(
+        self, selection: Selection, directory: pathlib.Path
+    ) -> tuple[Selection, Account | None]:
+        """Leave out what measured slower; measure what each of the other rules saves."""
+        asked = self._asked
+        if selection.chosen is None or not asked.measure:
+            return selection, None
+        with self._reporter.status() as tell:
+            leaving_out = LeavingOut(
+                asked.model,
+                self._original.program,
+                self._trials,
+                self._levels[0],
+                directory,
+                asked.measure_seconds / 10,
+                _LEAVING_OUT * asked.measure_seconds,
                 tell,
             )
-            return selector.select(candidates)
-
-    def _account(self, selection: Selection, directory: pathlib.Path) -> list[float]:
-        """Measure the ratios from which `contributions` computes what each rule saves."""
-        if selection.chosen is None or not self._asked.measure:
-            return []
-        return measure_segments(
-            self._asked.model,
-            selection.chosen.visited,
-            self._trials.measured[0].inputs,
-            self._levels[0],
-            directory,
-            self._asked.measure_seconds / 10,
-        )
+            return leaving_out.run(selection, self._selector(tell))
 
 
 def _untried(asked: Optimization, original: Original, reason: str) -> Outcome:

@@ -12,6 +12,7 @@ from environments.tensor_graphs.execution.measuring import Comparison
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.search import Result, Visited
 from environments.tensor_graphs.selection.contributions import Contribution, contributions
+from environments.tensor_graphs.selection.leaving_out import Account
 from environments.tensor_graphs.selection.selection import Measurement, Row, Selection
 from tfrl_systems.experiments.reporting import format_table, percent
 from tfrl_systems.experiments.systems.tensor_graphs.problem import num_operators
@@ -32,7 +33,7 @@ class Outcome:
       selection: the candidates, and which of them was chosen.
       choice: the sizes that it was optimised at.
       note: what is special about the inputs that it was compared on; "" if nothing is.
-      ratios: measured run times, as `measure_segments` returns them; empty if nothing was measured.
+      account: what each rule saves, as it was measured; None if nothing was.
       bound: how cheap the graph can become at best; None if that was not asked for.
       seconds: wall time of everything, in seconds.
     """
@@ -46,7 +47,7 @@ class Outcome:
     selection: Selection
     choice: Choice
     note: str = ""
-    ratios: Sequence[float] = ()
+    account: Account | None = None
     bound: Bound | None = None
     seconds: float = 0.0
 
@@ -86,7 +87,9 @@ class Outcome:
     @property
     def contributions(self) -> tuple[Contribution, ...]:
         """The contribution of each rule; () for a copy."""
-        return contributions(self.visited, self.ratios) if self.visited else ()
+        if self.visited is None:
+            return ()
+        return contributions(self.visited, self.account.measured if self.account else ())
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as `tfrl optimize --json` shows it."""
@@ -115,6 +118,11 @@ class Outcome:
             "max_relative_error": self.max_relative_error,
             "substitutions": [_step(one) for one in self._steps()],
             "rules": [_contribution(one) for one in self.contributions],
+            "left_out": [list(rules) for rules in self.account.left_out] if self.account else [],
+            "needed": [
+                {"xfers": list(one.rules), "reason": one.why}
+                for one in (self.account.needed if self.account else ())
+            ],
             "refused": [one.refusal for one in self.selection.candidates if one.refusal],
             "expansions": self.result.expansions,
             "stopped": self.result.stopped,
@@ -138,7 +146,7 @@ class Outcome:
         header = ["rule", "times", "estimated", "measured"]
         rows = [
             [
-                named(one),
+                named(one.rules),
                 f"{len(one.locations)}",
                 percent(
                     self.result.start_cost_ms - one.estimated_saving_ms, self.result.start_cost_ms
@@ -188,16 +196,21 @@ class Outcome:
             found.append(("largest error", f"{self.max_relative_error:.1e} relative"))
         if self.note:
             found.append(("note", self.note))
+        if self.account is not None:
+            found += [
+                ("left out", f"{named(rules)}: measured slower") for rules in self.account.left_out
+            ]
+            found += [("kept", f"{named(one.rules)}: {one.why}") for one in self.account.needed]
         return [f"  {name:<15}{value}" for name, value in found]
 
     def _steps(self) -> list[Visited]:
         return [one for one in self.visited.trail if one.step] if self.visited else []
 
 
-def named(one: Contribution) -> str:
-    """Name a contribution by its first rule and the number of other rules."""
-    more = len(one.rules) - 1
-    return one.rules[0] + (f" and {more} more" if more else "")
+def named(rules: Sequence[str]) -> str:
+    """Name a group of rules by the first and the number of others."""
+    more = len(rules) - 1
+    return rules[0] + (f" and {more} more" if more else "")
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -237,4 +250,5 @@ def _contribution(one: Contribution) -> dict[str, Any]:
         "locations": [list(location) for location in one.locations],
         "estimated_gain_ms": one.estimated_saving_ms,
         "measured_gain": one.measured_saving,
+        "measured_margin": None if one.measured_saving is None else one.margin,
     }

@@ -1,0 +1,221 @@
+"""Leave out of a path the steps that measured slower, as far as the rest can do without them.
+
+A search believes its estimate, so it may take steps that cost time. Each round leaves out the group
+of steps that measured slowest, makes the graph of the others again, checks it, and measures it
+against the graph with all steps. It goes on from the graph that is not slower. A group without
+which the graph is slower is kept: a later step needs it, or it was measured at a bad moment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import time
+from collections.abc import Callable, Collection
+
+from environments.tensor_graphs.execution.backends import Backend, Program
+from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison
+from environments.tensor_graphs.execution.trials import Trials
+from environments.tensor_graphs.graph.nodes import Change
+from environments.tensor_graphs.rewriting.matching import Match
+from environments.tensor_graphs.search.results import Visited
+from environments.tensor_graphs.selection.candidates import Candidate, verify
+from environments.tensor_graphs.selection.contributions import (
+    Contribution,
+    contributions,
+    measure_segments,
+)
+from environments.tensor_graphs.selection.selection import Selection, Selector
+
+_PAIRS = 2 * FEW_PAIRS
+
+
+@dataclasses.dataclass(frozen=True)
+class Needed:
+    """A group of rules that measured slower, but without which the graph is slower still.
+
+    Attributes:
+      rules: names of the rules.
+      why: what was found without them.
+    """
+
+    rules: tuple[str, ...]
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Account:
+    """A candidate without what measured slower, and what its rules save.
+
+    Attributes:
+      candidate: the candidate.
+      measured: its segments, as `measure_segments` returns them.
+      needed: groups that measured slower and were kept.
+      left_out: groups that were left out.
+    """
+
+    candidate: Candidate
+    measured: tuple[Comparison, ...]
+    needed: tuple[Needed, ...] = ()
+    left_out: tuple[tuple[str, ...], ...] = ()
+
+
+class LeavingOut:
+    """Leaves out what measured slower from candidates for one original model."""
+
+    def __init__(
+        self,
+        original: pathlib.Path,
+        program: Program,
+        trials: Trials,
+        on: Backend,
+        directory: pathlib.Path,
+        seconds: float,
+        most_s: float,
+        on_progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Remember what to measure with; nothing is measured yet.
+
+        Args:
+          original: file of the original model.
+          program: runs it.
+          trials: what models are compared and measured on.
+          on: the backend that runs them.
+          directory: where models' files are written.
+          seconds: wall time of each measurement.
+          most_s: wall time after which no further round begins.
+          on_progress: called with what is being done.
+        """
+        self._original = original
+        self._program = program
+        self._trials = trials
+        self._on = on
+        self._directory = directory
+        self._seconds = seconds
+        self._most_s = most_s
+        self._on_progress = on_progress
+        self._round = 0
+
+    def run(self, selection: Selection, selector: Selector) -> tuple[Selection, Account]:
+        """Leave out groups until none measures slower, or the time is over.
+
+        Args:
+          selection: a selection with a candidate that was chosen.
+          selector: measures what is left at all sizes, as long as the chosen candidate.
+
+        Returns:
+          The selection of what is left, if that is right and no slower; else the given one. And the
+          account of the candidate in it.
+        """
+        chosen, before = selection.chosen, selection.measurement
+        assert chosen is not None and before is not None
+        first = Account(chosen, self._measured(chosen.visited))
+        account = self._rounds(first)
+        if not account.left_out:
+            return selection, account
+        checked, found = selector.measure(account.candidate)
+        now, then = found.fully_optimised, before.fully_optimised
+        is_no_slower = now.ratio.value <= then.ratio.value + max(now.margin, then.margin)
+        if not checked.refusal and found.is_gain and is_no_slower:
+            selection = dataclasses.replace(selection, chosen=checked, measurement=found)
+            return selection, dataclasses.replace(account, candidate=checked)
+        slower = found.slower
+        why = checked.refusal or (
+            f"without it the result takes {now.ratio} of the model's time"
+            + (f", and {slower.comparison.ratio} at {slower.sizes}" if slower else "")
+        )
+        needed = (*account.needed, *(Needed(rules, why) for rules in account.left_out))
+        return selection, dataclasses.replace(first, needed=needed)
+
+    def _rounds(self, account: Account) -> Account:
+        end_s = time.monotonic() + self._most_s
+        seen: set[frozenset[str]] = set()
+        while time.monotonic() < end_s:
+            groups = contributions(account.candidate.visited, account.measured)
+            slower = [one for one in groups if one.is_slower and frozenset(one.rules) not in seen]
+            if not slower:
+                break
+            worst = min(slower, key=lambda one: one.measured_saving or 0.0)
+            seen.add(frozenset(worst.rules))
+            account = self._without(account, worst)
+        return account
+
+    def _measured(self, visited: Visited) -> tuple[Comparison, ...]:
+        self._on_progress("measuring what each rule saves")
+        inputs = self._trials.measured[0].inputs
+        return tuple(
+            measure_segments(
+                self._original, visited, inputs, self._on, self._directory, self._seconds
+            )
+        )
+
+    def _without(self, account: Account, group: Contribution) -> Account:
+        """Return the account without a group, or with the reason why it is needed."""
+        self._on_progress(f"measuring without {group.rules[0]}")
+        visited = replay_without(account.candidate.visited, group.states)
+        directory = self._directory / f"without-{self._round}"
+        self._round += 1
+        directory.mkdir()
+        trials, inputs = self._trials.first, self._trials.measured[0].inputs
+        (candidate,) = verify(self._program, [visited], trials, directory, self._on)
+        if candidate.refusal:
+            return account
+        bench = Bench(account.candidate.path, inputs, self._on)
+        found = bench.compare(candidate.path, seconds=self._seconds, pairs=_PAIRS)
+        if found.is_slower:
+            needed = Needed(group.rules, f"without it the result takes {found.ratio} of its time")
+            return dataclasses.replace(account, needed=(*account.needed, needed))
+        left_out = (*account.left_out, group.rules)
+        return Account(candidate, self._measured(visited), account.needed, left_out)
+
+
+def replay_without(visited: Visited, left_out: Collection[Visited]) -> Visited:
+    """Take the steps of a path again, without some of them and those that need these.
+
+    The nodes that a step makes have other numbers in another graph. So the numbers of the path's
+    nodes are translated, step by step.
+
+    Args:
+      visited: the state where the path ends.
+      left_out: the states on its trail that the steps to leave out lead to.
+    """
+    start, *steps = visited.trail
+    found = start
+    numbers: dict[int, int] = {}
+    skipped = {id(one) for one in left_out}
+    for one in steps:
+        match, change = one.match, one.state.change
+        assert isinstance(match, Match) and change is not None
+        again = None if id(one) in skipped else _match_again(found, match, numbers)
+        if again is None:
+            numbers.update(_undone(match, change, numbers))
+            continue
+        found = Visited(found.state.apply(again), found, again)
+        made = found.state.change
+        assert made is not None
+        if len(made.added) == len(change.added):
+            numbers.update(zip(change.added, made.added, strict=True))
+    return found
+
+
+def _match_again(found: Visited, match: Match, numbers: dict[int, int]) -> Match | None:
+    roots = len(match.replaced)
+    wanted = tuple(numbers.get(one, one) for one in match.location[:roots]) + match.location[roots:]
+    for one in found.state.matches:
+        if one.rule == match.rule and one.location == wanted:
+            assert isinstance(one, Match)
+            return one
+    return None
+
+
+def _undone(match: Match, change: Change, numbers: dict[int, int]) -> dict[int, int]:
+    """Return the nodes that stay in place of those that a step would have made."""
+    plan = match.plan
+    if len(change.added) != len(plan.steps):
+        return {}
+    found = {}
+    for place, replaced in zip(plan.results, match.replaced, strict=True):
+        if place.number >= plan.num_variables:
+            made = change.added[place.number - plan.num_variables]
+            found[made] = numbers.get(replaced.node, replaced.node)
+    return found

@@ -1,0 +1,202 @@
+"""What measured slower is left out, and the rest still applies."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+from onnx import helper
+
+from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.execution.inputs import random_inputs
+from environments.tensor_graphs.execution.sizes import Sizes
+from environments.tensor_graphs.execution.trials import Trial, Trials
+from environments.tensor_graphs.rewriting.engine import Engine
+from environments.tensor_graphs.rules.language.notation import op, rule
+from environments.tensor_graphs.search import Visited
+from environments.tensor_graphs.selection import contributions, leaving_out, selection
+from environments.tensor_graphs.selection.candidates import Candidate
+from environments.tensor_graphs.selection.leaving_out import LeavingOut, replay_without
+from environments.tensor_graphs.selection.selection import Measurement, Row, Selection, Selector
+from tests.environments.tensor_graphs.selection.fakes import compared
+from tests.environments.tensor_graphs.small_models import model_of, write
+
+ON = backend()
+
+
+@rule
+def roundabout(x):
+    """Right, but three operators instead of one."""
+    return op.Relu(x), op.Relu(x + x) * 0.5
+
+
+@rule
+def subtracted(x, y):
+    return op.Neg(x) + y, y - x
+
+
+@rule
+def turned(x, y):
+    return y - x, op.Neg(x - y)
+
+
+@rule
+def negative_twice(x):
+    return op.Neg(op.Neg(x)), x
+
+
+RULES = (roundabout, subtracted, turned, negative_twice)
+
+
+def model() -> onnx.ModelProto:
+    """Abs(Neg(Neg(Neg(Relu(x)) + y)))."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Neg", ["a"], ["b"]),
+        helper.make_node("Add", ["b", "y"], ["c"]),
+        helper.make_node("Neg", ["c"], ["d"]),
+        helper.make_node("Neg", ["d"], ["e"]),
+        helper.make_node("Abs", ["e"], ["z"]),
+    ]
+    return model_of(nodes, [], {"x": [4], "y": [4]}, {"z": [4]})
+
+
+def walk(path, *names):
+    """Apply the rules in turn, each at its first match."""
+    found = Visited(Engine(RULES, AnalyticObjective()).start(onnx_io.read(path)))
+    for name in names:
+        match = next(one for one in found.state.matches if one.rule == name)
+        found = Visited(found.state.apply(match), found, match)
+    return found
+
+
+def steps_of(visited, name):
+    return [one for one in visited.trail if one.step and one.step.rule == name]
+
+
+def operators(graph):
+    """The operators of a graph; those of constants and inputs are left out."""
+    found = [graph.nodes[number].op for number in graph.order()]
+    return [one for one in found if one not in ("Input", "Constant")]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return write(tmp_path / "m.onnx", model())
+
+
+def test_the_other_steps_are_taken_again(path):
+    """`turned` applies to a node that `subtracted` made, which now has another number."""
+    visited = walk(path, "roundabout", "subtracted", "turned", "negative_twice")
+    found = replay_without(visited, steps_of(visited, "roundabout"))
+    assert [step.rule for step in found.path] == ["subtracted", "turned", "negative_twice"]
+    assert operators(found.state.graph) == ["Relu", "Sub", "Neg", "Abs"]
+    assert found.path != visited.path[1:]  # the numbers differ
+    assert replay_without(visited, ()).path == visited.path
+
+
+def test_steps_that_need_what_is_left_out_go_too(path):
+    """Without `subtracted` there is no difference to turn."""
+    visited = walk(path, "subtracted", "negative_twice", "turned")
+    found = replay_without(visited, steps_of(visited, "subtracted"))
+    assert [step.rule for step in found.path] == ["negative_twice"]
+    assert operators(found.state.graph) == ["Relu", "Neg", "Add", "Abs"]
+
+
+def test_a_step_after_the_one_left_out_applies_where_that_was(path):
+    """Turned twice, Neg(Neg(y - x)): without the first time the second one applies to y - x."""
+    visited = walk(path, "subtracted", "turned", "turned")
+    assert operators(visited.state.graph) == ["Relu", "Sub", "Neg", "Neg", "Neg", "Neg", "Abs"]
+    first, second = steps_of(visited, "turned")
+    assert replay_without(visited, [second]).path == visited.path[:2]
+    assert operators(replay_without(visited, [first]).state.graph) == [
+        "Relu",
+        "Sub",
+        "Neg",
+        "Neg",
+        "Abs",
+    ]
+
+
+class CountingBench:
+    """Stands in for `Bench`: each operator of a file takes as long, so six take 1.0, three 0.5.
+
+    Attributes:
+      asymmetric: a ratio for each number of operators that is not as long as it should be.
+    """
+
+    asymmetric: dict[int, float] = {}
+
+    def __init__(self, first, *_):
+        self.first = self.length(first)
+
+    def length(self, file):
+        number = len(onnx.load(file).graph.node)
+        return self.asymmetric.get(number, number)
+
+    def compare(self, other, **_):
+        ratio = self.length(other) / self.first
+        return compared(ratio, ratio - 0.001, ratio + 0.001)
+
+
+def leave_out(path, visited, tmp_path, monkeypatch):
+    """Leave out from the graph where a path ends."""
+    for module in (selection, contributions, leaving_out):
+        monkeypatch.setattr(module, "Bench", CountingBench)
+    trials = Trials((Trial(Sizes(), random_inputs(model())),))
+    program = ON.open(path)
+    tmp_path.mkdir(exist_ok=True)
+    file = tmp_path / "chosen.onnx"
+    onnx_io.save(visited.state.graph, file)
+    full = CountingBench(path).compare(file)
+    rows = (Row(Sizes(), full),)
+    chosen = Candidate(visited, file, None, "")
+    given = Selection(chosen, "", (chosen,), Measurement(rows, full, ON.name, ON.name))
+    selector = Selector(path, program, trials, [ON], 0.1)
+    made = LeavingOut(path, program, trials, ON, tmp_path, 0.1, 60.0).run(given, selector)
+    return given, *made
+
+
+def test_what_measured_slower_is_left_out(path, tmp_path, monkeypatch):
+    """6 operators, then 4, then 3 as `negative_twice` and `subtracted` go on; 5 with the detour."""
+    visited = walk(path, "negative_twice", "roundabout", "subtracted")
+    _, found, account = leave_out(path, visited, tmp_path, monkeypatch)
+    assert account.left_out == (("roundabout",),) and account.needed == ()
+    assert [step.rule for step in found.chosen.visited.path] == ["negative_twice", "subtracted"]
+    assert len(onnx.load(found.chosen.path).graph.node) == 3
+    assert found.measurement.fully_optimised.ratio.value == pytest.approx(3 / 6)
+    groups = contributions.contributions(found.chosen.visited, account.measured)
+    assert [one.measured_saving for one in groups] == pytest.approx([2 / 6, 1 / 6])
+    assert found.chosen.equivalence.is_equal and not any(one.is_slower for one in groups)
+
+
+def test_what_a_later_step_needs_is_kept(path, tmp_path, monkeypatch):
+    """After `subtracted`, of 5 operators, comes `negative_twice`, of 3; without it 4 remain.
+
+    Let 5 operators take as long as 7: `subtracted` measures slower, but the others need it.
+    """
+    monkeypatch.setattr(CountingBench, "asymmetric", {5: 7})
+    visited = walk(path, "subtracted", "negative_twice")
+    given, found, account = leave_out(path, visited, tmp_path, monkeypatch)
+    assert found is given and account.left_out == ()
+    (needed,) = account.needed
+    assert needed.rules == ("subtracted",) and "takes 1.333" in needed.why
+
+
+def test_what_is_left_must_be_as_fast(path, tmp_path, monkeypatch):
+    """The last, long measurement decides."""
+
+    def measured(_, one):
+        full = compared(0.7, 0.69, 0.71)
+        return one, Measurement((Row(Sizes(), full),), full, ON.name, ON.name)
+
+    monkeypatch.setattr(Selector, "measure", measured)
+    visited = walk(path, "negative_twice", "roundabout", "subtracted")
+    # 5 operators, 0.833 of the time: what is left is said to take 0.7.
+    _, found, account = leave_out(path, visited, tmp_path, monkeypatch)
+    assert account.left_out and found.measurement.fully_optimised.ratio.value == 0.7
+    monkeypatch.setattr(CountingBench, "asymmetric", {5: 3.1})
+    # Now 0.517: the detour is kept, though it measured slower on the way.
+    given, found, account = leave_out(path, visited, tmp_path / "again", monkeypatch)
+    assert found is given

@@ -52,7 +52,7 @@ def optimize(
             outcome = optimizing.optimize(settings, reporter).to_json()
         except UserError as error:
             raise type(error)(str(error).replace(str(source), "the model")) from None
-        optimized = onnx.load(target) if outcome["gain"] else _copy(model)
+        optimized = onnx.load(target) if outcome["gain"] or settings.freeze else _copy(model)
     told = {"model": model.graph.name, "output": None if output is None else str(output)}
     return {**outcome, **told, "optimized": optimized}
 

@@ -20,7 +20,7 @@ from environments.tensor_graphs.execution.trials import Trials
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import save
 from environments.tensor_graphs.rewriting.engine import Engine
-from environments.tensor_graphs.search import EXHAUSTED, INTERRUPTED, Result
+from environments.tensor_graphs.search import EXHAUSTED, INTERRUPTED, Result, Visited
 from environments.tensor_graphs.selection.candidates import verify
 from environments.tensor_graphs.selection.leaving_out import Account, LeavingOut
 from environments.tensor_graphs.selection.selection import Selection, Selector, first_right
@@ -29,6 +29,11 @@ from tfrl_systems.experiments.settings import option
 from tfrl_systems.experiments.systems.tensor_graphs import page
 from tfrl_systems.experiments.systems.tensor_graphs.bounding import bound_of
 from tfrl_systems.experiments.systems.tensor_graphs.evaluating import Searching
+from tfrl_systems.experiments.systems.tensor_graphs.freezing import (
+    Shapes,
+    frozen,
+    with_fixed_shapes,
+)
 from tfrl_systems.experiments.systems.tensor_graphs.original import Original, levels_of
 from tfrl_systems.experiments.systems.tensor_graphs.outcome import Outcome
 from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
@@ -60,6 +65,8 @@ class Optimization(Searching, Rewriting):
         it a batch is 1, others are found by trying, and half and double of them are measured too.
       inputs: file with an array for each of the model's inputs, by name, to compare outputs on and
         to measure with; its sizes are used as if they were given.
+      freeze: give the written model the sizes that it is optimised at as fixed ones, one for each open
+        size; what they make constant is computed beforehand.
       bound: also say how far from optimal the estimate is (for graphs of up to 30 operators).
       checkpoint: file to keep the search in; if it exists, the search goes on from it.
       report: file for a page with the graph before and after, and what each rule saves.
@@ -73,6 +80,7 @@ class Optimization(Searching, Rewriting):
     measure: bool = True
     measure_seconds: float = option(10.0, metavar="N", positive=True)
     inputs: tuple[pathlib.Path, ...] = option((), metavar="FILE.npz")
+    freeze: bool = False
     bound: bool = False
     checkpoint: pathlib.Path | None = option(None, metavar="FILE")
     report: pathlib.Path | None = option(None, metavar="FILE.html")
@@ -82,6 +90,12 @@ class Optimization(Searching, Rewriting):
         super().__post_init__()
         given = [self.inputs] if isinstance(self.inputs, str | pathlib.Path) else self.inputs
         object.__setattr__(self, "inputs", tuple(map(pathlib.Path, given)))
+        for name, sizes in self.dimensions if self.freeze else ():
+            if len(sizes) > 1:
+                found = f"{name}={','.join(map(str, sizes))}"
+                raise UsageError(
+                    f"--freeze: expected one size for each dimension, found {found}; give one"
+                )
 
     def load_policy(self) -> GraphPolicy | None:
         """Load the policy, if the method is "policy"; else return None.
@@ -108,8 +122,12 @@ def optimize(asked: Optimization, reporter: Reporter) -> Outcome:
     own = original.load_trials(asked.inputs)
     try:
         choice = original.choose(dict(asked.dimensions), own)
+        if asked.freeze:
+            choice = frozen(original, choice, own)
         trials = original.make_trials(choice, own)
     except NoInputsError as error:
+        if asked.freeze:
+            raise
         outcome = _untried(asked, original, str(error))
     else:
         if choice.chosen:
@@ -117,7 +135,7 @@ def optimize(asked: Optimization, reporter: Reporter) -> Outcome:
         inputs = trials.measured[0].inputs
         problem = GraphProblem.at(original, asked, choice, asked.strict, inputs)
         outcome = _Optimizer(asked, original, problem, trials, reporter).run(policy, began_s)
-    _write(asked, outcome.selection)
+    _write(asked, outcome.selection, dict(outcome.choice.points[0].shapes))
     outcome = dataclasses.replace(outcome, seconds=time.monotonic() - began_s)
     if asked.report is not None:
         _replace(asked.report, page.make_page(outcome).encode())
@@ -184,6 +202,10 @@ class _Optimizer:
             self._reporter.say(
                 "search interrupted; going on with the best so far (Ctrl-C again ends the program)"
             )
+        if asked.freeze:
+            # The model itself may have become faster, where its sizes make values constant.
+            proposed = (*found.proposed, Visited(self._problem.start))
+            found = dataclasses.replace(found, proposed=proposed)
         return found
 
     def _select(self, found: Found, directory: pathlib.Path) -> Selection:
@@ -253,15 +275,22 @@ def _check_places(asked: Optimization) -> None:
         raise UserError(f"{asked.output}: expected another file than the model; name another")
 
 
-def _write(asked: Optimization, selection: Selection) -> None:
-    """Write the chosen model to the output; if none was chosen, copy the given model there."""
+def _write(asked: Optimization, selection: Selection, shapes: Shapes) -> None:
+    """Write the chosen model to the output; if none was chosen, copy the given model there.
+
+    Args:
+      asked: the files, and whether a copy gets fixed shapes.
+      selection: the chosen model.
+      shapes: the shapes of inputs by name.
+    """
     if selection.chosen is not None:
         graph = selection.chosen.visited.state.graph
         assert isinstance(graph, Graph)
         save(graph, asked.output)
         return
     _copy_weights(asked.model, asked.output)
-    _replace(asked.output, asked.model.read_bytes())
+    content = asked.model.read_bytes()
+    _replace(asked.output, with_fixed_shapes(content, shapes) if asked.freeze else content)
 
 
 def _copy_weights(model: pathlib.Path, output: pathlib.Path) -> None:

@@ -65,8 +65,8 @@ class Optimization(Searching, Rewriting):
         it a batch is 1, others are found by trying, and half and double of them are measured too.
       inputs: file with an array for each of the model's inputs, by name, to compare outputs on and
         to measure with; its sizes are used as if they were given.
-      freeze: give the written model the sizes that it is optimised at as fixed ones, one for each open
-        size; what they make constant is computed beforehand.
+      freeze: give the written model the sizes that it is optimised at as fixed ones; what they make
+        constant is computed beforehand.
       bound: also say how far from optimal the estimate is (for graphs of up to 30 operators).
       checkpoint: file to keep the search in; if it exists, the search goes on from it.
       report: file for a page with the graph before and after, and what each rule saves.

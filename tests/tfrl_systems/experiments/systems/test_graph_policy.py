@@ -10,6 +10,8 @@ import pytest
 
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.execution.choosing import Choice
+from environments.tensor_graphs.execution.sizes import NONE_OPEN
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.search import Budget, Step, replay
 from environments.tensor_graphs.search.neighbourhoods import NodeSignatures, signature_of
@@ -19,6 +21,7 @@ from tfrl_systems.experiments.systems.tensor_graphs.policy import Chance, GraphP
 from tfrl_systems.experiments.systems.tensor_graphs.problem import GraphProblem
 
 MAX_STEPS = 5
+FIXED = Choice((NONE_OPEN,))
 SETTINGS = {
     "max_nodes": 128,
     "max_edges": 256,
@@ -52,7 +55,9 @@ def test_there_is_room_for_a_larger_model_than_those_that_it_learned_on(head, lo
 
 def test_a_path_through_several_episodes_can_be_replayed():
     graph = onnx_io.read(models.make("bert-tiny"))
-    problem = GraphProblem("bert-tiny", graph, rule_files.load(), AnalyticObjective(), {})
+    problem = GraphProblem(
+        "bert-tiny", graph, rule_files.load(), AnalyticObjective(), FIXED, NONE_OPEN
+    )
     policy = GraphPolicy(Chance(), SETTINGS)
     found = problem.search("policy", Budget(), policy, num_rollouts=96)
     # In place of 12 of 96 episodes it probes; some of the others are given up.
@@ -67,7 +72,9 @@ def test_a_path_through_several_episodes_can_be_replayed():
 def test_steps_name_the_nodes_of_the_graph_that_an_episode_begins_at():
     """Two steps lead back to an equal graph, in which nodes have other numbers."""
     graph = onnx_io.read(models.make("squeezenet-1.1"))
-    problem = GraphProblem("squeezenet", graph, rule_files.load(), AnalyticObjective(), {})
+    problem = GraphProblem(
+        "squeezenet", graph, rule_files.load(), AnalyticObjective(), FIXED, NONE_OPEN
+    )
     again = problem.start
     for rule in ("global_average_is_mean", "mean_is_global_average"):
         (match,) = [match for match in again.matches if match.rule == rule]
@@ -109,7 +116,9 @@ def test_where_chance_leads_all_that_is_allowed_is_drawn():
 def test_probing_tries_one_of_all_matches_that_look_alike_and_never_again():
     """The one that the policy would draw comes first; the engine makes the same state of it."""
     graph = onnx_io.read(models.make("bert-tiny"))
-    problem = GraphProblem("bert-tiny", graph, rule_files.load(), AnalyticObjective(), {})
+    problem = GraphProblem(
+        "bert-tiny", graph, rule_files.load(), AnalyticObjective(), FIXED, NONE_OPEN
+    )
     start = problem.start
     player = player_on(problem, Sure())
     signatures = NodeSignatures(start.graph)
@@ -130,7 +139,9 @@ def test_probing_tries_one_of_all_matches_that_look_alike_and_never_again():
 def test_steps_of_an_episode_are_not_probed_again_and_are_taken_in_all_layers():
     """Playing in one of two layers is enough to know what saves something in both."""
     graph = onnx_io.read(models.make("bert-tiny"))
-    problem = GraphProblem("bert-tiny", graph, rule_files.load(), AnalyticObjective(), {})
+    problem = GraphProblem(
+        "bert-tiny", graph, rule_files.load(), AnalyticObjective(), FIXED, NONE_OPEN
+    )
     start = problem.start
     player = player_on(problem, Chance())
     assert list(player.descend(start)) == []
@@ -158,7 +169,9 @@ def test_rules_that_led_to_cheaper_graphs_become_likelier_on_that_model():
     another's 168, of which 24 would be.
     """
     graph = onnx_io.read(models.make("bert-tiny"))
-    problem = GraphProblem("bert-tiny", graph, rule_files.load(), AnalyticObjective(), {})
+    problem = GraphProblem(
+        "bert-tiny", graph, rule_files.load(), AnalyticObjective(), FIXED, NONE_OPEN
+    )
     places = {rule.name: place for place, rule in enumerate(problem.rules)}
     good, bad = "linear_is_gemm_of_rows", "matmul_of_rows"
     num_matches = problem.start.num_matches

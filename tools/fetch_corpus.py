@@ -28,6 +28,7 @@ from environments.inlining.corpus.bitcode_compilers import EMBEDDED, find_compil
 from environments.inlining.corpus.building import BuildReport, build_units, write_subset
 from environments.inlining.corpus.modules import Corpus, describe, language_of
 from environments.inlining.corpus.units import CompileUnit
+from tools import running
 from tools.distributions import Distribution, default_cache, download_all
 
 PROJECTS_FILE = pathlib.Path(__file__).with_name("corpus_projects.json")
@@ -232,15 +233,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def main() -> int:
     """Run the tool; report errors of the user and of the network in one line."""
-    try:
-        run(parse_arguments())
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("error: stopped; run it again to go on", file=sys.stderr)
-        return 130
-    return 0
+    return running.exit_status(run, parse_arguments())
 
 
 if __name__ == "__main__":

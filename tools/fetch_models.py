@@ -27,6 +27,7 @@ from typing import Any
 import onnx
 
 from environments.errors import UserError
+from tools import running
 from tools.distributions import Distribution, default_cache, download_all
 
 MODELS_FILE = pathlib.Path(__file__).with_name("model_wheels.json")
@@ -203,15 +204,7 @@ def _show(path: pathlib.Path, kinds: Sequence[str], licence: str) -> None:
 
 def main() -> int:
     """Run the tool; report errors of the user and of the network in one line."""
-    try:
-        run(parse_arguments())
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("error: stopped; run it again to go on", file=sys.stderr)
-        return 130
-    return 0
+    return running.exit_status(run, parse_arguments())
 
 
 if __name__ == "__main__":

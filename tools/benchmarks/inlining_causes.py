@@ -21,6 +21,7 @@ from environments.inlining.collection.store import Trajectory
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Default, Policy
 from tfrl_systems.experiments.reporting import Reporter, Terminal
+from tools import running
 from tools.benchmarks import shared
 from tools.benchmarks.inlining_folds import Benchmark, learn
 from tools.benchmarks.inlining_tables import collecting, make_benchmark, parse_arguments
@@ -156,7 +157,7 @@ def to_markdown(table: Mapping[str, Any]) -> str:
 def main() -> int:
     """Run the tool; return the exit status."""
     options = parse_arguments(sys.argv[1:], __doc__, "inlining_causes", 3)
-    return shared.exit_status(run, options)
+    return running.exit_status(run, options)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ from tfrl_systems.experiments.systems.inlining.corpora import (
 from tfrl_systems.experiments.systems.inlining.learning import make_corpus_objective
 from tfrl_systems.experiments.systems.inlining.problem import Evaluation
 from tfrl_systems.experiments.systems.inlining.workers import make_collector
+from tools import running
 from tools.benchmarks import inlining_report, shared
 from tools.benchmarks.inlining_folds import Benchmark, make_folds, run_fold
 
@@ -200,7 +201,7 @@ def parse_arguments(
 
 def main() -> int:
     """Run the tool; return the exit status."""
-    return shared.exit_status(run, parse_arguments(sys.argv[1:]))
+    return running.exit_status(run, parse_arguments(sys.argv[1:]))
 
 
 if __name__ == "__main__":

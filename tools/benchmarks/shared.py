@@ -9,7 +9,6 @@ import json
 import multiprocessing
 import pathlib
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,19 +19,6 @@ from tfrl_systems.experiments.reporting import Reporter
 Record = dict[str, Any]
 Task = Callable[[], Record]
 Do = Callable[[Sequence[Task]], Iterable[Record]]
-
-
-def exit_status(run: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> int:
-    """Run a tool, and return its exit status; errors of the user are reported in one line."""
-    try:
-        run(options)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("error: stopped; run it again to go on", file=sys.stderr)
-        return 130
-    return 0
 
 
 def some_of(names: Sequence[str]) -> Callable[[str], tuple[str, ...]]:

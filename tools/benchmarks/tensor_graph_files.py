@@ -36,6 +36,7 @@ from environments.tensor_graphs.execution.sizes import OpenSizes
 from tfrl_systems import experiments
 from tfrl_systems.experiments.arguments import whole_number
 from tfrl_systems.experiments.reporting import Terminal
+from tools import running
 from tools.benchmarks import shared
 from tools.benchmarks.shared import Record
 
@@ -260,7 +261,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main() -> int:
     """Run the tool; return the exit status."""
-    return shared.exit_status(run, parse_arguments(sys.argv[1:]))
+    return running.exit_status(run, parse_arguments(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ from tfrl_systems.experiments.arguments import (
 )
 from tfrl_systems.experiments.reporting import Terminal
 from tfrl_systems.experiments.systems.tensor_graphs.problem import Rewriting
+from tools import running
 from tools.benchmarks import shared
 from tools.benchmarks.tensor_graphs.cases import AGENTS, MODELS, check_models
 from tools.benchmarks.tensor_graphs.experiments import Experiments
@@ -128,7 +129,7 @@ def _add_amounts(parser: argparse.ArgumentParser) -> None:
 
 def main() -> int:
     """Run the tool; return the exit status."""
-    return shared.exit_status(run, parse_arguments(sys.argv[1:]))
+    return running.exit_status(run, parse_arguments(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from collections.abc import Sequence
 
 from tfrl_systems.experiments.arguments import add_assignments, read_assignments, whole_number
 from tfrl_systems.experiments.reporting import Terminal
+from tools import running
 from tools.benchmarks import shared, thesis_baselines, thesis_report
 from tools.benchmarks.shared import Record
 from tools.benchmarks.thesis_cases import QUALITY, plan
@@ -137,7 +138,7 @@ def _add_iterations(parser: argparse.ArgumentParser) -> None:
 
 def main() -> int:
     """Run the tool; return the exit status."""
-    return shared.exit_status(run, parse_arguments(sys.argv[1:]))
+    return running.exit_status(run, parse_arguments(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ With one call site in each compile, this is the paper's own step.
 
 The policy makes all of its departures from LLVM at once, so exploration also takes back several of
 them together (`plans.joint_changes`), and divides the Δbytes evenly among them. The Δbytes of a
-decision is its mean over all trials that it took part in: between what it is worth as the last of
-the policy's departures and as the first.
+decision is its mean over all variations that it took part in: between what it is worth as the last
+of the policy's departures and as the first.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from environments.inlining.exploration.plans import (
     single_changes,
     together,
 )
-from environments.inlining.exploration.trials import (
+from environments.inlining.exploration.variations import (
     POLICY_ALONE,
     DetailedCompile,
-    Trial,
+    Variation,
     compile_in_detail,
 )
 from environments.inlining.heuristics import Policy
@@ -53,8 +53,8 @@ class ExplorationConfig:
       flips_per_round: largest number of changes in one compile; 1 is exactly Algorithm 3.
       decisions_per_flip: a round is compiled only if it changes at least one decision of this many.
         The first two rounds of each kind are compiled in any case.
-      budget_bytes: how much bitcode all trials of a module and policy may compile, so that large
-        modules are tried less often; 0 for no limit.
+      budget_bytes: how much bitcode all variations of a module and policy may compile, so that
+        large modules are tried less often; 0 for no limit.
       max_bitcode_bytes: modules with more bitcode are not learned on, because exploration compiles
         a module many times; 0 for no limit.
       seed: seed of the random order of call sites, used if the policy gives no order.
@@ -131,9 +131,9 @@ class Explore:
         rounds = self._plan(base, module)
         calls = compiler.read_calls(module) if rounds else {}
         for chosen in rounds:
-            trial = self._compile(compiler, module, together(chosen))
-            met.append(trial)
-            for planned, delta in zip(chosen, _deltas(chosen, base, trial, calls), strict=True):
+            variation = self._compile(compiler, module, together(chosen))
+            met.append(variation)
+            for planned, delta in zip(chosen, _deltas(chosen, base, variation, calls), strict=True):
                 if delta is not None:
                     for step in planned.steps:
                         found[step].append(delta / len(planned.steps))
@@ -142,7 +142,7 @@ class Explore:
         saving = [base.keys[step] for step, delta in zip(steps, deltas, strict=True) if delta < 0]
         flips = frozenset(key for key in saving if key is not None)
         if flips:
-            met.append(self._compile(compiler, module, Trial(flips)))
+            met.append(self._compile(compiler, module, Variation(flips)))
         best = min(met, key=lambda compiled: compiled.cost)
         return Explored(
             base.trajectory,
@@ -151,8 +151,8 @@ class Explore:
             best.trajectory,
         )
 
-    def _compile(self, compiler: Compiler, module: Module, trial: Trial) -> DetailedCompile:
-        return compile_in_detail(compiler, module, self.policy, trial, self.objective)
+    def _compile(self, compiler: Compiler, module: Module, variation: Variation) -> DetailedCompile:
+        return compile_in_detail(compiler, module, self.policy, variation, self.objective)
 
     def _plan(self, base: DetailedCompile, module: Module) -> list[list[Planned]]:
         """Return the changes of each compile to make."""
@@ -226,18 +226,18 @@ def _in_scope(trajectory: Trajectory, scope_feature: str) -> np.ndarray:
 def _deltas(
     chosen: Sequence[Planned],
     base: DetailedCompile,
-    trial: DetailedCompile,
+    variation: DetailedCompile,
     calls: Mapping[str, Sequence[str]],
 ) -> list[float | None]:
-    """Return the Δbytes of each of the changes that `trial` made; None where they are unknown."""
+    """Return the Δbytes of each change that `variation` made; None where they are unknown."""
     if len(chosen) == 1:
         # The whole difference belongs to this change, even constants, jump tables and padding.
-        return [trial.cost - base.cost]
+        return [variation.cost - base.cost]
     changes = [one.change for one in chosen]
-    deltas = attribute(changes, base.function_bytes, trial.function_bytes, calls)
-    played = set(trial.keys)
+    deltas = attribute(changes, base.function_bytes, variation.function_bytes, calls)
+    played = set(variation.keys)
     return [
-        delta if one.trial.flips <= played else None
+        delta if one.variation.flips <= played else None
         for one, delta in zip(chosen, deltas, strict=True)
     ]
 

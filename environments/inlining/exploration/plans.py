@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from environments.inlining.exploration.credit import UNKNOWN_PLACE, Change, disjoint_rounds
-from environments.inlining.exploration.trials import DetailedCompile, SiteKey, Trial
+from environments.inlining.exploration.variations import DetailedCompile, SiteKey, Variation
 
 _MIN_ROUNDS = 2
 _MIN_JOINT = 2
@@ -26,14 +26,14 @@ class Planned:
 
     Attributes:
       steps: numbers of the call sites of the policy's compile whose decisions it changes.
-      change: the functions of these call sites; none where LLVM does not name them, and the trial
-        then needs a compile of its own.
-      trial: the change itself.
+      change: the functions of these call sites; none where LLVM does not name them, and the
+        variation then needs a compile of its own.
+      variation: the change itself.
     """
 
     steps: tuple[int, ...]
     change: Change
-    trial: Trial
+    variation: Variation
 
 
 def single_changes(base: DetailedCompile, steps: Sequence[int]) -> list[Planned]:
@@ -43,8 +43,8 @@ def single_changes(base: DetailedCompile, steps: Sequence[int]) -> list[Planned]
 
 def _single(step: int, key: SiteKey | None) -> Planned:
     if key is None:
-        return Planned((step,), UNKNOWN_PLACE, Trial(step=step))
-    return Planned((step,), Change.at(*key[:2]), Trial(flips=frozenset({key})))
+        return Planned((step,), UNKNOWN_PLACE, Variation(step=step))
+    return Planned((step,), Change.at(*key[:2]), Variation(flips=frozenset({key})))
 
 
 def joint_changes(base: DetailedCompile) -> list[Planned]:
@@ -67,7 +67,7 @@ def joint_changes(base: DetailedCompile) -> list[Planned]:
         steps = tuple(sorted(step for caller in callers for step in steps_in[caller]))
         if len(steps) >= _MIN_JOINT:
             callees = frozenset(callee for caller in callers for callee in callees_in[caller])
-            planned.append(Planned(steps, Change(callers, callees), Trial(restored=callers)))
+            planned.append(Planned(steps, Change(callers, callees), Variation(restored=callers)))
     return planned
 
 
@@ -118,11 +118,11 @@ def plan_rounds(
     ]
 
 
-def together(planned: Sequence[Planned]) -> Trial:
-    """Return the trial that makes all of some changes."""
+def together(planned: Sequence[Planned]) -> Variation:
+    """Return the variation that makes all of some changes."""
     if len(planned) == 1:
-        return planned[0].trial
-    return Trial(
-        frozenset().union(*(one.trial.flips for one in planned)),
-        frozenset().union(*(one.trial.restored for one in planned)),
+        return planned[0].variation
+    return Variation(
+        frozenset().union(*(one.variation.flips for one in planned)),
+        frozenset().union(*(one.variation.restored for one in planned)),
     )

@@ -11,7 +11,7 @@ from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.collection.tasks import play
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.exploration.explore import ExplorationConfig, explore
-from environments.inlining.exploration.trials import Trial, compile_in_detail
+from environments.inlining.exploration.variations import Variation, compile_in_detail
 from environments.inlining.heuristics import Default, Replay, make_heuristic
 from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES, write_module
 
@@ -113,9 +113,9 @@ def test_with_one_site_a_compile_deltas_are_those_of_the_object(counting, module
     for step, delta in deltas_by_step(explored).items():
         flip = base.keys[step]
         assert flip is not None
-        trial = compile_in_detail(counting, module, Default(), Trial(frozenset({flip})))
-        assert trial.trajectory.decisions[step] == 1 - base.trajectory.decisions[step]
-        assert trial.cost - base.cost == delta
+        variation = compile_in_detail(counting, module, Default(), Variation(frozenset({flip})))
+        assert variation.trajectory.decisions[step] == 1 - base.trajectory.decisions[step]
+        assert variation.cost - base.cost == delta
 
 
 def test_what_saves_is_changed_together_and_kept_as_best(counting, tmp_path):
@@ -216,7 +216,7 @@ def test_flips_are_named_by_caller_callee_and_occurrence(counting, tmp_path):
         ("other", "caller", 1),
     )
     second = ("caller", "leaf", 2)
-    flipped = compile_in_detail(counting, hand_worked, Default(), Trial(frozenset({second})))
+    flipped = compile_in_detail(counting, hand_worked, Default(), Variation(frozenset({second})))
     assert flipped.keys[:3] == base.keys[:3]
     assert flipped.trajectory.decisions.tolist()[:3] == [0, 1, 1]
 

@@ -15,7 +15,7 @@ from environments.inlining.exploration.plans import (
     single_changes,
     together,
 )
-from environments.inlining.exploration.trials import DetailedCompile, Trial
+from environments.inlining.exploration.variations import DetailedCompile, Variation
 
 
 def compiled(*sites):
@@ -43,9 +43,11 @@ DEPARTED = compiled(
 
 
 def test_departures_are_taken_back_by_function_and_by_chain():
-    in_f = Planned((1, 3), Change(frozenset("f"), frozenset("gh")), Trial(restored=frozenset("f")))
+    in_f = Planned(
+        (1, 3), Change(frozenset("f"), frozenset("gh")), Variation(restored=frozenset("f"))
+    )
     from_f = Planned(
-        (0, 1, 3), Change(frozenset("fg"), frozenset("ghk")), Trial(restored=frozenset("fg"))
+        (0, 1, 3), Change(frozenset("fg"), frozenset("ghk")), Variation(restored=frozenset("fg"))
     )
     # What is taken back in g is one decision alone, and so no joint change.
     assert joint_changes(DEPARTED) == [in_f, from_f]
@@ -63,25 +65,25 @@ def test_recursion_has_an_end():
 def test_a_call_site_without_a_name_is_changed_by_its_place():
     first, second = single_changes(DEPARTED, [5, 2])
     assert first == Planned(
-        (5,), Change.at("other", "k"), Trial(flips=frozenset({("other", "k", 1)}))
+        (5,), Change.at("other", "k"), Variation(flips=frozenset({("other", "k", 1)}))
     )
-    assert second == Planned((2,), UNKNOWN_PLACE, Trial(step=2))
+    assert second == Planned((2,), UNKNOWN_PLACE, Variation(step=2))
 
 
 @pytest.mark.parametrize(
-    ("trial", "actions"),
+    ("variation", "actions"),
     [
-        (Trial(), [1, 1, 0, 1, 0, 0]),
-        (Trial(flips=frozenset({("f", "x", 1)})), [1, 1, 0, 1, 1, 0]),
-        (Trial(restored=frozenset("f")), [1, 0, 0, 0, 0, 0]),
-        (Trial(restored=frozenset("fg")), [0, 0, 0, 0, 0, 0]),
-        (Trial(step=2), [1, 1, 1, 1, 0, 0]),
+        (Variation(), [1, 1, 0, 1, 0, 0]),
+        (Variation(flips=frozenset({("f", "x", 1)})), [1, 1, 0, 1, 1, 0]),
+        (Variation(restored=frozenset("f")), [1, 0, 0, 0, 0, 0]),
+        (Variation(restored=frozenset("fg")), [0, 0, 0, 0, 0, 0]),
+        (Variation(step=2), [1, 1, 1, 1, 0, 0]),
     ],
 )
-def test_what_a_trial_plays(trial, actions):
+def test_what_a_trial_plays(variation, actions):
     trajectory = DEPARTED.trajectory
     played = [
-        trial.action(int(decision), int(default), key, step)
+        variation.action(int(decision), int(default), key, step)
         for step, (decision, default, key) in enumerate(
             zip(
                 trajectory.decisions,
@@ -102,6 +104,6 @@ def test_rounds_hold_what_shares_no_function_and_is_worth_a_compile():
     # The third compile would change one decision of six.
     rounds = plan_rounds(planned, 9, 9, decisions_per_flip=5, num_decisions=6)
     assert [[one.steps[0] for one in chosen] for chosen in rounds] == [[0, 3], [1, 5]]
-    assert together([planned[0], planned[2]]) == Trial(
+    assert together([planned[0], planned[2]]) == Variation(
         flips=frozenset({("g", "k", 1), ("f", "h", 1)})
     )

@@ -25,6 +25,8 @@ from tests.environments.tensor_graphs.onnx_io.running import (
 # What the reference makes of numbers that do not fit is its own affair.
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
 
+# onnxruntime computes in float32 what is folded in float64.
+FOLDED_TOLERANCE = 1e-6
 STRIDE = 4
 SMALL_MODELS = ("bert-tiny", "squeezenet-1.1")
 LARGE_LIGHT_MODELS = ("alexnet", "densenet121", "inception_v2", "vgg19", "zfnet512")
@@ -78,9 +80,13 @@ def test_all_node_tests_of_onnx():
 
 
 def test_node_tests_with_known_lists():
-    """Constant axes, shapes and bounds become attributes when read, and inputs when written."""
+    """Constant axes, shapes and bounds become attributes when read, and inputs when written.
+
+    What they alone decide, such as the grid in the body of an AffineGrid, is folded in float64.
+    """
     cases = [(name, *_fixed(model, inputs, _is_list)) for name, model, inputs in node_tests()]
-    outcomes = _round_trips([case for case in cases if case[1].graph.initializer][::STRIDE])
+    known = [case for case in cases if case[1].graph.initializer][::STRIDE]
+    outcomes = _round_trips(known, FOLDED_TOLERANCE)
     assert outcomes["equal"] >= 100
     assert set(outcomes) <= {"equal", "cannot run"}
 
@@ -94,7 +100,7 @@ def test_all_node_tests_with_known_inputs(all_inputs):
     """
     known = (lambda place, value: True) if all_inputs else _is_list
     cases = [(name, *_fixed(model, inputs, known)) for name, model, inputs in node_tests()]
-    tolerance = 2e-5 if all_inputs else 1e-6
+    tolerance = 2e-5 if all_inputs else FOLDED_TOLERANCE
     outcomes = _round_trips([case for case in cases if case[1].graph.initializer], tolerance)
     assert outcomes["equal"] >= 500
     assert set(outcomes) <= {"equal", "cannot run"}

@@ -1,10 +1,10 @@
-"""Trials: compiles that follow a policy except at some call sites, with the bytes of functions.
+"""Variations: compiles that follow a policy except at some call sites, with the bytes of functions.
 
-A trial names a call site by its caller, its callee and how often that pair has been met. The site's
-place in the compile would not do, because it moves when earlier decisions change. LLVM names both
-functions before the decision only where its own decision is not to inline (see
+A variation names a call site by its caller, its callee and how often that pair has been met. The
+site's place in the compile would not do, because it moves when earlier decisions change. LLVM names
+both functions before the decision only where its own decision is not to inline (see
 `compilation.CallSite`). A site that LLVM inlines is found by its place: up to the first changed
-decision, all compiles are the same. So a trial can change one such site, and nothing before it.
+decision, all compiles are the same. So a variation can change one such site, and nothing before it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SiteKey = tuple[str, str, int]
 
 
 @dataclasses.dataclass(frozen=True)
-class Trial:
+class Variation:
     """What one compile does otherwise than a policy.
 
     Attributes:
@@ -55,7 +55,7 @@ class Trial:
         return default if key is not None and key[0] in self.restored else decision
 
 
-POLICY_ALONE = Trial()
+POLICY_ALONE = Variation()
 """Follows the policy everywhere."""
 
 
@@ -95,10 +95,10 @@ def compile_in_detail(
     compiler: Compiler,
     module: Module,
     policy: Policy,
-    trial: Trial = POLICY_ALONE,
+    variation: Variation = POLICY_ALONE,
     objective: Objective = OBJECT,
 ) -> DetailedCompile:
-    """Compile a module under a policy, except where `trial` says otherwise.
+    """Compile a module under a policy, except where `variation` says otherwise.
 
     Raises:
       CompilerError: the compiler failed, died or hung.
@@ -111,7 +111,7 @@ def compile_in_detail(
             assert episode.site is not None
             key = site_names.name(episode.site)
             decision = decide(row, len(keys))
-            episode.decide(trial.action(decision, int(episode.site.default), key, len(keys)))
+            episode.decide(variation.action(decision, int(episode.site.default), key, len(keys)))
             keys.append(key)
         trajectory = episode.trajectory()
         worth = objective.of_project(module.project)

@@ -55,16 +55,6 @@ def make_project(path, **changes):
     return Project(**{**fields, **changes})
 
 
-@pytest.fixture
-def local_index(tmp_path, monkeypatch):
-    """Has pip, and so the tool, look into a directory only."""
-    links = tmp_path / "links"
-    links.mkdir()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(links))
-    return links
-
-
 def test_pins_are_complete_and_varied():
     projects = fetch_corpus.read_projects()
     names = [project.name for project in projects]

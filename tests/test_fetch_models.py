@@ -20,16 +20,6 @@ MODEL = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[N,3] x) => (float[N,3] y) <float[3] w = {0.5, -2.0, 3.0}> { y = Mul(x, w) }"""
 
 
-@pytest.fixture
-def local_index(tmp_path, monkeypatch):
-    """Has pip, and so the tool, look into a directory only."""
-    links = tmp_path / "links"
-    links.mkdir()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(links))
-    return links
-
-
 def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 

@@ -139,7 +139,7 @@ def _reaching(
         return found
     for k, change in enumerate(changes):
         for starts, edges in ((change.callers, called_by), (change.callees, calls)):
-            for name in _closure(starts, edges) & wanted:
+            for name in closure(starts, edges) & wanted:
                 found[name].add(k)
     change_of = {callee: k for k, change in enumerate(changes) for callee in change.callees}
     for name, owners in found.items():
@@ -148,7 +148,8 @@ def _reaching(
     return found
 
 
-def _closure(starts: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]:
+def closure(starts: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
+    """Return the names that are reached along edges from some names, these included."""
     seen = set(starts)
     waiting = list(seen)
     while waiting:

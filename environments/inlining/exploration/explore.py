@@ -129,7 +129,8 @@ class Explore:
         met = [base]
         found: dict[int, list[float]] = collections.defaultdict(list)
         rounds = self._plan(base, module)
-        calls = compiler.read_calls(module) if rounds else {}
+        # A compile with a single change needs no calls: the whole difference belongs to it.
+        calls = compiler.read_calls(module) if any(len(one) > 1 for one in rounds) else {}
         for chosen in rounds:
             variation = self._compile(compiler, module, together(chosen))
             met.append(variation)

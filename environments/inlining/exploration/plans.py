@@ -12,7 +12,7 @@ import collections
 import dataclasses
 from collections.abc import Sequence
 
-from environments.inlining.exploration.credit import UNKNOWN_PLACE, Change, disjoint_rounds
+from environments.inlining.exploration.credit import UNKNOWN_PLACE, Change, closure, disjoint_rounds
 from environments.inlining.exploration.variations import DetailedCompile, SiteKey, Variation
 
 _MIN_ROUNDS = 2
@@ -61,7 +61,7 @@ def joint_changes(base: DetailedCompile) -> list[Planned]:
             steps_in[key[0]].append(step)
             callees_in[key[0]].add(key[1])
     restored = {frozenset({caller}) for caller in steps_in}
-    chains = {_chain(caller, callees_in) for caller in steps_in}
+    chains = {frozenset(closure({caller}, callees_in) & callees_in.keys()) for caller in steps_in}
     planned = []
     for callers in (*_by_size(restored, steps_in), *_by_size(chains - restored, steps_in)):
         steps = tuple(sorted(step for caller in callers for step in steps_in[caller]))
@@ -69,17 +69,6 @@ def joint_changes(base: DetailedCompile) -> list[Planned]:
             callees = frozenset(callee for caller in callers for callee in callees_in[caller])
             planned.append(Planned(steps, Change(callers, callees), Variation(restored=callers)))
     return planned
-
-
-def _chain(start: str, callees_in: dict[str, set[str]]) -> frozenset[str]:
-    """Return the functions with departures that are reached from `start` by departures."""
-    found, waiting = {start}, [start]
-    while waiting:
-        for callee in callees_in[waiting.pop()]:
-            if callee in callees_in and callee not in found:
-                found.add(callee)
-                waiting.append(callee)
-    return frozenset(found)
 
 
 def _by_size(groups: set[frozenset[str]], steps_in: dict[str, list[int]]) -> list[frozenset[str]]:

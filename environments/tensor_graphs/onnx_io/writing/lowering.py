@@ -11,6 +11,7 @@ import onnx
 
 from environments.errors import UserError
 from environments.tensor_graphs.graph.nodes import Attribute, Node, TensorType
+from environments.tensor_graphs.onnx_io.older_forms import MOVED, OPTIONAL_BIAS, SOFTMAX_OF_AXIS
 from environments.tensor_graphs.onnx_io.tensors import NUMBERS, storage
 from environments.tensor_graphs.operators.layout import reshape_request
 from environments.tensor_graphs.operators.table import OPERATORS
@@ -67,7 +68,22 @@ def lower(node: Node, types: Sequence[TensorType | None], opset: int) -> list[On
         chain = _LOWERINGS[node.op](values, known, opset)
     else:
         chain = [OnnxNode(node.op, values)]
-    return [dataclasses.replace(one, attributes=_written(one, opset)) for one in chain]
+    return [_in_older_form(one, opset) for one in chain]
+
+
+def _in_older_form(node: OnnxNode, opset: int) -> OnnxNode:
+    """Return a node with the attributes that this version has in place of constant inputs."""
+    moved = MOVED.get(node.op)
+    attributes = _written(node, opset)
+    if moved is None or opset >= moved.since:
+        return dataclasses.replace(node, attributes=attributes)
+    if len(node.lists) > len(moved.names):
+        raise UserError(
+            f"{node.op} of opset {opset} has no steps; convert the model to a newer one"
+        )
+    lists = zip(moved.names, node.lists, strict=False)
+    given = {name: one.tolist() for name, one in lists if one is not None}
+    return OnnxNode(node.op, {**attributes, **given})
 
 
 def _written(node: OnnxNode, opset: int) -> Mapping[str, Attribute]:
@@ -166,6 +182,21 @@ def _reduction(op: str) -> Callable[[Values, Sequence[TensorType], int], list[On
     return lower_one
 
 
+def _softmax(op: str) -> Callable[[Values, Sequence[TensorType], int], list[OnnxNode]]:
+    def lower_one(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+        if opset < SOFTMAX_OF_AXIS and values["axis"] != len(types[0].shape or ()) - 1:
+            raise UserError(f"{op} of opset {opset} works along the last axis; found {values}")
+        return [OnnxNode(op, values)]
+
+    return lower_one
+
+
+def _gemm(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+    if len(types) < 3 and opset < OPTIONAL_BIAS:
+        return [OnnxNode("Gemm", values, [np.zeros(1, storage(types[0].dtype))])]
+    return [OnnxNode("Gemm", values)]
+
+
 def _cast(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
     return [OnnxNode("Cast", {"to": NUMBERS[values["to"]]})]
 
@@ -197,11 +228,14 @@ _LOWERINGS: Mapping[str, Callable[[Values, Sequence[TensorType], int], list[Onnx
     "Conv": _conv("Conv"),
     "ConvTranspose": _conv("ConvTranspose"),
     "Expand": _expand,
+    "Gemm": _gemm,
+    "LogSoftmax": _softmax("LogSoftmax"),
     "Pad": _pad,
     **{name: _reduction(name) for name in OPERATORS if name.startswith("Reduce")},
     "Reshape": _reshape,
     "Shape": _shape,
     "Slice": _slice,
+    "Softmax": _softmax("Softmax"),
     "Split": _split,
     "Tile": _tile,
 }

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Ref
+from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Ref, TensorType
 from environments.tensor_graphs.onnx_io import opaque, scopes
 from environments.tensor_graphs.onnx_io.bodies import Body, control_of, has_bodies
 from environments.tensor_graphs.onnx_io.header import ModelHeader, make_header, value_info
@@ -18,6 +18,9 @@ from environments.tensor_graphs.onnx_io.writing.folding import ConstantFolder
 from environments.tensor_graphs.onnx_io.writing.lowering import OnnxNode, lower
 from environments.tensor_graphs.onnx_io.writing.naming import Names
 from environments.tensor_graphs.onnx_io.writing.placing import MAIN, place_nodes
+
+_INITIALISERS_ALONE = 4
+"""The format since which an initialiser need not be an input too."""
 
 MakeTensor = Callable[[str, np.ndarray, str], onnx.TensorProto]
 """Makes the tensor that holds (name, array, dtype)."""
@@ -108,8 +111,11 @@ class Writer:
             tensor_type = self._graph.type_of(ref)
             if tensor_type is not None and tensor_type.shape is not None:
                 graph.value_info.append(value_info(name, tensor_type, self._header.dimensions))
-        # Formats before 4 require initialisers to be inputs too.
-        model.ir_version = max(model.ir_version, _oldest_format(model), 4)
+        model.ir_version = model.ir_version or _oldest_format(model)
+        if model.ir_version < _INITIALISERS_ALONE:
+            for name, (array, dtype) in self._main.initializers.items():
+                kind = TensorType(dtype, array.shape)
+                graph.input.append(value_info(name, kind, self._header.dimensions))
         return model
 
     def _written(self, name: str) -> _Written:

@@ -131,9 +131,3 @@ def test_numbers_at_which_onnx_would_crash():
 def test_a_name_that_is_not_utf_8():
     content = parsed(CHAIN).SerializeToString()
     assert "a name in it is no text" in refusal(content.replace(b"Tanh", b"Ta\xffh"))
-
-
-def test_models_for_training_are_refused():
-    model = parsed(CHAIN)
-    model.training_info.add()
-    assert "for inference" in refusal(model)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from environments.errors import UserError
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import Node
+from environments.tensor_graphs.graph.nodes import Node, Ref
 from environments.tensor_graphs.onnx_io import read, write
+from environments.tensor_graphs.operators import building
 from tests.environments.tensor_graphs.onnx_io.running import equal, parsed, random_inputs, run
 
 
@@ -230,9 +232,80 @@ def test_initialisers_are_inputs_only_in_old_formats():
     assert run(written, inputs | {"w": np.full(2, 5, np.float32)})[0].tolist() == [5, 5]
 
 
-def test_an_older_opset_is_converted():
+OLDER_FORMS = (
+    (7, "y = Clip <min = -0.5, max = 2.0> (x)", {"min": -0.5, "max": 2.0}),
+    (10, "y = Clip <max = 2.0> (x)", {"max": 2.0}),
+    (9, 'y = Pad <mode = "constant", pads = [0, 1, 0, 0, 0, 2], value = 3.0> (x)',
+     {"pads": [0, 1, 0, 0, 0, 2], "value": 3.0}),
+    (9, "y = Slice <starts = [0, 1], ends = [1, 3], axes = [0, 2]> (x)",
+     {"starts": [0, 1], "axes": [0, 2]}),
+    (12, "y, z = Split <axis = 2, split = [1, 3]> (x)", {"split": [1, 3]}),
+    (12, "y = ReduceSum <axes = [1]> (x)", {"axes": [1]}),
+    (11, "y = Softmax <axis = 2> (x)", {"axis": 2}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("opset", "node", "attributes"), OLDER_FORMS)
+def test_older_opsets_are_kept(opset, node, attributes):
+    """What newer opsets give as an input is an attribute in the file again."""
+    text = f"g (float[2,1,4] x) => (float[A,B,C] y) {{ {node} }}"
+    model = parsed(f'<ir_version: 6, opset_import: ["" : {opset}]> {text}')
+    graph = read(model)
+    written = write(graph)
+    assert "Opaque" not in ops(graph) and not written.graph.initializer
+    assert (written.opset_import[0].version, written.ir_version) == (opset, 6)
+    (found,) = written.graph.node
+    values = {one.name: onnx.helper.get_attribute_value(one) for one in found.attribute}
+    assert {name: values[name] for name in attributes} == attributes
+    inputs = random_inputs(model)
+    assert equal(run(model, inputs), run(written, inputs))
+
+
+@pytest.mark.parametrize(
+    ("node", "shape"),
+    [("y = Squeeze <axes = [1]> (x)", "N,M,K,L"),
+     ("y = Unsqueeze <axes = [0, 2]> (x)", "A,N,B,C,M,K,L")],
+)  # fmt: skip
+def test_axes_of_size_one_in_an_older_opset(node, shape):
+    """With several open sizes a Reshape cannot do it."""
+    text = f"g (float[N,1,M,K,L] x) => (float[{shape}] y) {{ {node} }}"
+    assert ops(check_round_trip(text, opset=9)) == ["Reshape"]
+
+
+def test_softmax_of_several_axes_stays_as_it_is():
+    """Before opset 13, it is about all axes from the given one on."""
     text = "g (float[2,3,4] x) => (float[2,3,4] y) { y = Softmax(x) }"
-    assert check_round_trip(text, opset=11).header.opset == 13
+    graph = check_round_trip(text, opset=11)
+    assert ops(graph) == ["Opaque"] and graph.header.opset == 11
+
+
+def test_initialisers_are_inputs_again_in_old_formats():
+    text = "g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { y = Mul(x, w) }"
+    written = write(read(parsed(f'<ir_version: 3, opset_import: ["" : 9]> {text}')))
+    assert written.ir_version == 3
+    assert [one.name for one in written.graph.input] == ["x", "w"]
+    onnx.checker.check_model(written)
+
+
+def test_training_information_is_left_out():
+    model = parsed("g (float[2] x) => (float[2] y) { y = Relu(x) }")
+    model.training_info.add().algorithm.name = "descent"
+    assert not write(read(model)).training_info
+    assert model.training_info
+
+
+def test_gemm_has_a_bias_in_old_opsets():
+    """A rule may make one without; before opset 11 the bias is not optional."""
+    text = "g (float[2,3] x, float[3,4] w) => (float[2,4] y) { y = MatMul(x, w) }"
+    graph = read(parsed(f'<ir_version: 5, opset_import: ["" : 9]> {text}'))
+    edit = graph.edit()
+    (product,) = (n for n, node in graph.nodes.items() if node.op == "MatMul")
+    inputs = [ref for ref in graph.nodes[product].inputs if ref]
+    (gemm,) = building.add(edit, "Gemm", *inputs)
+    edit.replace({Ref(product): gemm})
+    written = write(edit.finish()[0])
+    x, w = np.eye(2, 3, dtype=np.float32), np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert run(written, {"x": x, "w": w})[0].tolist() == w[:2].tolist()
 
 
 def test_nodes_may_be_in_any_order():

@@ -9,16 +9,20 @@ because such a node costs nothing when the model runs.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
-from environments.tensor_graphs.graph.graph import Graph
+import numpy as np
+
+from environments.tensor_graphs.graph.graph import Edit, Graph
 from environments.tensor_graphs.graph.nodes import Change, Ref
 from environments.tensor_graphs.operators.operator import OperatorError
+from environments.tensor_graphs.operators.table import evaluate
 from environments.tensor_graphs.rewriting.joins import Start, joined, make_start
 from environments.tensor_graphs.rewriting.orders import ascending, orders
 from environments.tensor_graphs.rewriting.patterns import Found, Pattern
-from environments.tensor_graphs.rewriting.plans import Plan, Planner
+from environments.tensor_graphs.rewriting.plans import Plan, Planner, Step
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
     Call,
@@ -197,13 +201,41 @@ def apply(graph: Graph, match: Match) -> tuple[Graph, Change]:
             None if place is None else _ref(made, place, plan.num_variables)
             for place in step.inputs
         ]
-        made.append(edit.add(step.op, inputs, step.attributes, step.types, step.value))
+        number = _number(edit, step, inputs)
+        if number is None:
+            made.append(edit.add(step.op, inputs, step.attributes, step.types, step.value))
+        else:
+            made.append(edit.add_constant(number))
     replacements = {
         old: _ref(made, place, plan.num_variables)
         for old, place in zip(match.replaced, plan.results, strict=True)
     }
     edit.replace(replacements, built={ref.node for ref in made[plan.num_variables :]})
     return edit.finish(is_acyclic=True)
+
+
+def _number(edit: Edit, step: Step, inputs: Sequence[Ref | None]) -> np.ndarray | None:
+    """Compute a step whose result is one number and whose inputs are numbers of the model.
+
+    Rules recognise the numbers that a model holds, so those that rules make must be numbers too. It
+    is computed in float64 and rounded.
+
+    Returns:
+      The number as an array; None if the step gives something else, or no finite number.
+    """
+    kind = step.types[0]
+    if not inputs or len(step.types) != 1 or kind is None or not kind.is_static:
+        return None
+    if math.prod(kind.shape or ()) != 1:  # type: ignore[arg-type]
+        return None
+    arrays = [None if ref is None else edit.node(ref.node).value for ref in inputs]
+    if not all(one is not None and one.size == 1 and one.dtype.kind == "f" for one in arrays):
+        return None
+    with np.errstate(all="ignore"):
+        wide = [one.astype(np.float64) for one in arrays if one is not None]
+        (found,) = evaluate(step.op, wide, step.attributes)
+        found = found.astype(kind.dtype)
+    return found if np.isfinite(found).all() else None
 
 
 def compile_rules(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from environments.errors import UserError
 from environments.tensor_graphs.execution import equivalence
-from environments.tensor_graphs.execution.backends import Arrays, Backend, Program
-from environments.tensor_graphs.execution.equivalence import Equivalence
+from environments.tensor_graphs.execution.backends import Backend, Program
+from environments.tensor_graphs.execution.equivalence import (
+    Equivalence,
+    Reference,
+    least_exact_type,
+)
 from environments.tensor_graphs.execution.measuring import Comparison
 from environments.tensor_graphs.execution.trials import Trial
 from environments.tensor_graphs.graph.graph import Graph
@@ -72,7 +75,7 @@ def verify(
     Yields:
       A candidate for each state, with a refusal if it does not compute what the original does.
     """
-    program = _Once(original)
+    reference = Reference(original)
     for number, visited in enumerate(proposed):
         path = directory / f"candidate-{number}.onnx"
         graph = visited.state.graph
@@ -83,29 +86,11 @@ def verify(
         except UserError as error:
             yield dataclasses.replace(candidate, refusal=str(error))
             continue
-        yield verified(program, candidate, trials, on)
-
-
-class _Once:
-    """Runs a program once on each of several inputs, which must stay alive."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self._outputs: dict[int, dict[str, Any]] = {}
-
-    def run(self, inputs: Arrays) -> dict[str, Any]:
-        """Return the outputs; see `Program.run`."""
-        if id(inputs) not in self._outputs:
-            self._outputs[id(inputs)] = self._program.run(inputs)
-        return self._outputs[id(inputs)]
-
-    def bind(self, inputs: Arrays) -> Callable[[], None]:
-        """See `Program.bind`."""
-        return self._program.bind(inputs)
+        yield verified(reference, candidate, trials, on)
 
 
 def verified(
-    original: Program, candidate: Candidate, trials: Sequence[Trial], on: Backend
+    original: Program | Reference, candidate: Candidate, trials: Sequence[Trial], on: Backend
 ) -> Candidate:
     """Return a candidate that was compared with the original on further inputs.
 
@@ -117,7 +102,11 @@ def verified(
     """
     try:
         inputs = [one.inputs for one in trials]
-        found = equivalence.check(original, candidate.path, inputs, on=on)
+        start = candidate.visited.trail[0].state.graph
+        assert isinstance(start, Graph)
+        found = equivalence.check(
+            original, candidate.path, inputs, on=on, computed_in=least_exact_type(start)
+        )
     except UserError as error:
         return dataclasses.replace(candidate, refusal=str(error))
     refusal = "" if found.is_equal else f"{found.worst}, at {trials[found.worst.trial].sizes}"

@@ -1,7 +1,7 @@
 """Rules written by people; for generated ones see `generation`.
 
-Each module in NAMES defines one family of rules: `branches`, `folding`, `merging`, `products`,
-`elementwise`, `layout`, `images`, `recognition` and `transformers`.
+Each module in NAMES defines one family of rules: `blocked`, `branches`, `folding`, `merging`,
+`products`, `elementwise`, `layout`, `images`, `recognition` and `transformers`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from environments.tensor_graphs.rules.language.notation import rules_in
 from environments.tensor_graphs.rules.language.rule import Rule
 
 NAMES = (
+    "blocked",
     "branches",
     "elementwise",
     "folding",

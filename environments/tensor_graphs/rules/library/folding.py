@@ -11,6 +11,7 @@ from environments.tensor_graphs.rules.language.notation import (
     ConstantScalar,
     concat,
     numbers,
+    only_where,
     op,
     repeat,
     rule,
@@ -26,6 +27,7 @@ from environments.tensor_graphs.rules.library.parts import (
     flat,
     inner,
     normalized,
+    number,
     outer,
     row,
 )
@@ -127,12 +129,79 @@ def mul_before_conv_with_bias(x, w: Constant, b, s: Constant):
 
 
 @rule
+def scale_before_conv(x, w: Constant, s: ConstantScalar):
+    """One factor for all channels fits kernels of any number of groups."""
+    return (
+        op.Conv(x * s, w, **WINDOW),
+        op.Conv(x, w * flat(s), **WINDOW),
+        only_where(WINDOW["group"] > 1),
+    )
+
+
+@rule
+def scale_before_conv_with_bias(x, w: Constant, b, s: ConstantScalar):
+    return (
+        op.Conv(x * s, w, b, **WINDOW),
+        op.Conv(x, w * flat(s), b, **WINDOW),
+        only_where(WINDOW["group"] > 1),
+    )
+
+
+@rule
+def mul_before_depthwise_conv(x, w: Constant, s: Constant):
+    return (
+        op.Conv(x * s, w, **WINDOW),
+        op.Conv(x, w * outer(s, w), **WINDOW),
+        along_channels(s, w),
+        w.dim(1) == 1,
+    )
+
+
+@rule
+def mul_before_depthwise_conv_with_bias(x, w: Constant, b, s: Constant):
+    return (
+        op.Conv(x * s, w, b, **WINDOW),
+        op.Conv(x, w * outer(s, w), b, **WINDOW),
+        along_channels(s, w),
+        w.dim(1) == 1,
+    )
+
+
+@rule
+def scaled_hard_swish_of_conv(
+    x, w: Constant, b: Constant, s: Attribute, alpha: Attribute, beta: Attribute
+):
+    """The factor moves into the convolution; HardSigmoid takes it back from its own input.
+
+    Nothing can be divided by a factor of 0, so there the rule does not apply.
+    """
+    y = op.Conv(x, w, b, **WINDOW)
+    scaled = op.Conv(x, w * number(s), b * number(s), **WINDOW)
+    return (
+        y * op.HardSigmoid(y, alpha=alpha, beta=beta) * number(s),
+        scaled * op.HardSigmoid(scaled, alpha=alpha / s, beta=beta),
+    )
+
+
+@rule
 def add_before_conv(x, w: Constant, c: Constant, pads: Attribute):
     window = {**PLAIN, "pads": pads}
     axes = numbers(1, w.rank)
     return (
         op.Conv(x + c, w, **window),
         op.Conv(x, w, op.ReduceSum(w * inner(c, w), axes=axes, keepdims=0), **window),
+        along_channels(c, w),
+        pads == repeat(0, 2 * (w.rank - 2)),
+    )
+
+
+@rule
+def add_before_conv_with_bias(x, w: Constant, b: Constant, c: Constant, pads: Attribute):
+    window = {**PLAIN, "pads": pads}
+    axes = numbers(1, w.rank)
+    return (
+        op.Conv(x + c, w, b, **window),
+        op.Conv(x, w, b + op.ReduceSum(w * inner(c, w), axes=axes, keepdims=0), **window),
         along_channels(c, w),
         pads == repeat(0, 2 * (w.rank - 2)),
     )

@@ -8,6 +8,7 @@ from environments.tensor_graphs.rules.language.notation import (
     Restriction,
     Tensor,
     any_of,
+    array,
     call,
     concat,
     only_where,
@@ -23,6 +24,11 @@ WINDOW = {"group": Quantity(Name("group")), **PLAIN}
 
 GEMM = {name: Quantity(Name(name)) for name in ("alpha", "transA", "transB")}
 """Attributes of Gemm, without beta."""
+
+
+def number(value: Quantity) -> Tensor:
+    """Return a tensor that holds one number; in a source it binds the number to a name."""
+    return array("full", value)
 
 
 def row(tensor: Tensor) -> Tensor:

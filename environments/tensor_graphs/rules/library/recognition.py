@@ -10,7 +10,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from environments.tensor_graphs.rules.language.notation import Attribute, call, only_where, op, rule
+from environments.tensor_graphs.rules.language.notation import (
+    Attribute,
+    Constant,
+    Quantity,
+    Tensor,
+    call,
+    no,
+    only_where,
+    op,
+    rule,
+)
+from environments.tensor_graphs.rules.library.parts import number
 from environments.tensor_graphs.rules.library.transformers import gelu, layer_norm
 
 _OPSET = call("opset")
@@ -53,4 +64,57 @@ def swish_of_hard_sigmoid(x):
         x * op.HardSigmoid(x, alpha=_SIXTH, beta=0.5),
         op.HardSwish(x),
         only_where(_OPSET >= 14),
+    )
+
+
+# A sum, cut off below at 0 and above, is HardSigmoid but for a factor. Exporters write HardSwish so
+# below opset 14, and leave the factor to a Div or a Mul, which may hold another constant too.
+
+
+def _cut(x: Tensor, shift: Quantity, top: Quantity) -> Tensor:
+    return op.Clip(x + number(shift), min=0.0, max=top)
+
+
+def _hard_sigmoid(x: Tensor, shift: Quantity, top: Quantity) -> Tensor:
+    return op.HardSigmoid(x, alpha=1 / top, beta=shift / top)
+
+
+@rule
+def cut_sum_is_hard_sigmoid(x, shift: Attribute, top: Attribute):
+    return _cut(x, shift, top) / number(top), _hard_sigmoid(x, shift, top), top > 0.0
+
+
+@rule
+def scaled_cut_sum_is_hard_sigmoid(x, k: Constant, shift: Attribute, top: Attribute):
+    return (
+        _cut(x, shift, top) * k,
+        _hard_sigmoid(x, shift, top) * (k * number(top)),
+        top > 0.0,
+        only_where(no(top == 1.0)),
+    )
+
+
+@rule
+def product_with_cut_sum(x, y, shift: Attribute, top: Attribute):
+    return (
+        y * _cut(x, shift, top) / number(top),
+        y * _hard_sigmoid(x, shift, top),
+        top > 0.0,
+    )
+
+
+@rule
+def scaled_product_with_cut_sum(x, y, k: Constant, shift: Attribute, top: Attribute):
+    return (
+        y * _cut(x, shift, top) * k,
+        y * _hard_sigmoid(x, shift, top) * (k * number(top)),
+        top > 0.0,
+    )
+
+
+@rule
+def cut_sum_to_one(x, shift: Attribute):
+    return (
+        op.Clip(x + number(shift), min=0.0, max=1.0),
+        op.HardSigmoid(x, alpha=1.0, beta=shift),
     )

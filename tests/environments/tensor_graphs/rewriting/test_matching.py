@@ -335,3 +335,36 @@ def test_unknown_operators_are_refused(function: Callable, problem: str):
 def test_rules_of_one_name_are_refused():
     with pytest.raises(RuleError, match="rule relu_twice: there are 2"):
         compile_rules([relu_twice, relu_twice])
+
+
+def test_product_of_two_numbers_is_a_number():
+    """So that another rule recognises it; constants of more elements stay as they are."""
+
+    @rule
+    def join(x, a: Constant, b: Constant):
+        return (x * a) * b, x * (a * b)
+
+    def scaled(*factors: np.ndarray) -> Graph:
+        def build(edit: Edit, add: Build) -> Ref:
+            y = given(edit, "x", 2, 3)
+            for one in factors:
+                (y,) = add("Mul", y, edit.add_constant(one))
+            return y
+
+        return make(build)
+
+    def joined(*factors: np.ndarray) -> list[np.ndarray | None]:
+        graph = scaled(*factors)
+        (match,) = matches(graph, join)
+        changed, _ = apply(graph, match)
+        product = changed.nodes[changed.outputs[0].node]
+        return [changed.nodes[ref.node].value for ref in product.inputs if ref]
+
+    half, six = np.array([0.5], np.float32), np.array(6, np.float32)
+    _, number = joined(half, six)
+    assert number is not None and number.dtype == np.float32
+    np.testing.assert_array_equal(number, [3])
+    _, row = joined(np.array([1, 2, 3], np.float32), six)
+    assert row is None  # A Mul of two constants.
+    _, infinite = joined(np.array([3e38], np.float32), six)
+    assert infinite is None

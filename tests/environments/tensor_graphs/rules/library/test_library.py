@@ -6,6 +6,7 @@ import collections
 from collections.abc import Sequence
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -42,6 +43,12 @@ ONE_BRANCH = (
     "batch_norm_into_conv",
     "conv_beside_pixels_with_bias",
     "conv_beside_normalized_image",
+)
+SCALED_SWISH = (
+    "product_with_cut_sum",
+    "mul_into_conv_with_bias",
+    "add_into_conv_with_bias",
+    "scaled_hard_swish_of_conv",
 )
 WITHOUT_ADAPTERS = ("scaled_adapter_of_linear",)
 
@@ -115,6 +122,47 @@ def test_what_runs_between_matrices_of_a_transformer_has_two_axes():
         len(node.types[0].shape) == 3 for node in graph.nodes.values() if node.op == "Softmax"
     )
     assert_same_outputs(model, graph)
+
+
+def exported_block() -> onnx.ModelProto:
+    """A convolution with scale, shift and HardSwish, as exporters for mobile phones spell it.
+
+    A second convolution of each channel alone follows, whose padding keeps the last shift outside.
+    """
+    text = """<ir_version: 8, opset_import: ["" : 12]>
+    block (float[1, 4, 6, 6] x) => (float[1, 4, 6, 6] y)
+    <float[1] s = {0.5}, float[1] t = {0.25}, float[1] three = {3.0}, float zero = {0.0},
+     float six = {6.0}, float[1] r = {3.0}, float[1] u = {0.75}>
+    {
+      c = Conv(x, w, b)
+      scaled = Mul(c, s)
+      shifted = Add(scaled, t)
+      more = Add(shifted, three)
+      cut = Clip(more, zero, six)
+      product = Mul(shifted, cut)
+      swish = Div(product, six)
+      swish_scaled = Mul(swish, r)
+      swish_shifted = Add(swish_scaled, u)
+      y = Conv <group = 4, pads = [1, 1, 1, 1]> (swish_shifted, v, a)
+    }"""
+    model = onnx.parser.parse_model(text)
+    numbers = np.random.default_rng(0)
+    for name, shape in {"w": (4, 4, 1, 1), "b": (4,), "v": (4, 1, 3, 3), "a": (4,)}.items():
+        array = numbers.standard_normal(shape).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return model
+
+
+def test_scaled_hard_swish_moves_into_the_convolution_before_it():
+    model = exported_block()
+    state = apply_all(ENGINE.start(onnx_io.read(model)), SCALED_SWISH)
+    # What is left: c' = Conv, then c' · HardSigmoid(c') + 0.75, then Conv.
+    assert operators(state.graph) == {"Conv": 2, "HardSigmoid": 1, "Mul": 1, "Add": 1}
+    (node,) = (one for one in state.graph.nodes.values() if one.op == "HardSigmoid")
+    # The convolution's result is three times as large now: x / 6 is c' / 18.
+    assert node.attribute("alpha") == pytest.approx(1 / 18)
+    assert node.attribute("beta") == pytest.approx(0.5)
+    assert_same_outputs(model, state.graph)
 
 
 @pytest.mark.slow

@@ -1,0 +1,30 @@
+"""Propose graphs whose images stay in blocks: all rules of `rules.library.blocked` at once.
+
+One such step rarely pays, since the image is turned into rows and back somewhere else. All of
+them together may. The estimate cannot tell, so the graph is one more candidate to measure.
+"""
+
+from __future__ import annotations
+
+from environments.tensor_graphs.rules import library
+from environments.tensor_graphs.search.results import Visited
+
+_RULES = tuple(one.name for one in library.rules_of("blocked"))
+
+
+def blocked(visited: Visited) -> Visited:
+    """Apply the rules at all places where they match, those that replace most nodes first.
+
+    Args:
+      visited: the state to begin with; rules that its engine does not have are left out.
+
+    Returns:
+      The state after that; the given one if no rule matches.
+    """
+    for rule in _RULES:
+        while True:
+            match = next((one for one in visited.state.matches if one.rule == rule), None)
+            if match is None:
+                break
+            visited = Visited(visited.state.apply(match), visited, match)
+    return visited

@@ -8,11 +8,15 @@ method finds where there is none. Only a ratio farther below 1 than that counts 
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
+import pathlib
 import statistics
 import time
 from collections.abc import Callable, Sequence
+
+import onnx
 
 from environments.tensor_graphs.execution.backends import Arrays, Backend, Model, Program
 
@@ -21,6 +25,8 @@ _CONFIDENCE = 1.96
 _NUM_WARM_UP = 3
 _MIN_PAIRS = 9
 _LONG_S = 0.05
+
+_LARGE_BYTES = 1 << 30
 
 FEW_PAIRS = 3
 """Minimum of pairs for a first, short measurement of a large model."""
@@ -81,20 +87,33 @@ class Comparison:
 class Bench:
     """Measures other models against one that stays open, since large models take long to open."""
 
-    def __init__(self, first: Model, inputs: Arrays, backend: Backend) -> None:
+    def __init__(
+        self, first: Model, inputs: Arrays, backend: Backend, program: Program | None = None
+    ) -> None:
         """Open the model, and a copy of it for A/A.
+
+        A model of more than 1 GiB is not opened twice: the memory would not suffice for many. A/A
+        then compares the model with itself, so it misses what two copies differ in.
 
         Args:
           first: the model that others are compared with.
           inputs: what all models are run on.
           backend: the backend that runs the model.
+          program: the model, if this backend has opened it already.
 
         Raises:
           UserError: it cannot be run.
         """
         self._backend = backend
         self._inputs = inputs
-        self._first, self._copy = backend.open(first), backend.open(first)
+        self._first = program or backend.open(first)
+        self._copy = self._first if size_bytes(first) > _LARGE_BYTES else backend.open(first)
+
+    def at(self, inputs: Arrays) -> Bench:
+        """Return a bench for the same model that runs on other inputs."""
+        bench = copy.copy(self)
+        bench._inputs = inputs
+        return bench
 
     def compare(
         self, other: Model, *, other_backend: Backend | None = None, seconds: float = 10.0,
@@ -154,6 +173,15 @@ def compare(
     """
     bench = Bench(first, inputs, backend)
     return bench.compare(other, other_backend=other_backend, seconds=seconds, block_s=block_s)
+
+
+def size_bytes(model: Model) -> int:
+    """Return the size of a model, the weights in other files included."""
+    if not isinstance(model, pathlib.Path):
+        return model.ByteSize()
+    weights = onnx.load(model, load_external_data=False).graph.initializer
+    entries = (entry for one in weights for entry in one.external_data if entry.key == "length")
+    return model.stat().st_size + sum(int(entry.value) for entry in entries)
 
 
 _ORDERS = ((0, 1, 2), (2, 1, 0), (1, 0, 2), (2, 0, 1), (0, 2, 1), (1, 2, 0))

@@ -1,8 +1,9 @@
 """Trials: the inputs on which models are compared, each with its sizes.
 
 Random inputs may tell nothing. If a detector finds no object, or a sum overflows, its outputs are
-the same for all inputs, or are not finite, and a wrong model would pass. So the model is run first.
-Outputs that tell nothing are answered by inputs of other kinds.
+the same for all inputs, or are not finite, and a wrong model would pass. Or they are so near 0 that
+they consist of rounding, and a right model would not pass. So the model is run first. Outputs that
+tell nothing are answered by inputs of other kinds.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ import onnx
 
 from environments.errors import UserError
 from environments.tensor_graphs.execution.backends import Arrays, Program
+from environments.tensor_graphs.execution.equivalence import rounding
 from environments.tensor_graphs.execution.inputs import KINDS, NoInputsError, random_inputs
 from environments.tensor_graphs.execution.sizes import Sizes
 
 _NUM_TRIALS = 3
 # Other kinds of inputs are tried for this long, since a large model takes seconds for each.
 _MOST_SECONDS = 8.0
+# An output that changes by more than this part with the last digits of the inputs is rounding.
+_ROUNDING = 1e-3
 
 
 class Trial(NamedTuple):
@@ -128,7 +132,9 @@ def _telling(model: onnx.ModelProto, program: Program, sizes: Sizes) -> tuple[li
             Trial(sizes, random_inputs(model, seed, sizes, kind)) for seed in range(_NUM_TRIALS)
         ]
         try:
-            silent = silent_outputs([program.run(one.inputs) for one in trials])
+            runs = [program.run(one.inputs) for one in trials]
+            silent = silent_outputs(runs)
+            silent |= _rounded_outputs(program, trials, runs)
         except UserError as failed:
             error = error or f"{failed}; give inputs with --inputs FILE.npz"
             continue
@@ -162,6 +168,17 @@ def silent_outputs(runs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             found[name] = "not finite"
         elif all(np.array_equal(value, one) for one in values[1:]):
             found[name] = "constant"
+    return found
+
+
+def _rounded_outputs(
+    program: Program, trials: Sequence[Trial], runs: Sequence[Mapping[str, Any]]
+) -> dict[str, str]:
+    found = {}
+    for trial, outputs in zip(trials, runs, strict=True):
+        for name, change in rounding(program, trial.inputs, outputs).items():
+            if change > _ROUNDING:
+                found[name] = "rounding"
     return found
 
 

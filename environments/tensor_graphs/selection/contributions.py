@@ -14,7 +14,6 @@ import itertools
 import pathlib
 from collections.abc import Sequence
 
-from environments.tensor_graphs.execution.backends import Arrays, Backend
 from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import save
@@ -118,20 +117,13 @@ def _saved_ms(segment: Segment) -> float:
 
 
 def measure_segments(
-    original: pathlib.Path,
-    visited: Visited,
-    inputs: Arrays,
-    on: Backend,
-    directory: pathlib.Path,
-    seconds: float,
+    bench: Bench, visited: Visited, directory: pathlib.Path, seconds: float
 ) -> list[Comparison]:
     """Measure the graph at the end of each of `segments_of(visited)` against the original.
 
     Args:
-      original: file of the model where the path begins.
+      bench: measures against the model where the path begins.
       visited: the state where the path ends.
-      inputs: what all models are run on.
-      on: the backend that runs them.
       directory: where the models' files are written and deleted again.
       seconds: wall time of each measurement.
 
@@ -139,7 +131,6 @@ def measure_segments(
       For each segment, the graph at its end against the original.
     """
     found = []
-    bench = Bench(original, inputs, on)
     for number, segment in enumerate(segments_of(visited)):
         path = directory / f"segment-{number}.onnx"
         graph = segment[-1].state.graph

@@ -9,6 +9,7 @@ which the graph is slower is kept: a later step needs it, or it was measured at 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 import time
 from collections.abc import Callable, Collection
@@ -142,12 +143,12 @@ class LeavingOut:
 
     def _measured(self, visited: Visited) -> tuple[Comparison, ...]:
         self._on_progress("measuring what each rule saves")
+        return tuple(measure_segments(self._bench, visited, self._directory, self._seconds))
+
+    @functools.cached_property
+    def _bench(self) -> Bench:
         inputs = self._trials.measured[0].inputs
-        return tuple(
-            measure_segments(
-                self._original, visited, inputs, self._on, self._directory, self._seconds
-            )
-        )
+        return Bench(self._original, inputs, self._on, self._program)
 
     def _without(self, account: Account, group: Contribution) -> Account:
         """Return the account without a group, or with the reason why it is needed."""

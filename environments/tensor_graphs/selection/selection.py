@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from environments.tensor_graphs.execution.backends import Backend, Program
-from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison
+from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison, Ratio
 from environments.tensor_graphs.execution.sizes import Sizes
 from environments.tensor_graphs.execution.trials import Trial, Trials
 from environments.tensor_graphs.selection.candidates import Candidate, verified
@@ -30,6 +30,7 @@ _SCREENING = 0.1
 """Part of the time of a final measurement that each of the first, short ones takes."""
 
 _NUM_FINALISTS = 3
+_SAME = Ratio(1.0, 1.0, 1.0)
 
 OnProgress = Callable[[str], None]
 """Called with a line that says what is being done."""
@@ -160,7 +161,8 @@ class Selector:
 
     @functools.cached_property
     def _bench(self) -> Bench:
-        return Bench(self._original, self._trials.measured[0].inputs, self._levels[0])
+        inputs = self._trials.measured[0].inputs
+        return Bench(self._original, inputs, self._levels[0], self._program)
 
     def select(self, candidates: Sequence[Candidate]) -> Selection:
         """Measure the candidates that were not refused, and choose one or none.
@@ -207,7 +209,7 @@ class Selector:
         self._on_progress(
             f"measuring the fastest candidate: {self._seconds:.0f} s at {first.sizes}"
         )
-        found = self._measure_first(one.path, first)
+        found = self._measure_first(one.path)
         for trial in others:
             if not found.is_gain:
                 break
@@ -215,16 +217,16 @@ class Selector:
             one = verified(self._program, one, [trial], self._levels[0])
             if one.refusal:
                 break
-            bench = Bench(self._original, trial.inputs, self._levels[0])
+            bench = self._bench.at(trial.inputs)
             row = Row(trial.sizes, bench.compare(one.path, seconds=self._seconds))
             found = dataclasses.replace(found, rows=(*found.rows, row))
         return one, found
 
-    def _measure_first(self, path: pathlib.Path, trial: Trial) -> Measurement:
-        levels, best = self._levels, self._best
+    def _measure_first(self, path: pathlib.Path) -> Measurement:
+        levels, best, trial = self._levels, self._best, self._trials.measured[0]
         full = self._bench.compare(path, seconds=self._seconds)
         rows = (Row(trial.sizes, full),)
-        own = best_level(Bench(path, trial.inputs, levels[0]), path, levels, self._short_s)
+        own = best_level(self._bench, path, levels, self._short_s, full.ratio)
         if not full.is_faster or best.name == own.name == levels[0].name:
             return Measurement(rows, full, best.name, own.name)
         at_best = Bench(self._original, trial.inputs, best).compare(
@@ -238,23 +240,29 @@ def _screened_ratio(one: Candidate) -> float:
 
 
 def best_level(
-    bench: Bench, model: pathlib.Path, levels: Sequence[Backend], seconds: float
+    bench: Bench,
+    model: pathlib.Path,
+    levels: Sequence[Backend],
+    seconds: float,
+    at_first: Ratio = _SAME,
 ) -> Backend:
     """Return the level of optimisation at which a model runs fastest.
 
     Args:
-      bench: measures against the model at the first level.
-      model: file of the model.
+      bench: measures against a model at the first level.
+      model: file of the model; it may be the bench's own.
       levels: the backend at each level.
       seconds: wall time of each measurement.
+      at_first: what the bench measures for the model at the first level.
 
     Returns:
       The first level, unless another one is certainly faster.
     """
-    best, least = levels[0], 1.0
+    best, least = levels[0], at_first.value
     for level in levels[1:]:
         found = bench.compare(model, other_backend=level, seconds=seconds, pairs=FEW_PAIRS)
-        if found.is_faster and found.ratio.value < least:
+        is_faster = found.ratio.high < at_first.low - found.margin
+        if is_faster and found.ratio.value < least:
             best, least = level, found.ratio.value
     return best
 

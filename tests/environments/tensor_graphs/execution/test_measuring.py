@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import re
 import time
+from collections.abc import Callable
 
 import numpy as np
 import onnx
@@ -172,3 +174,38 @@ def test_differences() -> None:
     one, other = equivalence.compare_outputs({"y": x}, {"z": x})
     assert str(one) == "output 'y': it is missing"
     assert str(other) == "output 'z': the first model has none"
+
+
+@dataclasses.dataclass
+class CountingBackend:
+    """onnxruntime; remembers how often it opened a model."""
+
+    opened: int = 0
+    clock: Callable[[], float] = dataclasses.field(default=time.process_time)
+
+    def open(self, model: backends.Model) -> backends.Program:
+        self.opened += 1
+        return backends.backend().open(model)
+
+
+def test_a_large_model_is_opened_once(monkeypatch) -> None:
+    """With what it is measured against it fills the memory twice, not five times."""
+    model = chain("MatMul")
+    feeds = inputs.random_inputs(model)
+    small = CountingBackend()
+    measuring.Bench(model, feeds, small).at(feeds)
+    assert small.opened == 2
+    monkeypatch.setattr(measuring, "_LARGE_BYTES", 10)
+    large = CountingBackend()
+    bench = measuring.Bench(model, feeds, large, backends.backend().open(model))
+    assert large.opened == 0
+    bench.compare(model, seconds=0.01, pairs=2)
+    assert large.opened == 1
+
+
+def test_size_counts_weights_in_other_files(tmp_path) -> None:
+    path = tmp_path / "m.onnx"
+    model = models.make("bert-tiny")
+    onnx.save_model(model, path, save_as_external_data=True, size_threshold=0)
+    (data,) = set(tmp_path.iterdir()) - {path}
+    assert measuring.size_bytes(path) == path.stat().st_size + data.stat().st_size

@@ -114,3 +114,50 @@ def test_the_larger_difference_of_two_checks_counts():
         found = equivalence.joined(*pair)
         assert not found.is_equal and found.num_trials == 2
         assert found.max_relative_error == pytest.approx(0.5)  # 1, of at most 2
+
+
+def shifted_there_and_back(by: float):
+    """(x + by) - by, which rounds x to the distance of numbers around `by`."""
+    nodes = [
+        helper.make_node("Add", ["x", "by"], ["s"]),
+        helper.make_node("Sub", ["s", "by"], ["y"]),
+    ]
+    return relu_of(*nodes, weights=[number(by, "by")])
+
+
+def scaled(by: float):
+    return relu_of(helper.make_node("Mul", ["x", "by"], ["y"]), weights=[number(by, "by")])
+
+
+def test_outputs_that_are_rounding_are_answered_by_other_inputs():
+    """Around 1e5, numbers are 1 / 128 apart: much for x of 1, little for x of 255.
+
+    Only one number in some 100,000 is so near the middle between two that its last digit counts.
+    """
+    found = trials_of(shifted_there_and_back(1e5), [{"n": 1_000_000}])
+    assert "numbers from 0 to 255, since on normal numbers output 'y' is rounding" in found.note
+
+
+def test_as_much_error_is_allowed_as_the_models_own_rounding_makes():
+    """Around ten thousand, numbers are 1 / 1024 apart; 10 times that is still below 1%."""
+    x = {"x": np.random.default_rng(0).standard_normal(100_000).astype(np.float32)}
+    found = equivalence.check(shifted_there_and_back(1e4), scaled(1.0), [x])
+    assert 1e-4 < found.max_relative_error < 1e-3 and found.is_equal
+    assert not equivalence.check(shifted_there_and_back(1e4), scaled(1.01), [x]).is_equal
+    # The other way round, the model is exact, and the difference is an error.
+    assert not equivalence.check(scaled(1.0), shifted_there_and_back(1e4), [x]).is_equal
+
+
+def test_outputs_are_as_exact_as_what_they_are_computed_in():
+    x = {"x": np.ones(3, np.float32)}
+    for error, computed_in, expected in (
+        (1e-3, "", False),
+        (1e-3, "float16", True),
+        (5e-2, "float16", False),
+    ):
+        found = equivalence.check(scaled(1.0), scaled(1 + error), [x], computed_in=computed_in)
+        assert found.is_equal == expected
+    nodes = [helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16),
+             helper.make_node("Cast", ["h"], ["y"], to=TensorProto.FLOAT)]  # fmt: skip
+    assert equivalence.least_exact_type(onnx_io.read(relu_of(*nodes))) == "float16"
+    assert equivalence.least_exact_type(onnx_io.read(scaled(2.0))) == "float32"

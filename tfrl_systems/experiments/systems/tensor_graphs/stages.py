@@ -33,6 +33,7 @@ from environments.tensor_graphs.search import (
     replay,
 )
 from environments.tensor_graphs.search.neighbourhoods import nodes_of
+from environments.tensor_graphs.selection.blocking import blocked
 from environments.tensor_graphs.selection.candidates import worth_measuring
 from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.experiments.systems.tensor_graphs.problem import GraphProblem
@@ -184,11 +185,15 @@ class Stages:
             measured.deadline_s = -math.inf
 
     def _found(self, result: Result, others: list[Result]) -> Found:
-        """Choose states to check: from the search's trail, and from those by other estimates."""
+        """Choose states to check: from the searches' trails, and from their ends in blocks."""
         trails = [worth_measuring(result.candidates[0])]
         for other in others:
             here = replay(Visited(self._problem.start), other.path)
             trails.append(worth_measuring(here, max_states=_NUM_OF_OTHERS))
+        ends = [trail[0] for trail in trails if trail]
+        if not ends and result.expansions:
+            ends = [Visited(self._problem.start)]
+        trails.append([made for one in ends if (made := blocked(one)) is not one])
         proposed: dict[object, Visited] = {}
         for visited in itertools.chain.from_iterable(itertools.zip_longest(*trails)):
             if visited is not None and len(proposed) < _NUM_PROPOSED:

@@ -283,10 +283,10 @@ InlineAdvisor *makeAdvisor(Module &M, FunctionAnalysisManager &Functions, Inline
 // MLInlineAdvisor stops inlining once a module has doubled in size. A plain -Oz does not, nor do
 // compiles in training. Whoever gives the option by hand is obeyed.
 void liftGrowthLimit() {
-  auto &Options = cl::getRegisteredOptions();
-  const auto Found = Options.find("ml-advisor-size-increase-threshold");
-  if (Found != Options.end() && Found->second->getNumOccurrences() == 0)
-    Found->second->addOccurrence(0, Found->first(), "1000000");
+  constexpr StringLiteral Limit = "ml-advisor-size-increase-threshold";
+  if (cl::Option *Found = cl::getRegisteredOptions().lookup(Limit))
+    if (Found->getNumOccurrences() == 0)
+      Found->addOccurrence(0, Limit, "1000000");
 }
 
 // Whether the LLVM in this process is the one that this file was built for. Classes differ between

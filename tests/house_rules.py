@@ -77,7 +77,7 @@ SYSTEM_ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
         "environment": _REWRITING
         | _COSTS
         | {"models", "observation", "rewards", "rules.files", "settings"},
-        "selection": _REWRITING | _COSTS | {"search"},
+        "selection": _REWRITING | _COSTS | {"rules.library", "search"},
     },
 }
 

@@ -158,13 +158,17 @@ def rounding(program: Program, inputs: Arrays, outputs: Mapping[str, Any]) -> di
     """
     random = np.random.default_rng(0)
     nudged = {
-        name: np.nextafter(array, random.choice([-np.inf, np.inf], array.shape).astype(array.dtype))
-        if array.dtype.kind == "f"
-        else array
+        name: _neighbours(array, random) if array.dtype.kind == "f" else array
         for name, array in inputs.items()
     }
     found = compare_outputs(outputs, program.run(nudged))
     return {one.output: one.relative_error for one in found}
+
+
+def _neighbours(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    side = random.choice([-np.inf, np.inf], array.shape)
+    # Without axes, `nextafter` returns a number, which is no input.
+    return np.asarray(np.nextafter(array, np.asarray(side, array.dtype)))
 
 
 def least_exact_type(graph: Graph) -> str:

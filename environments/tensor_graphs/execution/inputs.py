@@ -61,9 +61,10 @@ def random_inputs(
             bound = bounds.get(value.name, 256 if is_image else _NUM_KINDS)
             if dtype.kind == "f":
                 drawn = _draw_floats(random, shape, kind, _SCALES[seed % len(_SCALES)])
-                inputs[value.name] = drawn.astype(dtype)
             else:
-                inputs[value.name] = _draw_integers(random, dtype, shape, bound)
+                drawn = _draw_integers(random, dtype, shape, bound)
+            # Without axes it is a number so far, which onnxruntime does not take.
+            inputs[value.name] = np.asarray(drawn, dtype)
     return inputs
 
 
@@ -154,9 +155,9 @@ def _draw_integers(
     random: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], bound: int
 ) -> np.ndarray:
     if dtype.kind in "iu":
-        return random.integers(bound, size=shape).astype(dtype)
+        return random.integers(bound, size=shape)
     if dtype.kind == "b":
-        return random.integers(2, size=shape).astype(dtype)
+        return random.integers(2, size=shape)
     raise NoInputsError(f"no random numbers of type {dtype}; give inputs with --inputs FILE.npz")
 
 

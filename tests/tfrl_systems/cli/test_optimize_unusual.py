@@ -1,0 +1,95 @@
+"""`tfrl optimize` on files that onnxruntime runs and few people have: each ends in a file.
+
+Each has two Relus in a row where there is room, so that something can be made better.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+QUICK = ("--objective", "analytic", "--expansions", "50", "--measure-seconds", "0.2")
+
+FILES = {
+    "scalar": "g (float x) => (float y) { a = Relu(x) y = Relu(a) }",
+    "scalar of halves": "g (float16 x) => (float16 y) { a = Relu(x) y = Relu(a) }",
+    "double": "g (double[2,3] x) => (double[2,3] y) { a = Relu(x) y = Relu(a) }",
+    "truth values": "g (bool[2,3] x) => (bool[2,3] y) { a = Not(x) y = Not(a) }",
+    "integers": "g (int64[2,3] x) => (int64[2,3] y) { a = Add(x, x) y = Mul(a, x) }",
+    "nothing is computed": "g (float[2] x) => (float[2] x) { }",
+    "no inputs": "g () => (float[2] y) <float[2] w = {-1, 2}> { a = Relu(w) y = Relu(a) }",
+    "an input of size 0": "g (float[0,3] x) => (float[0,3] y) { a = Relu(x) y = Relu(a) }",
+    "an input that nothing reads": """g (float[2] x, float[3] other) => (float[2] y)
+        { a = Relu(x) y = Relu(a) }""",
+    "every size is open": """g (float[a,b] x, float[b,c] w) => (float[a,c] y)
+        { m = MatMul(x, w) r = Relu(m) y = Relu(r) }""",
+    "sizes without names": "g (float[?,?] x) => (float[?,?] y) { a = Relu(x) y = Relu(a) }",
+    "no rank": "g (float x) => (float[] y) { y = Relu(x) }",
+    "texts": "g (string[2] x) => (string[4] y) { y = Concat <axis = 0> (x, x) }",
+    "a sequence inside": """g (float[4,2] x) => (float[4,2] y) {
+        s = SplitToSequence <axis = 0, keepdims = 1> (x)
+        j = ConcatFromSequence <axis = 0> (s) a = Relu(j) y = Relu(a) }""",
+    "a sequence as output": """g (float[4,2] x) => (seq(float[2,2]) s)
+        <int64 two = {2}> { a = Relu(x) r = Relu(a) s = SplitToSequence <axis = 0> (r, two) }""",
+    "a sequence as input": """g (seq(float[2,2]) s) => (float[4,2] y)
+        { j = ConcatFromSequence <axis = 0> (s) a = Relu(j) y = Relu(a) }""",
+    "an optional value": """g (float[2] x) => (float[2] y)
+        { o = Optional(x) v = OptionalGetElement(o) a = Relu(v) y = Relu(a) }""",
+    "not a number": """g (float[2] x) => (float[2] y)
+        <float[2] w = {-1, 2}> { r = Sqrt(w) m = Mul(x, r) a = Relu(m) y = Relu(a) }""",
+    "a loop": """g (float[2] x) => (float[2] y) <int64 n = {3}, bool yes = {1}> {
+        y = Loop (n, yes, x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w)
+            { d = Identity(c) a = Relu(v) w = Relu(a) }> }""",
+    "a scan": """g (float[2] x, float[5,2] rows) => (float[2] y, float[5,2] all) {
+        y, all = Scan <num_scan_inputs = 1, body = b (float[2] v, float[2] row)
+            => (float[2] w, float[2] out) { a = Relu(row) r = Relu(a) w = Add(v, r)
+                                            out = Identity(w) }> (x, rows) }""",
+}
+
+
+def model_of(text: str) -> onnx.ModelProto:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    if "float[] y" in text:
+        for value in (*model.graph.input, *model.graph.output):
+            value.type.tensor_type.ClearField("shape")
+    return model
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_it_ends_in_a_file_that_runs(name, tmp_path, tfrl):
+    model, out = tmp_path / "m.onnx", tmp_path / "fast.onnx"
+    onnx.save(model_of(FILES[name]), model)
+    session = onnxruntime.InferenceSession(model)
+    ran = tfrl("optimize", model, "-o", out, "--json", *QUICK)
+    assert ran.status == 0, ran.err
+    assert "Traceback" not in ran.err
+    fast = onnxruntime.InferenceSession(out)
+    for one, other in (
+        (session.get_inputs(), fast.get_inputs()),
+        (session.get_outputs(), fast.get_outputs()),
+    ):
+        assert [(end.name, end.type, end.shape) for end in one] == [
+            (end.name, end.type, end.shape) for end in other
+        ]
+
+
+def test_names_of_values_that_are_no_words(tmp_path, tfrl):
+    names = ("x/0:1", "ä ö", "y;rm -rf", "z'\"")
+    relus = [
+        onnx.helper.make_node("Relu", [one], [following])
+        for one, following in itertools.pairwise(names)
+    ]
+    ends = [onnx.helper.make_tensor_value_info(names[place], 1, [2]) for place in (0, -1)]
+    graph = onnx.helper.make_graph(relus, "", ends[:1], ends[1:])
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    model, out = tmp_path / "m m.onnx", tmp_path / "fast fast.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), model)
+    ran = tfrl("optimize", model, "-o", out, "--json", "--no-measure", *QUICK[:4])
+    assert ran.status == 0, ran.err
+    assert ran.json["gain"] is True
+    (found,) = onnxruntime.InferenceSession(out).run(None, {names[0]: np.float32([-1, 2])})
+    assert found.tolist() == [0, 2]

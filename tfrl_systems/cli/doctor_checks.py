@@ -160,7 +160,7 @@ def _onnx() -> Check:
         import onnx
         import onnxruntime
 
-        from environments.tensor_graphs.onnx_io import read, write
+        from environments.tensor_graphs.onnx_io import OLDEST_OPSET, read, write
 
         written = write(read(onnx.parser.parse_model(_PROBE_MODEL)))
         providers = onnxruntime.get_available_providers()
@@ -170,7 +170,7 @@ def _onnx() -> Check:
         remedy = "install them again: pip install --force-reinstall onnx onnxruntime"
         return Check(name, False, True, " ".join(str(error).split()), remedy)
     newest = onnx.defs.onnx_opset_version()
-    found = f"models of opset 13 to {newest} are read, written and run by {', '.join(providers)}"
+    found = f"models of opset {OLDEST_OPSET} to {newest} are read, written and run by {', '.join(providers)}"
     return Check(name, result.tolist() == [0.0, 2.0], True, found)
 
 

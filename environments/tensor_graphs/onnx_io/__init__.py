@@ -4,7 +4,6 @@ Reading, top down (`reading/`):
 
     path, bytes or ModelProto
       │  loading        parse, embed tensors that nodes hold, inline the model's functions
-      │  conversion     from an older opset to the oldest one that is understood
       │  acceptance     if onnx refuses the model: whether onnxruntime loads it
       │  wiring         constants, inputs, and nodes in an order to compute them
       │  inference      types of all values
@@ -31,14 +30,23 @@ Writing, top down (`writing/`):
       ▼
     file
 
-Both sides share `tensors` (arrays and ONNX's tensors), `scopes` (names within subgraphs), `bodies`,
-`header` and `opaque`. `parts` makes models of a few nodes of a graph, to measure them.
+Both sides share `older_forms` (what older opsets write in another way), `tensors` (arrays and ONNX's
+tensors), `scopes` (names within subgraphs), `bodies`, `header` and `opaque`. `parts` makes models of a few nodes of a graph, to measure them.
 """
 
 from environments.tensor_graphs.onnx_io.header import ModelHeader
 from environments.tensor_graphs.onnx_io.parts import part_inputs, part_model
+from environments.tensor_graphs.onnx_io.reading.graph_builder import OLDEST_OPSET
 from environments.tensor_graphs.onnx_io.reading.reader import read
 from environments.tensor_graphs.onnx_io.writing.saving import save
 from environments.tensor_graphs.onnx_io.writing.writer import write
 
-__all__ = ["ModelHeader", "part_inputs", "part_model", "read", "save", "write"]
+__all__ = [
+    "OLDEST_OPSET",
+    "ModelHeader",
+    "part_inputs",
+    "part_model",
+    "read",
+    "save",
+    "write",
+]

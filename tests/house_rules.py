@@ -38,7 +38,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
 # The same inside each system that has rooms. A dot in a room's name says that each folder and file
 # of the outer folder (rules/) is a room of its own.
 _COMPILERS = frozenset({"corpus", "compilers"})
-_COLLECTION = _COMPILERS | {"collection", "features", "heuristics"}
+_COLLECTION = _COMPILERS | {"collection", "features", "heuristics", "plugin"}
 _GRAPHS = frozenset({"graph", "operators"})
 _LANGUAGE = _GRAPHS | {"rules.language"}
 _REWRITING = _LANGUAGE | {"rewriting"}
@@ -51,7 +51,7 @@ SYSTEM_ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
         "heuristics": frozenset(),
         "collection": _COLLECTION,
         "linking": _COLLECTION,
-        "plugin": _COMPILERS,
+        "plugin": _COMPILERS | {"heuristics"},
         "exploration": _COLLECTION | {"linking"},
         "environment": _COLLECTION | {"linking"},
     },

@@ -170,7 +170,8 @@ def _onnx() -> Check:
         remedy = "install them again: pip install --force-reinstall onnx onnxruntime"
         return Check(name, False, True, " ".join(str(error).split()), remedy)
     newest = onnx.defs.onnx_opset_version()
-    found = f"models of opset {OLDEST_OPSET} to {newest} are read, written and run by {', '.join(providers)}"
+    opsets, by = f"{OLDEST_OPSET} to {newest}", ", ".join(providers)
+    found = f"models of opset {opsets} are read, written and run by {by}"
     return Check(name, result.tolist() == [0.0, 2.0], True, found)
 
 

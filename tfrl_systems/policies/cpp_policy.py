@@ -1,6 +1,6 @@
-"""Writes a decision policy as a C++ header, for the pass plugin of environments/inlining/plugin.
+"""Writes a decision policy as a C++ file, for the pass plugin of environments/inlining/plugin.
 
-The header holds the model's tables and a function `decide`, whose decisions are those of
+The file holds the model's tables and a function `decide`, whose decisions are those of
 `NumpyPolicy`, bit for bit. Everything in it is a whole number, or a name that was checked.
 """
 
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from environments.errors import UserError
 from tfrl_systems.networks import votes
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
+
+if TYPE_CHECKING:
+    from tfrl_systems.policies.numpy_policy import NumpyPolicy
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _LINE_LENGTH = 16
@@ -24,7 +27,7 @@ _MAX_NODES = 1 << 15
 
 
 def to_cpp(policy: NumpyPolicy) -> str:
-    """Return the header.
+    """Return the file.
 
     Args:
       policy: a learned policy.
@@ -49,14 +52,15 @@ def to_cpp(policy: NumpyPolicy) -> str:
         ) from error
     return f"""\
 #include "model.h"
+#include "policy.h"
 
 namespace tfrl {{
 namespace policy {{
 
-constexpr const char *Name = "{policy.fingerprint}";
-constexpr bool IsLlvms = false;
-constexpr std::size_t NumFeatures = {len(policy.feature_names)};
-constexpr const char *Features[] = {{{features}}};
+const char *const Name = "{policy.fingerprint}";
+const bool IsLlvms = false;
+const std::size_t NumFeatures = {len(policy.feature_names)};
+const char *const Features[] = {{{features}}};
 
 {model}
 {_decide(policy)}
@@ -71,14 +75,14 @@ def _decide(policy: NumpyPolicy) -> str:
     baseline, scope = policy.baseline_place, policy.scope_place
     assert len(names), "a model has features"
     if baseline is None:
-        return "inline bool decide(const std::int64_t *Row, bool) { return votes(Row) > 0; }\n"
+        return "bool decide(const std::int64_t *Row, bool) { return votes(Row) > 0; }\n"
     inside, outside = (_margin(policy, one) for one in (policy.margin, policy.outside_margin))
     if scope is None:
         body = f"  return {inside};"
     else:
         body = f"  return Row[{scope}] == 1 ? {inside} : {outside};"
     return f"""\
-inline bool decide(const std::int64_t *Row, bool) {{
+bool decide(const std::int64_t *Row, bool) {{
   const bool Inlines = Row[{baseline}] > 0;
 {body}
 }}
@@ -119,7 +123,7 @@ constexpr Tree Trees[] = {_table(trees)};
 constexpr Node Nodes[] = {_table(nodes or ["{0, 0, 0, 0}"])};
 constexpr std::int64_t Leaves[] = {_table(leaves)};
 
-inline std::int64_t votes(const std::int64_t *Row) {{
+static std::int64_t votes(const std::int64_t *Row) {{
   return {_int64(int(arrays["base"]))} + sumLeaves(Trees, {len(trees)}, Nodes, Leaves, Row);
 }}
 """
@@ -166,7 +170,7 @@ constexpr int Sizes[] = {_table(map(str, sizes))};
 constexpr float Weights[][{len(weights[0])}] = {{{", ".join(map(_table, weights))}}};
 constexpr float Biases[][{len(biases[0])}] = {{{", ".join(map(_table, biases))}}};
 
-inline std::int64_t votes(const std::int64_t *Row) {{
+static std::int64_t votes(const std::int64_t *Row) {{
   double Inputs[{sizes[0]}];
   const Knot *First = Knots;
   for (int I = 0; I < {sizes[0]}; First += NumKnots[I++])

@@ -118,6 +118,16 @@ class NumpyPolicy:
         margins = {"margin": margin, "outside_margin": outside_margin}
         return NumpyPolicy({**description, **margins}, arrays, self.name)
 
+    def to_cpp(self) -> str:
+        """Return the policy as a C++ file that decides the same; see `cpp_policy`.
+
+        Raises:
+          UserError: the policy's files hold something that no training writes.
+        """
+        from tfrl_systems.policies import cpp_policy
+
+        return cpp_policy.to_cpp(self)
+
     def logits(self, features: np.ndarray) -> np.ndarray:
         """Return the logit of action 1 against action 0, with the margin, float64 [N].
 

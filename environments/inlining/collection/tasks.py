@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from environments.inlining.collection.episode import CompileEpisode
+from environments.inlining.collection.playing import compile_under
 from environments.inlining.collection.store import Trajectory, TrajectoryStore
 from environments.inlining.compilers.compilation import CompilerError
 from environments.inlining.compilers.compiler import Compiler
@@ -114,9 +114,7 @@ class Play:
 
     def run(self, compiler: Compiler, module: Module) -> Trajectory:
         """See `Task`."""
-        decide = self.policy.begin(module.name, feature_names(compiler.announced))
-        with CompileEpisode(compiler, module) as episode:
-            return episode.play(decide)
+        return compile_under(self.policy, compiler, module).trajectory
 
     def keep(self, module_store: ModuleStore, result: Trajectory) -> None:
         """See `Task`."""

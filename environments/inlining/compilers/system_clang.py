@@ -116,7 +116,22 @@ class SystemClang:
         Raises:
           CompilerError: clang failed, died or hung.
         """
-        backend = _ClangProcess(module.name, self.command(module))
+        return self.compile_alone(module)
+
+    def compile_alone(
+        self,
+        module: Module,
+        options: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> CompiledModule:
+        """Compile without advice, with more options of clang and environment variables.
+
+        Raises:
+          CompilerError: clang failed, died or hung.
+        """
+        command = self.command(module)
+        command[2:2] = options  # After -cc1, which must come first.
+        backend = _ClangProcess(module.name, command, environment)
         return compile_without_advice(module.name, backend, self._timeout_s)
 
     def read_calls(self, module: Module) -> Mapping[str, Sequence[str]]:
@@ -160,12 +175,18 @@ class SystemClang:
 class _ClangProcess:
     """A clang process that compiles one module; a `Backend` of `Compilation`."""
 
-    def __init__(self, module_name: str, command: Sequence[str]) -> None:
+    def __init__(
+        self,
+        module_name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.linkage: Mapping[str, str] = {}
         self._object_fd = os.memfd_create("object")
         try:
             self.process = subprocess.Popen(
                 command,
+                env={**os.environ, **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=self._object_fd,
                 stderr=subprocess.PIPE,

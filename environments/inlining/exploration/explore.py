@@ -22,21 +22,17 @@ import numpy as np
 
 from environments.inlining.collection.store import Trajectory, TrajectoryStore
 from environments.inlining.collection.tasks import ModuleStore, perform
+from environments.inlining.collection.variation import POLICY_ALONE, Variation
 from environments.inlining.compilers.compiler import Compiler
 from environments.inlining.corpus.modules import Module
 from environments.inlining.exploration.credit import ATTRIBUTION, attribute
+from environments.inlining.exploration.detail import DetailedCompile, compile_in_detail
 from environments.inlining.exploration.plans import (
     Planned,
     joint_changes,
     plan_rounds,
     single_changes,
     together,
-)
-from environments.inlining.exploration.variations import (
-    POLICY_ALONE,
-    DetailedCompile,
-    Variation,
-    compile_in_detail,
 )
 from environments.inlining.heuristics import Policy
 from environments.inlining.linking.objective import OBJECT, Objective

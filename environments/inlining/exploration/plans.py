@@ -12,8 +12,9 @@ import collections
 import dataclasses
 from collections.abc import Sequence
 
+from environments.inlining.collection.variation import SiteKey, Variation
 from environments.inlining.exploration.credit import UNKNOWN_PLACE, Change, closure, disjoint_rounds
-from environments.inlining.exploration.variations import DetailedCompile, SiteKey, Variation
+from environments.inlining.exploration.detail import DetailedCompile
 
 _MIN_ROUNDS = 2
 _MIN_JOINT = 2

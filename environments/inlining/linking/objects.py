@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 
-from environments.inlining.collection.episode import CompileEpisode
+from environments.inlining.collection.playing import compile_under
 from environments.inlining.collection.tasks import ModuleStore
-from environments.inlining.compilers.compilation import CompiledModule
 from environments.inlining.compilers.compiler import Compiler
 from environments.inlining.corpus.modules import Module
-from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Default, Policy
 
 
@@ -34,16 +32,13 @@ class WriteObject:
         """See `Task`."""
         path = self.directory / f"{module.name}.o"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(self._compile(compiler, module).data)
+        path.write_bytes(self._compile(compiler, module))
         return path
 
     def keep(self, module_store: ModuleStore, result: pathlib.Path) -> None:
         """See `Task`; objects are not kept."""
 
-    def _compile(self, compiler: Compiler, module: Module) -> CompiledModule:
+    def _compile(self, compiler: Compiler, module: Module) -> bytes:
         if self.policy.fingerprint == Default.fingerprint:
-            return compiler.compile_plain(module)
-        decide = self.policy.begin(module.name, feature_names(compiler.announced))
-        with CompileEpisode(compiler, module) as episode:
-            episode.play(decide)
-            return episode.compilation.result()
+            return compiler.compile_plain(module).data
+        return compile_under(self.policy, compiler, module).data

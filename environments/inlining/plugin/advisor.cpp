@@ -5,13 +5,16 @@
 // needs nothing else. Only call sites in functions with the attribute minsize (-Oz) are decided by
 // the policy. All others, and all where something is not as expected, get LLVM's own decision.
 //
-// Two environment variables, for whoever wants to look in. Each names a file to append to.
-//   TFRL_INLINING_LOG   a line of JSON for each module: what was decided, or why nothing was
-//   TFRL_INLINING_ROWS  a line of JSON for each call site: the policy's features and the decision
+// Environment variables, for whoever wants to look in. The first two name a file to append to.
+//   TFRL_INLINING_LOG        a line of JSON for each module: what was decided, or why nothing was
+//   TFRL_INLINING_ROWS       all call sites of each module, for training (recording.h). The policy
+//                            then decides in all functions, as by LLVM's interactive channel
+//   TFRL_INLINING_VARIATION  a file that says where not to follow the policy (recording.h)
 
+#include "files.h"
 #include "history.h"
-#include "model.h"
 #include "policy.h"
+#include "recording.h"
 
 #include "llvm/Analysis/InlineAdvisor.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
@@ -26,18 +29,17 @@
 #include "llvm/Passes/PassPlugin.h"
 #endif
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cstdlib>
 #include <ctime>
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <string>
-#include <unistd.h>
 
 using namespace llvm;
+using tfrl::append;
+using tfrl::toLine;
 
 namespace {
 
@@ -47,28 +49,6 @@ std::int64_t threadTime() {
   if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &Time) != 0)
     return 0;
   return Time.tv_sec * INT64_C(1000000000) + Time.tv_nsec;
-}
-
-// Appends a line to the file that an environment variable names. One write keeps the lines of
-// compiles that run side by side apart. Nothing is said if it fails: a build must not notice.
-void append(const char *Variable, const std::string &Line) {
-  const char *Path = std::getenv(Variable);
-  if (!Path || !*Path)
-    return;
-  const int File = open(Path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (File < 0)
-    return;
-  if (write(File, Line.data(), Line.size()) < 0) {
-    // Nothing can be done.
-  }
-  close(File);
-}
-
-std::string toLine(json::Object Fields) {
-  std::string Line;
-  raw_string_ostream Stream(Line);
-  Stream << json::Value(std::move(Fields)) << '\n';
-  return Stream.str();
 }
 
 // A runner that only holds the features: the advisor below asks the policy itself.
@@ -107,14 +87,14 @@ public:
     if (!Known.AreWhole)
       Missing = "features that are whole numbers";
     for (std::size_t I = 0; I < tfrl::policy::NumFeatures; ++I)
-      Places[I] = place(tfrl::policy::Features[I]);
+      Places.push_back(place(tfrl::policy::Features[I]));
+    Needed.resize(Places.size());
   }
 
-  bool decide(bool LlvmInlines) const {
-    std::int64_t Needed[tfrl::policy::NumFeatures + 1];
-    for (std::size_t I = 0; I < tfrl::policy::NumFeatures; ++I)
+  bool decide(bool LlvmInlines) {
+    for (std::size_t I = 0; I < Places.size(); ++I)
       Needed[I] = Values[Places[I]];
-    return tfrl::policy::decide(Needed, LlvmInlines);
+    return tfrl::policy::decide(Needed.data(), LlvmInlines);
   }
 
   std::vector<std::string> Names;
@@ -132,7 +112,8 @@ private:
     return 0;
   }
 
-  std::size_t Places[tfrl::policy::NumFeatures + 1] = {};
+  std::vector<std::size_t> Places;
+  std::vector<std::int64_t> Needed;
 };
 
 class Advisor : public MLInlineAdvisor {
@@ -143,6 +124,8 @@ public:
                 std::make_unique<DefaultInlineAdvisor>(M, Functions, Params, Context)) {}
 
   ~Advisor() override {
+    if (Record)
+      Record->write(M, What.Names, What.Missing.empty());
     append("TFRL_INLINING_LOG",
            toLine(json::Object{{"source", M.getSourceFileName()},
                    {"steered", What.Missing.empty()},
@@ -167,8 +150,10 @@ private:
                         [D = Default.get()](CallBase &CB) { return llvmInlines(*D, CB); }),
 #endif
         Default(std::move(Default)), Past(Kinds), Known(static_cast<Features &>(*ModelRunner)),
-        Logs(std::getenv("TFRL_INLINING_LOG")), Tells(std::getenv("TFRL_INLINING_ROWS")) {
+        Logs(std::getenv("TFRL_INLINING_LOG")) {
     What.use(Known);
+    if (tfrl::isRecorded())
+      Record = std::make_unique<tfrl::Recording>();
   }
 
   static bool llvmInlines(InlineAdvisor &Of, CallBase &CB) {
@@ -181,12 +166,12 @@ private:
   }
 
   bool isSteered(const CallBase &CB) const {
-    return What.Missing.empty() && CB.getCaller()->hasMinSize();
+    return What.Missing.empty() && (Record || CB.getCaller()->hasMinSize());
   }
 
   std::unique_ptr<InlineAdvice> getAdviceImpl(CallBase &CB) override {
     // MLInlineAdvisor never inlines in unreachable code. LLVM itself does.
-    const bool IsPlain = tfrl::policy::IsLlvms || !isSteered(CB);
+    const bool IsPlain = (tfrl::policy::IsLlvms && !Record) || !isSteered(CB);
     if (IsPlain && !FAM.getResult<DominatorTreeAnalysis>(*CB.getCaller())
                         .isReachableFromEntry(CB.getParent()))
       return Default->getAdvice(CB);
@@ -209,31 +194,24 @@ private:
     Past.observe({What.Values.data(), What.NumOwn, What.CalleeUsers, What.CallerBlocks,
                   What.CalleeBlocks, TFRL_HIDES_CALLEE_BLOCKS, LlvmInlines, Callee,
                   CB.getCaller()->getName()});
-    const bool Inlines = What.decide(LlvmInlines);
+    bool Inlines = What.decide(LlvmInlines);
+    if (Record)
+      Inlines = Record->site(What.Values, Inlines, LlvmInlines,
+                             tfrl::shown(CB.getCaller()->getName()), tfrl::shown(Callee));
     Past.record(Inlines, Callee);
     ++NumDecisions;
     NumDepartures += Inlines != LlvmInlines;
     if (Logs)
       PolicyTime += threadTime() - Began;
-    if (Tells)
-      tell(Inlines);
     return Inlines;
-  }
-
-  void tell(bool Inlines) const {
-    json::Object Shown;
-    for (std::size_t I = 0; I < What.Names.size(); ++I)
-      Shown[What.Names[I]] = What.Values[I];
-    append("TFRL_INLINING_ROWS", toLine(json::Object{{"source", M.getSourceFileName()},
-                                         {"decision", Inlines},
-                                         {"features", std::move(Shown)}}));
   }
 
   std::unique_ptr<DefaultInlineAdvisor> Default;
   tfrl::History Past;
   Features &Known;
   Row What;
-  const bool Logs, Tells;
+  std::unique_ptr<tfrl::Recording> Record; // in training
+  const bool Logs;
   std::int64_t NumDecisions = 0, NumDepartures = 0, PolicyTime = 0;
 };
 
@@ -254,10 +232,12 @@ bool hasMinSize(const Module &M) {
   return any_of(M, [](const Function &F) { return !F.isDeclaration() && F.hasMinSize(); });
 }
 
+bool isWanted(const Module &M) { return tfrl::isRecorded() || hasMinSize(M); }
+
 // Runs before all other passes.
 struct Begin : PassInfoMixin<Begin> {
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
-    if (hasMinSize(M))
+    if (isWanted(M))
       MAM.getResult<KindsAnalysis>(M);
     else
       append("TFRL_INLINING_LOG", toLine(json::Object{{"source", M.getSourceFileName()},
@@ -274,7 +254,7 @@ thread_local ModuleAnalysisManager *Manager = nullptr;
 InlineAdvisor *makeAdvisor(Module &M, FunctionAnalysisManager &Functions, InlineParams Params,
                            InlineContext Context) {
   // Other inliners, such as the one before instrumentation, are not asked in training either.
-  if (!Manager || Context.Pass != InlinePass::CGSCCInliner || !hasMinSize(M))
+  if (!Manager || Context.Pass != InlinePass::CGSCCInliner || !isWanted(M))
     return new DefaultInlineAdvisor(M, Functions, Params, Context);
   const tfrl::Kinds &Kinds = Manager->getResult<KindsAnalysis>(M).Kinds;
   return new Advisor(M, *Manager, Functions, Params, Context, Kinds);

@@ -9,7 +9,7 @@ import os
 import pathlib
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from environments import machine
 from environments.errors import UserError
@@ -17,15 +17,15 @@ from environments.inlining.plugin.source import PolicySource
 from environments.inlining.plugin.toolchain import Toolchain
 
 _DIRECTORY = pathlib.Path(__file__).parent
-_SOURCES = ("advisor.cpp", "history.h", "model.h")
+_ADVISOR = ("advisor.cpp", "files.h", "history.h", "policy.h", "recording.h")
+_POLICY = ("model.h", "policy.h")
 _STEERING = "steer.c"
-_OPTIONS = ("-O3", "-fPIC", "-shared", "-fvisibility=hidden")
+_OPTIONS = ("-O3", "-fPIC", "-fvisibility=hidden", "-w")
 _CPP_OPTIONS = (
     "-std=c++17",
     # LLVM is built either with or without type information; without fits both.
     "-fno-rtti",
     "-fno-exceptions",
-    "-w",
 )
 _TIMEOUT_S = 300.0
 _MESSAGE_CHARACTERS = 300
@@ -45,13 +45,19 @@ def build_plugin(toolchain: Toolchain, policy: PolicySource) -> pathlib.Path:
     Raises:
       UserError: the compiler fails, or the plugin cannot be written.
     """
+    command = [toolchain.compiler, *_CPP_OPTIONS, *_OPTIONS]
+    texts = {**_texts(_POLICY), "policy.cpp": policy.text}
+    options = ["-shared", "-I.", "policy.cpp", os.fspath(_build_advisor(toolchain))]
+    return _build(f"inliner-{toolchain.major}.so", texts, [*command, *options])
+
+
+def _build_advisor(toolchain: Toolchain) -> pathlib.Path:
+    """Return the part that is the same for all policies, as an object; LLVM's headers take long."""
     define = f"-DTFRL_HIDES_CALLEE_BLOCKS={int(toolchain.hides_callee_blocks)}"
-    options = [*_CPP_OPTIONS, *_OPTIONS, define]
-    texts = {name: (_DIRECTORY / name).read_text(encoding="utf-8") for name in _SOURCES}
-    texts["policy.h"] = policy.text
-    key = [toolchain.facts.banner, os.fspath(toolchain.include), toolchain.compiler, *options]
-    command = [toolchain.compiler, *options, "-isystem", os.fspath(toolchain.include)]
-    return _build(f"inliner-{toolchain.major}", texts, key, [*command, "-I.", _SOURCES[0]])
+    command = [toolchain.compiler, *_CPP_OPTIONS, *_OPTIONS, define]
+    command += ["-isystem", os.fspath(toolchain.include), "-I.", "-c", _ADVISOR[0]]
+    name = f"advisor-{toolchain.major}.o"
+    return _build(name, _texts(_ADVISOR), command, toolchain.facts.banner)
 
 
 def build_steering(toolchain: Toolchain) -> pathlib.Path:
@@ -60,20 +66,23 @@ def build_steering(toolchain: Toolchain) -> pathlib.Path:
     Raises:
       UserError: the compiler fails, or the library cannot be written.
     """
-    texts = {_STEERING: (_DIRECTORY / _STEERING).read_text(encoding="utf-8")}
-    options = ["-x", "c", *_OPTIONS, "-w"]
-    command = [toolchain.compiler, *options, _STEERING, "-ldl"]
-    return _build("steer", texts, [toolchain.compiler, *options], command)
+    command = [toolchain.compiler, "-x", "c", *_OPTIONS, "-shared", _STEERING, "-ldl"]
+    return _build("steer.so", _texts((_STEERING,)), command)
+
+
+def _texts(names: Sequence[str]) -> dict[str, str]:
+    return {name: (_DIRECTORY / name).read_text(encoding="utf-8") for name in names}
 
 
 def _build(
-    name: str, texts: dict[str, str], key: Sequence[str], command: Sequence[str]
+    name: str, texts: Mapping[str, str], command: Sequence[str], version: str = ""
 ) -> pathlib.Path:
+    """Return a file of the cache; make it from `texts` by `command` if it is not there."""
     digest = hashlib.sha256()
-    for part in [*key, *(part for pair in sorted(texts.items()) for part in pair)]:
+    for part in [*command, version, *(part for pair in sorted(texts.items()) for part in pair)]:
         digest.update(f"{len(part)} {part}".encode())
     with _place(digest.hexdigest()[:32]) as directory:
-        target = directory / f"{name}.so"
+        target = directory / name
         if not _is_whole(target):
             _compile(target, texts, command)
         return target
@@ -110,7 +119,7 @@ def _note(target: pathlib.Path) -> pathlib.Path:
     return target.with_suffix(".sha256")
 
 
-def _compile(target: pathlib.Path, texts: dict[str, str], command: Sequence[str]) -> None:
+def _compile(target: pathlib.Path, texts: Mapping[str, str], command: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
         for name, text in texts.items():
             (pathlib.Path(scratch) / name).write_text(text, encoding="utf-8")

@@ -32,6 +32,11 @@ constexpr const char *DerivedFeatures[] = {
     "caller_growth",        "decisions_so_far",     "inlined_so_far",
 };
 
+// Remarks show names without the mark that keeps LLVM from mangling them.
+inline llvm::StringRef shown(llvm::StringRef Name) {
+  return llvm::GlobalValue::dropLLVMManglingEscape(Name);
+}
+
 // The kind of a function that the module defined before any pass ran.
 struct Kind {
   bool IsKnown = false, IsLocal = false, IsLinkOnce = false, IsDroppable = false;
@@ -124,11 +129,6 @@ private:
     std::int64_t Users = 0, InlinedWhenCounted = 0, FirstBlocks = 0, LastBlocks = Unknown;
     bool IsCounted = false, HasBlocks = false;
   };
-
-  // Remarks show names without the mark that keeps LLVM from mangling them.
-  static llvm::StringRef shown(llvm::StringRef Name) {
-    return llvm::GlobalValue::dropLLVMManglingEscape(Name);
-  }
 
   static std::int64_t told(const Kind &Of, bool Value) { return Of.IsKnown ? Value : Unknown; }
 

@@ -1,4 +1,4 @@
-"""Policies as the C++ header that the plugin is compiled with."""
+"""Policies as the C++ file that a plugin is compiled with."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import re
 
 from environments.errors import UserError
+from environments.inlining.heuristics import Policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,11 +15,24 @@ class PolicySource:
 
     Attributes:
       name: for messages.
-      text: the header policy.h. It defines in tfrl::policy what advisor.cpp uses.
+      text: the file policy.cpp. It defines what policy.h declares.
     """
 
     name: str
     text: str
+
+
+def source_of(policy: Policy) -> PolicySource:
+    """Return a policy in the form that goes into a plugin.
+
+    Args:
+      policy: one that is not learned, or one that has a method `to_cpp`, which returns the file.
+
+    Raises:
+      UserError: it cannot be compiled in.
+    """
+    to_cpp = getattr(policy, "to_cpp", None)
+    return heuristic_source(policy.name) if to_cpp is None else PolicySource(policy.name, to_cpp())
 
 
 def heuristic_source(name: str) -> PolicySource:
@@ -34,24 +48,23 @@ def heuristic_source(name: str) -> PolicySource:
         features, rule = '""', rules[name]
     else:
         raise UserError(
-            "policy: expected a policy directory or one of default, always, never, cost<N; found "
-            f"{name!r}, which cannot be compiled into a plugin"
+            "policy: expected one that bc_max learned, or one of default, always, never, cost<N; "
+            f"found {name!r}, which cannot be compiled into a plugin"
         )
     return PolicySource(
         name,
         f"""\
-#include <cstddef>
-#include <cstdint>
+#include "policy.h"
 
 namespace tfrl {{
 namespace policy {{
 
-constexpr const char *Name = "{name}";
-constexpr bool IsLlvms = {str(name == "default").lower()};
-constexpr std::size_t NumFeatures = {int("cost" in name)};
-constexpr const char *Features[] = {{{features}}};
+const char *const Name = "{name}";
+const bool IsLlvms = {str(name == "default").lower()};
+const std::size_t NumFeatures = {int("cost" in name)};
+const char *const Features[] = {{{features}}};
 
-inline bool decide(const std::int64_t *Row, bool LlvmInlines) {{
+bool decide(const std::int64_t *Row, bool LlvmInlines) {{
   (void)Row, (void)LlvmInlines;
   return {rule};
 }}

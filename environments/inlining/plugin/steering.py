@@ -55,10 +55,12 @@ class Steering:
     Attributes:
       environment: variables to add to the command's, or to put in their place.
       log: file in which clangs tell what they did.
+      failures: why there is no plugin for some of the clangs.
     """
 
     environment: Mapping[str, str]
     log: pathlib.Path
+    failures: tuple[str, ...] = ()
 
     def compiles(self) -> list[Compile]:
         """Return what the clangs have told so far."""
@@ -94,9 +96,19 @@ def steer(toolchains: Sequence[Toolchain], policy: PolicySource) -> Iterator[Ste
       How to start a command; valid inside the context.
 
     Raises:
-      UserError: a plugin cannot be built.
+      UserError: no plugin can be built.
     """
-    directory = _gather([build_plugin(one, policy) for one in toolchains], toolchains[0])
+    files: dict[str, pathlib.Path] = {}
+    failures = []
+    for toolchain in toolchains:
+        try:
+            for path in (build_plugin(toolchain, policy), build_steering(toolchain)):
+                files.setdefault(path.name, path)
+        except UserError as error:
+            failures.append(f"clang {toolchain.major} is not steered: {error}")
+    if not files:
+        raise UserError("; ".join(failures))
+    directory = _gather(list(files.values()))
     with tempfile.TemporaryDirectory(prefix="tfrl-build-") as private:
         log = pathlib.Path(private) / "log"
         place = directory
@@ -104,15 +116,14 @@ def steer(toolchains: Sequence[Toolchain], policy: PolicySource) -> Iterator[Ste
             # Clang splits the variable at spaces.
             place = pathlib.Path(private) / "plugins"
             place.symlink_to(directory)
-        yield Steering(_environment(place, directory, log), log)
+        yield Steering(_environment(place, directory, log), log, tuple(failures))
 
 
-def _gather(plugins: Sequence[pathlib.Path], toolchain: Toolchain) -> pathlib.Path:
+def _gather(files: Sequence[pathlib.Path]) -> pathlib.Path:
     """Return a directory that holds the plugins and the library that picks one.
 
     Its name depends on what is in it alone, because a compiler cache may have it in its keys.
     """
-    files = [*plugins, build_steering(toolchain)]
     content = [(path.name, path.read_bytes()) for path in sorted(files, key=lambda one: one.name)]
     digest = hashlib.sha256()
     for name, data in content:

@@ -30,8 +30,9 @@ Writing, top down (`writing/`):
       ▼
     file
 
-Both sides share `older_forms` (what older opsets write in another way), `tensors` (arrays and ONNX's
-tensors), `scopes` (names within subgraphs), `bodies`, `header` and `opaque`. `parts` makes models of a few nodes of a graph, to measure them.
+Both sides share `older_forms` (what older opsets write in another way), `tensors` (arrays and
+ONNX's tensors), `scopes` (names within subgraphs), `bodies`, `header` and `opaque`. `parts` makes
+models of a few nodes of a graph, to measure them.
 """
 
 from environments.tensor_graphs.onnx_io.header import ModelHeader

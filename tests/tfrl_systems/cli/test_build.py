@@ -2,101 +2,56 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import shutil
-import signal
-import subprocess
-import sys
+import tempfile
 import time
 
 import pytest
 
-from environments.errors import UserError
-from environments.inlining.plugin.toolchain import find_toolchain
-
-SHAPE = """\
-inline int twice(int x) { return 2 * x; }
-template <class T> T clamp(T x, T low, T high) { return x < low ? low : x > high ? high : x; }
-struct Sum {
-  int total = 0;
-  void add(int x) { total += clamp(twice(x), 0, 100); }
-};
-"""
-# twice is as small as the call: LLVM inlines it at -Oz. `never` does not.
-LIBRARY = (
-    '#include "shape.h"\nint measure%d(int n) { Sum s; s.add(n); s.add(%d); return s.total; }\n'
+from tests.tfrl_systems.cli.small_project import (
+    CLANGS,
+    find_clang,
+    objects,
+    run,
+    write_sources,
 )
-MAIN = """\
-int measure0(int);
-int measure1(int);
-int main() { return measure0(3) + measure1(4) == 6 + 0 + 8 + 2 ? 0 : 1; }
-"""
-# Spaces are in the paths on purpose.
-CMAKE = """\
-cmake_minimum_required(VERSION 3.10)
-project(shapes CXX)
-add_library(shapes SHARED "library 0.cpp" "library 1.cpp")
-add_executable(program main.cpp)
-target_link_libraries(program shapes)
-"""
-MAKE = """\
-OBJECTS = one.o two.o main.o
-program: $(OBJECTS)
-\t$(CXX) $(OBJECTS) -o $@
-one.o: library\\ 0.cpp
-\t$(CXX) $(CXXFLAGS) -c "library 0.cpp" -o $@
-two.o: library\\ 1.cpp
-\t$(CXX) $(CXXFLAGS) -c "library 1.cpp" -o $@
-main.o: main.cpp
-\t$(CXX) $(CXXFLAGS) -c main.cpp -o $@
-"""
+
 EXPORT = ("export", "--policy", "never", "--format", "clang-plugin")
-CLANGS = ("clang++-19", "clang++-22")
-ROOT = pathlib.Path(__file__).parents[3]
+CONFIGURE = """\
+AC_INIT([shapes], [1.0])
+AM_INIT_AUTOMAKE([foreign])
+AM_PROG_AR
+LT_INIT
+AC_PROG_CXX
+AC_CONFIG_FILES([Makefile])
+AC_OUTPUT
+"""
+AUTOMAKE = """\
+lib_LTLIBRARIES = libshapes.la
+libshapes_la_SOURCES = library0.cpp library1.cpp shape.h
+check_PROGRAMS = program
+program_SOURCES = main.cpp
+program_LDADD = libshapes.la
+TESTS = program
+"""
 
 
 @pytest.fixture(scope="module", params=CLANGS)
 def clang(request):
-    path = shutil.which(request.param)
-    if path is None:
-        pytest.skip(f"{request.param} is not installed")
-    try:
-        find_toolchain(path.replace("++", ""))
-    except UserError as error:
-        pytest.skip(str(error))
+    path, missing = find_clang(request.param)
+    if missing:
+        pytest.skip(missing)
     return path
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    """A cache of plugins for these tests; its path has a space too, which clang would split at."""
+def cache(plugin_cache):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("my cache")))
+        patch.setenv("XDG_CACHE_HOME", str(plugin_cache))
         patch.delenv("CXX", raising=False)
         yield
-
-
-def write_sources(directory: pathlib.Path) -> pathlib.Path:
-    directory.mkdir()
-    (directory / "shape.h").write_text(SHAPE)
-    for number in range(2):
-        (directory / f"library {number}.cpp").write_text(LIBRARY % (number, number))
-    (directory / "main.cpp").write_text(MAIN)
-    (directory / "CMakeLists.txt").write_text(CMAKE)
-    (directory / "Makefile").write_text(MAKE)
-    return directory
-
-
-def run(*command: object, cwd: pathlib.Path, **keywords) -> None:
-    words = [str(word) for word in command]
-    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=300, **keywords)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def objects(directory: pathlib.Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.rglob("*.o")}
 
 
 def configure(sources: pathlib.Path, tree: pathlib.Path, clang: str, generator: str) -> None:
@@ -147,6 +102,58 @@ def test_make_with_llvms_own_decisions_gives_the_same_bytes(tfrl, clang, tmp_pat
     assert built["default"] == built[""] and built["never"] != built[""]
 
 
+def test_a_configured_autotools_tree(tfrl, clang, tmp_path, monkeypatch):
+    """With libtool, whose scripts call the compiler; the project tests itself."""
+    missing = [one for one in ("autoreconf", "libtoolize") if shutil.which(one) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)}: not installed")
+    sources = write_sources(tmp_path / "project")
+    for number in range(2):
+        (sources / f"library {number}.cpp").rename(sources / f"library{number}.cpp")
+    (sources / "Makefile").unlink()
+    (sources / "configure.ac").write_text(CONFIGURE)
+    (sources / "Makefile.am").write_text(AUTOMAKE)
+    run("autoreconf", "--install", cwd=sources)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    run(sources / "configure", f"CXX={clang}", "CXXFLAGS=-Oz", cwd=tree)
+    monkeypatch.chdir(tree)
+    found = tfrl("build", "--policy", "never", "--json", "--", "make", "-j2", "check").json
+    assert found["status"] == 0 and found["departures"] > 0
+    assert found["steered"] == found["compiles"] >= 3  # libtool may compile a file twice
+
+
+@pytest.mark.parametrize("launcher", ["ccache", "sccache"])
+def test_compiler_caches_give_no_objects_of_another_policy(
+    launcher, tfrl, clang, tmp_path, monkeypatch
+):
+    if shutil.which(launcher) is None:
+        pytest.skip(f"{launcher} is not installed")
+    for name in ("CCACHE_DIR", "SCCACHE_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "objects"))
+    # A server of its own, whose socket's path must be short.
+    with tempfile.TemporaryDirectory() as private:
+        monkeypatch.setenv("SCCACHE_SERVER_UDS", f"{private}/server")
+        sources = write_sources(tmp_path / "project")
+        monkeypatch.chdir(sources)
+        monkeypatch.setenv("CXXFLAGS", "-Oz")
+        make = ("make", f"CXX={launcher} {clang}")
+        built = []
+        for policy in ("", "never", "always", "never", ""):
+            if policy:
+                ran = tfrl("build", "--policy", policy, "--json", "--", *make)
+                assert ran.status == 0, ran.err
+            else:
+                run(*make, cwd=sources)
+            built.append(objects(sources))
+            run("rm", *built[-1], cwd=sources)
+        if launcher == "sccache":
+            run(launcher, "--stop-server", cwd=sources)
+    plain, never, always, again, plain_again = built
+    assert len(plain) == 3 and plain == plain_again and never == again
+    assert never["one.o"] not in (plain["one.o"], always["one.o"])
+
+
 def test_only_what_has_changed_is_compiled_again(tfrl, clang, tmp_path, monkeypatch):
     sources = write_sources(tmp_path / "project")
     monkeypatch.chdir(sources)
@@ -181,116 +188,6 @@ def test_other_compilers_go_their_way(tfrl, clang, tmp_path, monkeypatch):
     assert (found["compiles"], found["steered"]) == (3, 1)
     after = objects(sources)
     assert {name for name in after if after[name] != before[name]} == {"1.o"}
-
-
-def test_a_clang_that_no_plugin_was_built_for_compiles_as_alone(clang, tmp_path):
-    """The library that every clang loads finds no plugin for this version, and says so."""
-    from environments.inlining.plugin.source import heuristic_source
-    from environments.inlining.plugin.steering import steer
-
-    toolchain = find_toolchain(clang.replace("++", ""))
-    source = write_sources(tmp_path / "project") / "library 0.cpp"
-    command = [clang, "-Oz", "-Werror", "-c", source, "-o", tmp_path / "out.o"]
-    run(*command, cwd=tmp_path)
-    plain = (tmp_path / "out.o").read_bytes()
-    with steer([toolchain], heuristic_source("never")) as steering:
-        library = pathlib.Path(steering.environment["CCC_OVERRIDE_OPTIONS"].partition("=")[2])
-        other = tmp_path / "set"
-        shutil.copytree(library.parent.resolve(), other)
-        environment = {
-            **os.environ,
-            **steering.environment,
-            "CCC_OVERRIDE_OPTIONS": f"# ^-fpass-plugin={other / 'steer.so'}",
-        }
-        plugin = other / f"inliner-{toolchain.major}.so"
-        whole = plugin.read_bytes()
-        for damage in ("gone", "half", "another LLVM's"):
-            if damage == "gone":
-                plugin.unlink()
-            elif damage == "half":
-                plugin.write_bytes(whole[: len(whole) // 2])
-            else:
-                plugin.write_bytes(
-                    whole.replace(b"20DefaultInlineAdvisor", b"20DefaultInlineAdvisox")
-                )
-            run(*command, cwd=tmp_path, env=environment)
-            assert (tmp_path / "out.o").read_bytes() == plain, damage
-        told = steering.compiles()
-    assert [one.source for one in told] == ["library 0.cpp"] * 3
-    assert [one.reason for one in told] == [
-        "no plugin was built for this clang",
-        "the plugin cannot be loaded by this clang",
-        "the plugin cannot be loaded by this clang",
-    ]
-
-
-def test_a_failing_build_fails_with_its_own_status(tfrl, clang, tmp_path, monkeypatch):
-    sources = write_sources(tmp_path / "project")
-    (sources / "main.cpp").write_text("int main() { return undeclared; }\n")
-    monkeypatch.chdir(sources)
-    monkeypatch.setenv("CXXFLAGS", "-Oz")
-    ran = tfrl("build", "--policy", "never", "--json", "--", "make", "-k", f"CXX={clang}")
-    assert ran.status == ran.json["status"] == 2  # make's
-    assert ran.json["steered"] == 2 and ran.json["images"] == []
-    assert tfrl("build", "--policy", "never", "--", "sh", "-c", "exit 77").status == 77
-    assert tfrl("build", "--policy", "never", "--", "sh", "-c", "kill -9 $$").status == 137
-
-
-def test_without_headers_the_build_runs_and_the_package_is_named(tfrl, tmp_path, monkeypatch):
-    real = next((found for one in CLANGS if (found := shutil.which(one.replace("++", "")))), None)
-    if real is None:
-        pytest.skip("no clang is installed")
-    fake = tmp_path / "bin" / "clang"
-    fake.parent.mkdir()
-    fake.write_text(
-        f'#!/bin/sh\n[ "$1" = --version ] && exec echo "clang version 27.1.0"\nexec {real} "$@"\n'
-    )
-    fake.chmod(0o755)
-    sources = write_sources(tmp_path / "project")
-    monkeypatch.chdir(sources)
-    build = ("build", "--policy", "never", "--compiler", fake, "--json", "--")
-    ran = tfrl(*build, fake, "-Oz", "-c", "main.cpp")
-    assert ran.status == 0 and (sources / "main.o").is_file()
-    assert ran.json["steered"] == 0 and "apt-get install llvm-27-dev" in ran.json["reason"]
-    assert "the command runs as it would alone" in ran.err
-
-
-def test_an_interrupted_build_can_be_finished(clang, tmp_path):
-    """The whole group gets the signal, as a terminal sends it; nothing of ours is left behind."""
-    sources = write_sources(tmp_path / "project")
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    environment = {**os.environ, "CXXFLAGS": "-Oz", "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)}
-    make = sources / "Makefile"
-    slow = make.read_text().replace(
-        "\t$(CXX) $(CXXFLAGS) -c main", "\ttouch begun; sleep 60\n\t$(CXX) -c main"
-    )
-    make.write_text(slow)
-    tfrl = [sys.executable, "-m", "tfrl_systems.cli.main", "build", "--policy", "never", "--json"]
-    for number in (signal.SIGINT, signal.SIGTERM):
-        process = subprocess.Popen(
-            [*tfrl, "--", "make", f"CXX={clang}"],
-            cwd=sources,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        while not (sources / "begun").exists():
-            assert process.poll() is None
-            time.sleep(0.1)
-        os.killpg(process.pid, number)
-        out, _ = process.communicate(timeout=60)
-        assert process.returncode != 0 and json.loads(out)["status"] == process.returncode
-        assert not list(scratch.iterdir())
-        (sources / "begun").unlink()
-    make.write_text(MAKE)
-    done = subprocess.run(
-        [*tfrl, "--", "make", f"CXX={clang}"], cwd=sources, env=environment, capture_output=True
-    )
-    found = json.loads(done.stdout)
-    assert done.returncode == 0 and found["steered"] == found["compiles"] > 0
-    run(sources / "program", cwd=sources)
 
 
 def test_thin_lto(tfrl, clang, tmp_path, monkeypatch):

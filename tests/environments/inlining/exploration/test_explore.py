@@ -9,9 +9,10 @@ import pytest
 
 from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.collection.tasks import play
+from environments.inlining.collection.variation import Variation
 from environments.inlining.compilers.embedded import EmbeddedLlvm
+from environments.inlining.exploration.detail import compile_in_detail
 from environments.inlining.exploration.explore import ExplorationConfig, explore
-from environments.inlining.exploration.variations import Variation, compile_in_detail
 from environments.inlining.heuristics import Default, Replay, make_heuristic
 from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES, write_module
 

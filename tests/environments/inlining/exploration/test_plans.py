@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from environments.inlining.collection.store import Trajectory
+from environments.inlining.collection.variation import Variation
 from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.exploration.credit import UNKNOWN_PLACE, Change
+from environments.inlining.exploration.detail import DetailedCompile
 from environments.inlining.exploration.plans import (
     Planned,
     joint_changes,
@@ -15,7 +17,6 @@ from environments.inlining.exploration.plans import (
     single_changes,
     together,
 )
-from environments.inlining.exploration.variations import DetailedCompile, Variation
 
 
 def compiled(*sites):

@@ -12,8 +12,8 @@ from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.compilers.object_size import read_function_bytes
 from environments.inlining.environment import InliningEnvironment
+from environments.inlining.exploration.detail import compile_in_detail
 from environments.inlining.exploration.explore import ExplorationConfig, explore
-from environments.inlining.exploration.variations import compile_in_detail
 from environments.inlining.heuristics import Constant, Default
 from environments.inlining.linking.images import link, read_image_size
 from environments.inlining.linking.objective import OBJECT, make_objective

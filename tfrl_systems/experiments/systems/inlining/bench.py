@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from environments.errors import Failure, UserError
-from environments.inlining.collection.episode import CompileEpisode
+from environments.inlining.collection.playing import compile_under
 from environments.inlining.collection.store import Trajectory, TrajectoryStore
 from environments.inlining.compilers.compilation import CompilerError
 from environments.inlining.compilers.compiler import Compiler, run_policy
@@ -25,6 +25,7 @@ from environments.inlining.compilers.system_clang import SystemClang
 from environments.inlining.corpus.modules import Corpus, Module
 from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy, make_heuristic, one_at_a_time
+from environments.inlining.plugin.compiler import make_clang
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.experiments.cpu_time import cpu_s
 from tfrl_systems.experiments.reporting import Reporter
@@ -93,7 +94,7 @@ def _clang(name: str | None) -> Iterator[SystemClang | None]:
     if not names:
         yield None
         return
-    clang = SystemClang(names[0])
+    clang = make_clang(names[0])
     try:
         yield clang
     finally:
@@ -199,9 +200,7 @@ def _take_turns(
 
 def _score(compiler: Compiler, module: Module, policy: Policy) -> Trajectory:
     """Make one trajectory, as collection does."""
-    decide = policy.begin(module.name, feature_names(compiler.announced))
-    with CompileEpisode(compiler, module) as episode:
-        return episode.play(decide)
+    return compile_under(policy, compiler, module).trajectory
 
 
 @contextlib.contextmanager

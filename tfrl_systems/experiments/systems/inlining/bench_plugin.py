@@ -18,9 +18,9 @@ from environments.inlining.compilers.system_clang import SystemClang
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Policy
 from environments.inlining.plugin.building import build_plugin
+from environments.inlining.plugin.source import source_of
 from environments.inlining.plugin.toolchain import find_toolchain
 from tfrl_systems.experiments.reporting import Reporter
-from tfrl_systems.experiments.systems.inlining.plugins import source_of
 
 
 @dataclasses.dataclass(frozen=True)

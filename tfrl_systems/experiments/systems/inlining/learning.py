@@ -27,7 +27,10 @@ from tfrl_systems.experiments.online import OnlineTask
 from tfrl_systems.experiments.reporting import Reporter, percent
 from tfrl_systems.experiments.systems.inlining.corpora import Corpora, small_modules
 from tfrl_systems.experiments.systems.inlining.decision_problem import InliningProblem
-from tfrl_systems.experiments.systems.inlining.workers import make_collector
+from tfrl_systems.experiments.systems.inlining.workers import (
+    make_collector,
+    say_how_it_is_steered,
+)
 from tfrl_systems.experiments.training_run import TrainingRun
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.actor_policy import ActorPolicy
@@ -136,6 +139,7 @@ def imitation_task(
     exploration: ExplorationConfig = run.settings["exploration"]
     corpora = Corpora.of(run.problem)
     corpora.warn_of_overlap(reporter)
+    say_how_it_is_steered(run.problem.compiler, reporter)
     learned_on, chosen_on = corpora.divided()
     learned_on = small_modules(learned_on, exploration.max_bitcode_bytes, reporter)
     with (

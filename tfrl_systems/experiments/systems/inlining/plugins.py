@@ -11,14 +11,10 @@ from typing import Any
 
 from environments.errors import UserError
 from environments.inlining.compilers.clang_probe import PROBE_IR
-from environments.inlining.heuristics import Policy
 from environments.inlining.plugin.building import build_plugin
-from environments.inlining.plugin.source import PolicySource, heuristic_source
+from environments.inlining.plugin.source import PolicySource, source_of
 from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
 from tfrl_systems.experiments.systems.inlining.policies import load_policy
-from tfrl_systems.policies.actor_policy import ActorPolicy
-from tfrl_systems.policies.cpp_policy import to_cpp
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
 
 _TIMEOUT_S = 60.0
 
@@ -30,22 +26,6 @@ def policy_source(name: str) -> PolicySource:
       UserError: there is no such policy, or it cannot be compiled in.
     """
     return source_of(load_policy(name))
-
-
-def source_of(policy: Policy) -> PolicySource:
-    """Return a policy in the form that goes into a plugin.
-
-    Raises:
-      UserError: it cannot be compiled in.
-    """
-    if isinstance(policy, NumpyPolicy):
-        return PolicySource(policy.name, to_cpp(policy))
-    if isinstance(policy, ActorPolicy):
-        raise UserError(
-            f"{policy.name}: expected a policy of bc_max, found one of another agent, which cannot "
-            "be compiled into a plugin; train one with --agent bc_max"
-        )
-    return heuristic_source(policy.name)
 
 
 def export_plugin(name: str, clang: str, output: pathlib.Path) -> dict[str, Any]:

@@ -72,6 +72,9 @@ def build(asked: Build, reporter: Reporter) -> dict[str, Any]:
         steering, excuse = _prepare(asked, source, tree, stack)
         if steering is None:
             reporter.say(f"{excuse}; the command runs as it would alone")
+        else:
+            for failure in steering.failures:
+                reporter.say(failure)
         began_ns = _now_ns()
         status = _run(asked, steering)
         compiles = steering.compiles() if steering is not None else []

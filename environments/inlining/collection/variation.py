@@ -1,0 +1,71 @@
+"""Variations: what a compile does otherwise than a policy, call site by call site.
+
+A variation names a call site by its caller, its callee and how often that pair has been met. The
+site's place in the compile would not do, because it moves when earlier decisions change. LLVM names
+both functions before the decision only where its own decision is not to inline (see
+`compilation.CallSite`). A site that LLVM inlines is found by its place: up to the first changed
+decision, all compiles are the same. So a variation can change one such site, and nothing before it.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Any
+
+SiteKey = tuple[str, str, int]
+"""(caller, callee, how often this pair has been met, this time included)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Variation:
+    """What one compile does otherwise than a policy.
+
+    Attributes:
+      flips: named call sites at which the other action is played.
+      restored: functions in which LLVM's own decision is played at all named call sites.
+      step: number of a call site at which the other action is played.
+    """
+
+    flips: frozenset[SiteKey] = frozenset()
+    restored: frozenset[str] = frozenset()
+    step: int | None = None
+
+    def action(self, decision: int, default: int, key: SiteKey | None, step: int) -> int:
+        """Return the action at a call site.
+
+        Args:
+          decision: the policy's decision.
+          default: LLVM's own decision.
+          key: name of the call site, if it has one.
+          step: its number.
+        """
+        if step == self.step or key in self.flips:
+            return 1 - decision
+        return default if key is not None and key[0] in self.restored else decision
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the variation as a plugin reads it; see plugin/recording.h."""
+        return {
+            "flips": sorted(map(list, self.flips)),
+            "restored": sorted(self.restored),
+            "step": self.step,
+        }
+
+
+POLICY_ALONE = Variation()
+"""Follows the policy everywhere."""
+
+
+class SiteNames:
+    """Names the call sites of one compile, in their order."""
+
+    def __init__(self) -> None:
+        self._seen: collections.Counter[tuple[str, str]] = collections.Counter()
+
+    def name(self, caller: str | None, callee: str | None) -> SiteKey | None:
+        """Return the next site's name; None if LLVM does not name its caller and callee."""
+        if caller is None or callee is None:
+            return None
+        self._seen[caller, callee] += 1
+        return (caller, callee, self._seen[caller, callee])

@@ -1,0 +1,155 @@
+"""A compiler: a clang with policies inside, which decide in its own process."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from environments.errors import UserError
+from environments.inlining.compilers.compilation import DEFAULT_TIMEOUT_S, CompiledModule
+from environments.inlining.compilers.system_clang import SystemClang
+from environments.inlining.corpus.modules import Module
+from environments.inlining.heuristics import Policy
+from environments.inlining.plugin.building import build_plugin
+from environments.inlining.plugin.source import source_of
+from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
+
+# Behind the features and the decision of a call site: the places of caller and callee.
+_NUM_NAMES = 2
+_KEPT_PLUGINS = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorded:
+    """What a clang with a policy inside tells of one compile with T call sites.
+
+    Attributes:
+      features: int64 [T, F].
+      decisions: int8 [T], 1 where a call site was inlined.
+      functions: caller and callee of each call site; None where the channel would not name them.
+      compiled: the object.
+    """
+
+    features: np.ndarray
+    decisions: np.ndarray
+    functions: tuple[tuple[str | None, str | None], ...]
+    compiled: CompiledModule
+
+
+class PluginClang(SystemClang):
+    """The user's clang, steered by a plugin where a policy can be compiled in, else by its channel.
+
+    Args:
+      toolchain: the clang, and what plugins for it are built with.
+      timeout_s: how long one compile may keep the host waiting, in s; then it is stopped.
+    """
+
+    def __init__(self, toolchain: Toolchain, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        super().__init__(toolchain.clang, timeout_s)
+        self._toolchain = toolchain
+        self._plugins: dict[str, pathlib.Path | None] = {}
+
+    def compile_inside(
+        self,
+        policy: Policy,
+        module: Module,
+        names: tuple[str, ...],
+        variation: Mapping[str, Any] | None = None,
+    ) -> Recorded | None:
+        """Compile a module under a policy that is inside clang.
+
+        Args:
+          policy: decides the call sites.
+          module: the module.
+          names: names of the F features to return, in order.
+          variation: where not to follow the policy, see plugin/recording.h; None for nowhere.
+
+        Returns:
+          The compile. None if the policy cannot be put inside, or clang does not tell of just one
+          inliner: the channel then has to do.
+
+        Raises:
+          CompilerError: clang failed, died or hung.
+        """
+        plugin = self._plugin(policy)
+        if plugin is None:
+            return None
+        with tempfile.TemporaryDirectory(prefix="tfrl-rows-") as private:
+            rows, varied = pathlib.Path(private) / "rows", pathlib.Path(private) / "variation"
+            environment = {"TFRL_INLINING_ROWS": os.fspath(rows), "TFRL_INLINING_LOG": ""}
+            if variation is not None:
+                varied.write_text(json.dumps(variation), encoding="utf-8")
+                environment["TFRL_INLINING_VARIATION"] = os.fspath(varied)
+            compiled = self.compile_alone(module, [f"-fpass-plugin={plugin}"], environment)
+            told = rows.read_bytes() if rows.exists() else b""
+        return _read(told, names, compiled, variation is not None)
+
+    def _plugin(self, policy: Policy) -> pathlib.Path | None:
+        """Return the plugin that holds a policy; None if none can be built."""
+        if policy.fingerprint not in self._plugins:
+            while len(self._plugins) >= _KEPT_PLUGINS:
+                del self._plugins[next(iter(self._plugins))]
+            try:
+                plugin = build_plugin(self._toolchain, source_of(policy))
+            except UserError:
+                plugin = None
+            self._plugins[policy.fingerprint] = plugin
+        return self._plugins[policy.fingerprint]
+
+
+def _read(
+    told: bytes, names: tuple[str, ...], compiled: CompiledModule, is_varied: bool
+) -> Recorded | None:
+    line, _, numbers = told.partition(b"\n")
+    try:
+        header = json.loads(line)
+        known = {name: column for column, name in enumerate(header["features"])}
+        shape = (header["sites"], len(known) + 1 + _NUM_NAMES)
+        table = np.frombuffer(numbers, np.int64).reshape(shape)
+        features = table[:, [known[name] for name in names]]
+        functions = [*header["functions"], None]  # the last one, -1, for those without a name
+        decisions, *places = table[:, len(known) :].T
+    except (KeyError, ValueError):
+        return None
+    if not header["steered"] or header["varied"] != is_varied:
+        return None
+    pairs = zip(*(one.tolist() for one in places), strict=True)
+    return Recorded(
+        features,
+        decisions.astype(np.int8),
+        tuple((functions[caller], functions[callee]) for caller, callee in pairs),
+        compiled,
+    )
+
+
+def make_clang(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> SystemClang:
+    """Make a clang for many compiles: with policies inside, if plugins can be built for it.
+
+    Args:
+      name: a path, or a name on PATH.
+      timeout_s: how long one compile may keep the host waiting, in s.
+
+    Raises:
+      UserError: there is no such program, it is not clang, or it is too old.
+    """
+    if why_no_plugins(name):
+        return SystemClang(name, timeout_s)
+    return PluginClang(find_toolchain(name), timeout_s)
+
+
+@functools.cache
+def why_no_plugins(clang: str) -> str:
+    """Return why policies cannot be put inside a clang, and the remedy; "" if they can."""
+    try:
+        find_toolchain(clang)
+    except UserError as error:
+        return str(error)
+    return ""

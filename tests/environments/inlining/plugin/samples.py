@@ -1,0 +1,83 @@
+"""Modules with call sites of many kinds, small enough to compile in a blink."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+
+from environments.inlining.corpus.modules import Module
+from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_module
+
+CPP = """
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+template <class T> struct Box { T value; Box(T v) : value(v) {} ~Box() { value = T(); } };
+using Element = %s;
+std::map<std::string, std::vector<Element>> groups;
+static int depth(int n) { return n < 2 ? n : depth(n - 1) + depth(n - 2); }
+int add(const std::string& word, Element place) {
+  Box<Element> box(place);
+  groups[word].push_back(box.value);
+  for (auto& [key, places] : groups) std::sort(places.rbegin(), places.rend());
+  return depth(static_cast<int>(groups.size()));
+}
+int first_of(const std::string& word) {
+  if (groups.find(word) == groups.end()) throw std::out_of_range("no " + word);
+  return static_cast<int>(groups.at(word).back()) + add(word + "x", Element(1));
+}
+"""
+ELEMENTS = ("int", "double", "unsigned char", "long")
+# Names that LLVM shows without their mark, recursion, calls that must be inlined or must not.
+ODD = """
+declare void @sink(i32)
+define internal void @"\\01marked"(i32 %x) minsize optsize {
+  call void @sink(i32 %x)
+  call void @sink(i32 1)
+  call void @sink(i32 2)
+  ret void
+}
+define available_externally void @elsewhere(i32 %x) minsize optsize {
+  call void @"\\01marked"(i32 %x)
+  call void @"\\01marked"(i32 3)
+  call void @sink(i32 2)
+  ret void
+}
+define internal void @now() minsize optsize alwaysinline {
+  call void @"\\01marked"(i32 8)
+  ret void
+}
+define void @round(i32 %x) minsize optsize {
+  call void @elsewhere(i32 %x)
+  call void @round(i32 %x)
+  call void @now()
+  call void @elsewhere(i32 7)
+  ret void
+}
+"""
+# The same calls in a function that is not optimised for size, where nothing may change.
+MIXED = (
+    HAND_WORKED
+    + """
+define void @fast(i32 %x) {
+  call void @leaf(i32 %x)
+  call void @other(i32 %x)
+  ret void
+}
+"""
+)
+
+
+def write_samples(executable: str, directory: pathlib.Path) -> list[Module]:
+    """Writes the modules; a clang compiles those that are C++."""
+    texts = {"hand": HAND_WORKED, "many": many_calls(40), "odd": ODD, "mixed": MIXED}
+    found = [write_module(directory, name, ir, text=True) for name, ir in texts.items()]
+    for number, element in enumerate(ELEMENTS):
+        source, path = directory / f"{number}.cpp", directory / f"{number}.bc"
+        source.write_text(CPP % element)
+        options = ["-x", "c++", "-Oz", "-fPIC", "-Xclang", "-disable-llvm-passes", "-emit-llvm"]
+        subprocess.run([executable, *options, "-c", source, "-o", path], check=True)
+        found.append(Module(f"{number}.cpp", path, ".", "c++"))
+    return found

@@ -1,0 +1,118 @@
+"""A clang with a policy inside gives what its channel gives: features, decisions, names, bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from environments.errors import UserError
+from environments.inlining.collection.playing import Played, compile_under
+from environments.inlining.collection.variation import Variation
+from environments.inlining.compilers.compilation import CompilerError
+from environments.inlining.corpus.modules import Module
+from environments.inlining.exploration.explore import ExplorationConfig, Explore
+from environments.inlining.heuristics import Replay, make_heuristic
+from environments.inlining.plugin.compiler import PluginClang
+from environments.inlining.plugin.toolchain import find_toolchain
+from tests.environments.inlining.plugin.samples import write_samples
+from tests.environments.inlining.small_modules import HAND_WORKED, NOTHING, write_module
+
+POLICIES = ("default", "never", "cost<-20")
+
+
+@pytest.fixture
+def inside(clang, plugin_cache, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
+    try:
+        toolchain = find_toolchain(clang.executable)
+    except UserError as error:
+        pytest.skip(str(error))
+    compiler = PluginClang(toolchain, timeout_s=60)
+    # Fails if the channel is used where it need not be.
+    monkeypatch.setattr(compiler, "compile", None)
+    yield compiler
+    compiler.close()
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    """Modules by the clang that made them."""
+    made: dict[str, list[Module]] = {}
+
+    def make(clang) -> list[Module]:
+        if clang.name not in made:
+            directory = tmp_path_factory.mktemp(clang.name)
+            made[clang.name] = write_samples(clang.executable, directory)
+        return made[clang.name]
+
+    return make
+
+
+def assert_same(found: Played, expected: Played) -> None:
+    assert found.trajectory.names == expected.trajectory.names
+    assert found.trajectory.features.tolist() == expected.trajectory.features.tolist()
+    assert found.trajectory.decisions.tolist() == expected.trajectory.decisions.tolist()
+    assert found.trajectory.size == expected.trajectory.size
+    assert found.keys == expected.keys
+    assert found.data == expected.data
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_compile_is_the_channels(clang, inside, samples, name):
+    policy, compared = make_heuristic(name), 0
+    for module in samples(clang):
+        found = compile_under(policy, inside, module)
+        assert_same(found, compile_under(policy, clang, module))
+        compared += len(found.keys)
+    assert compared > 500
+
+
+def variations(base: Played) -> list[Variation]:
+    named = [key for key in base.keys if key is not None]
+    unnamed = [step for step, key in enumerate(base.keys) if key is None]
+    callers = sorted({key[0] for key in named})
+    return [
+        Variation(flips=frozenset(named[::3])),
+        Variation(flips=frozenset(named[1::4]), restored=frozenset(callers[::2])),
+        *(Variation(step=step) for step in unnamed[:2]),
+    ]
+
+
+def test_so_is_one_that_does_not_follow_the_policy_everywhere(clang, inside, samples):
+    policy, num_changed = make_heuristic("cost<-20"), 0
+    for module in samples(clang)[:5]:
+        base = compile_under(policy, inside, module)
+        for variation in variations(base):
+            found = compile_under(policy, inside, module, variation)
+            assert_same(found, compile_under(policy, clang, module, variation))
+            num_changed += found.data != base.data
+    assert num_changed > 5
+
+
+def test_exploration_finds_the_same(clang, inside, samples):
+    task = Explore(make_heuristic("default"), ExplorationConfig(num_rounds=4))
+    module = samples(clang)[-1]
+    found, expected = task.run(inside, module), task.run(clang, module)
+    assert found.steps.tolist() == expected.steps.tolist() and len(found.steps)
+    np.testing.assert_array_equal(found.deltas, expected.deltas)
+    assert found.best.decisions.tolist() == expected.best.decisions.tolist()
+
+
+def test_a_policy_that_cannot_be_inside_uses_the_channel(clang, inside, tmp_path, monkeypatch):
+    monkeypatch.setattr(inside, "compile", clang.compile)
+    module = write_module(tmp_path, "hand", HAND_WORKED, text=True)
+    policy = Replay([1, 0, 1])
+    assert_same(compile_under(policy, inside, module), compile_under(policy, clang, module))
+
+
+def test_a_module_without_calls(clang, inside, tmp_path):
+    module = write_module(tmp_path, "nothing", NOTHING, text=True)
+    policy = make_heuristic("never")
+    assert_same(compile_under(policy, inside, module), compile_under(policy, clang, module))
+
+
+def test_a_compile_that_fails_is_told_like_the_channels(inside, tmp_path):
+    damaged = tmp_path / "damaged.bc"
+    damaged.write_bytes(b"BC\xc0\xde" + bytes(40))
+    with pytest.raises(CompilerError, match="damaged: expected an object, found that clang"):
+        compile_under(make_heuristic("never"), inside, Module("damaged", damaged, ".", "c++"))

@@ -1,0 +1,273 @@
+"""Builds that fail, are killed, or find no plugin: they end as the command alone would."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from environments.errors import UserError
+from environments.inlining.plugin.building import build_plugin
+from environments.inlining.plugin.source import heuristic_source
+from environments.inlining.plugin.steering import steer
+from environments.inlining.plugin.toolchain import find_toolchain
+from tests.tfrl_systems.cli.small_project import CLANGS, MAKE, find_clang, run, write_sources
+
+ROOT = pathlib.Path(__file__).parents[3]
+BUILD = (sys.executable, "-m", "tfrl_systems.cli.main", "build", "--policy", "never", "--json")
+
+
+@pytest.fixture(scope="module", params=CLANGS)
+def clang(request):
+    path, missing = find_clang(request.param)
+    if missing:
+        pytest.skip(missing)
+    return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(plugin_cache):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(plugin_cache))
+        patch.delenv("CXX", raising=False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def one_clang():
+    """Any of them: what is tested does not depend on its version."""
+    found = [find_clang(name) for name in CLANGS]
+    path = next((path for path, _ in found if path), "")
+    if not path:
+        pytest.skip("; ".join(missing for _, missing in found))
+    return path
+
+
+def test_a_clang_that_no_plugin_was_built_for_compiles_as_alone(clang, tmp_path):
+    """The library that every clang loads finds no plugin for this version, and says so."""
+    toolchain = find_toolchain(clang.replace("++", ""))
+    source = write_sources(tmp_path / "project") / "library 0.cpp"
+    command = [clang, "-Oz", "-Werror", "-c", source, "-o", tmp_path / "out.o"]
+    run(*command, cwd=tmp_path)
+    plain = (tmp_path / "out.o").read_bytes()
+    with steer([toolchain], heuristic_source("never")) as steering:
+        library = pathlib.Path(steering.environment["CCC_OVERRIDE_OPTIONS"].partition("=")[2])
+        other = tmp_path / "set"
+        shutil.copytree(library.parent.resolve(), other)
+        environment = {
+            **os.environ,
+            **steering.environment,
+            "CCC_OVERRIDE_OPTIONS": f"# ^-fpass-plugin={other / 'steer.so'}",
+        }
+        plugin = other / f"inliner-{toolchain.major}.so"
+        whole = plugin.read_bytes()
+        for damage in ("gone", "half", "another LLVM's"):
+            if damage == "gone":
+                plugin.unlink()
+            elif damage == "half":
+                plugin.write_bytes(whole[: len(whole) // 2])
+            else:
+                plugin.write_bytes(
+                    whole.replace(b"20DefaultInlineAdvisor", b"20DefaultInlineAdvisox")
+                )
+            run(*command, cwd=tmp_path, env=environment)
+            assert (tmp_path / "out.o").read_bytes() == plain, damage
+        told = steering.compiles()
+    assert [one.source for one in told] == ["library 0.cpp"] * 3
+    assert [one.reason for one in told] == [
+        "no plugin was built for this clang",
+        "the plugin cannot be loaded by this clang",
+        "the plugin cannot be loaded by this clang",
+    ]
+
+
+def test_a_failing_build_fails_with_its_own_status(tfrl, clang, tmp_path, monkeypatch):
+    sources = write_sources(tmp_path / "project")
+    (sources / "main.cpp").write_text("int main() { return undeclared; }\n")
+    monkeypatch.chdir(sources)
+    monkeypatch.setenv("CXXFLAGS", "-Oz")
+    ran = tfrl("build", "--policy", "never", "--json", "--", "make", "-k", f"CXX={clang}")
+    assert ran.status == ran.json["status"] == 2  # make's
+    assert ran.json["steered"] == 2 and ran.json["images"] == []
+    assert tfrl("build", "--policy", "never", "--", "sh", "-c", "exit 77").status == 77
+    assert tfrl("build", "--policy", "never", "--", "sh", "-c", "kill -9 $$").status == 137
+
+
+def test_without_headers_the_build_runs_and_the_package_is_named(tfrl, tmp_path, monkeypatch):
+    real = next((found for one in CLANGS if (found := shutil.which(one.replace("++", "")))), None)
+    if real is None:
+        pytest.skip("no clang is installed")
+    fake = tmp_path / "bin" / "clang"
+    fake.parent.mkdir()
+    fake.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && exec echo "clang version 27.1.0"\nexec {real} "$@"\n'
+    )
+    fake.chmod(0o755)
+    sources = write_sources(tmp_path / "project")
+    monkeypatch.chdir(sources)
+    build = ("build", "--policy", "never", "--compiler", fake, "--json", "--")
+    ran = tfrl(*build, fake, "-Oz", "-c", "main.cpp")
+    assert ran.status == 0 and (sources / "main.o").is_file()
+    assert ran.json["steered"] == 0 and "apt-get install llvm-27-dev" in ran.json["reason"]
+    assert "the command runs as it would alone" in ran.err
+
+
+def test_an_interrupted_build_can_be_finished(clang, tmp_path):
+    """The whole group gets the signal, as a terminal sends it; nothing of ours is left behind."""
+    sources = write_sources(tmp_path / "project")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    environment = {**os.environ, "CXXFLAGS": "-Oz", "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)}
+    make = sources / "Makefile"
+    slow = make.read_text().replace(
+        "\t$(CXX) $(CXXFLAGS) -c main", "\ttouch begun; sleep 60\n\t$(CXX) -c main"
+    )
+    make.write_text(slow)
+    tfrl = [sys.executable, "-m", "tfrl_systems.cli.main", "build", "--policy", "never", "--json"]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = subprocess.Popen(
+            [*tfrl, "--", "make", f"CXX={clang}"],
+            cwd=sources,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        while not (sources / "begun").exists():
+            assert process.poll() is None
+            time.sleep(0.1)
+        os.killpg(process.pid, number)
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode != 0 and json.loads(out)["status"] == process.returncode
+        assert not list(scratch.iterdir())
+        (sources / "begun").unlink()
+    make.write_text(MAKE)
+    done = subprocess.run(
+        [*tfrl, "--", "make", f"CXX={clang}"], cwd=sources, env=environment, capture_output=True
+    )
+    found = json.loads(done.stdout)
+    assert done.returncode == 0 and found["steered"] == found["compiles"] > 0
+    run(sources / "program", cwd=sources)
+
+
+def environment_of(scratch: pathlib.Path, **others: object) -> dict[str, str]:
+    """An environment for `tfrl build` in a process of its own."""
+    scratch.mkdir(exist_ok=True)
+    own = {"CXXFLAGS": "-Oz", "PYTHONPATH": ROOT, "TMPDIR": scratch, **others}
+    return {**os.environ, **{name: str(value) for name, value in own.items()}}
+
+
+def test_a_killed_build_can_be_finished(one_clang, tmp_path):
+    sources = write_sources(tmp_path / "project")
+    make = sources / "Makefile"
+    make.write_text(MAKE.replace("\t$(CXX) $(CXXFLAGS) -c main", "\ttouch begun; sleep 60 #"))
+    environment, command = environment_of(tmp_path / "scratch"), ("make", f"CXX={one_clang}")
+    process = subprocess.Popen(
+        [*BUILD, "--", *command], cwd=sources, env=environment, start_new_session=True
+    )
+    wait_for(lambda: (sources / "begun").exists(), process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    make.write_text(MAKE)
+    found = json.loads(run(*BUILD, "--", *command, cwd=sources, env=environment))
+    assert found["steered"] == found["compiles"] == 1  # the other two were there
+    run(sources / "program", cwd=sources)
+
+
+def wait_for(is_so, process: subprocess.Popen) -> None:
+    while not is_so():
+        assert process.poll() is None
+        time.sleep(0.05)
+
+
+def test_a_plugin_whose_making_was_killed_is_made_by_the_next_two_builds(one_clang, tmp_path):
+    """The first is killed while it compiles the plugin; then two start at once."""
+    trees = [write_sources(tmp_path / name) for name in ("one", "two")]
+    cache = tmp_path / "cache"
+    environment = environment_of(tmp_path / "scratch", XDG_CACHE_HOME=cache)
+    command = [*BUILD, "--compiler", one_clang.replace("++", "")]
+    command += ["--", "make", f"CXX={one_clang}"]
+
+    def start(tree: pathlib.Path) -> subprocess.Popen:
+        return subprocess.Popen(
+            command, cwd=tree, env=environment, stdout=subprocess.PIPE, start_new_session=True
+        )
+
+    killed = start(trees[0])
+    wait_for(lambda: list(cache.rglob("advisor.cpp")), killed)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    builds = [start(tree) for tree in trees]
+    for build, tree in zip(builds, trees, strict=True):
+        out, _ = build.communicate(timeout=300)
+        assert build.returncode == 0
+        assert json.loads(out)["steered"] == 3
+        run(tree / "program", cwd=tree)
+    assert len(list(cache.rglob("inliner-*.so"))) == 2  # the plugin, and its copy in the set
+
+
+def test_a_cache_that_cannot_be_written(tfrl, one_clang, tmp_path, monkeypatch):
+    sources = write_sources(tmp_path / "project")
+    monkeypatch.chdir(sources)
+    monkeypatch.setenv("CXXFLAGS", "-Oz")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/no")  # where not even root can write
+    ran = tfrl("build", "--policy", "never", "--json", "--", "make", f"CXX={one_clang}")
+    assert ran.status == 0 and ran.json["steered"] == 0
+    assert "set XDG_CACHE_HOME to a place that can be written" in ran.json["reason"]
+    run(sources / "program", cwd=sources)
+
+
+def test_a_plugin_that_was_cut_off_is_made_again(one_clang):
+    toolchain, never = find_toolchain(one_clang.replace("++", "")), heuristic_source("never")
+    plugin = build_plugin(toolchain, never)
+    whole = plugin.read_bytes()
+    plugin.write_bytes(whole[: len(whole) // 2])
+    assert build_plugin(toolchain, never) == plugin
+    assert len(plugin.read_bytes()) == len(whole)
+
+
+def headers(directory: pathlib.Path, major: int) -> pathlib.Path:
+    """Headers that say which LLVM they belong to, and nothing else."""
+    for name, text in (
+        ("Config/llvm-config.h", f"#define LLVM_VERSION_MAJOR {major}\n"),
+        ("Analysis/MLInlineAdvisor.h", "#error not a header\n"),
+    ):
+        path = directory / "llvm" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    return directory
+
+
+def test_a_clang_without_good_headers_does_not_keep_others_from_being_steered(one_clang, tmp_path):
+    good = find_toolchain(one_clang.replace("++", ""))
+    bad = dataclasses.replace(good, include=headers(tmp_path / "include", good.major))
+    with steer([bad, good], heuristic_source("never")) as steering:
+        assert len(steering.failures) == 1
+        assert f"clang {good.major} is not steered: plugin: expected" in steering.failures[0]
+        source = write_sources(tmp_path / "project") / "library 0.cpp"
+        command = [one_clang, "-Oz", "-c", source, "-o", tmp_path / "out.o"]
+        run(*command, cwd=tmp_path, env={**os.environ, **steering.environment})
+        (told,) = steering.compiles()
+    assert told.reason == "" and told.decisions > 0
+
+
+def test_headers_of_another_version_are_told_apart(one_clang, tmp_path):
+    """A clang in a directory of its own, beside headers that are not its own."""
+    real = pathlib.Path(one_clang.replace("++", "")).resolve()
+    fake = tmp_path / "bin" / "clang"
+    fake.parent.mkdir()
+    fake.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && exec echo "clang version 27.1.0"\nexec {real} "$@"\n'
+    )
+    fake.chmod(0o755)
+    headers(tmp_path / "include", 26)
+    with pytest.raises(UserError, match="headers of LLVM 27.*found those of LLVM 26 in .*include"):
+        find_toolchain(fake)

@@ -18,8 +18,16 @@ Writes a policy in the form in which others use it.
 clang-plugin is one file for one clang and needs nothing else installed. It decides where functions
 are compiled for size (-Oz) and nowhere else. It is built with the headers of that clang's LLVM
 (llvm-N-dev) and a C++ compiler. `tfrl build` does all of this by itself for a whole build.
+
+  tfrl train inlining --agent bc_max --corpus runs/mine --workdir runs/mlgo \\
+    --set scope=all --set features=cost_estimate,callee_users,callee_basic_block_count
+  tfrl export --policy runs/mlgo/policy --format mlgo -o model
+
+mlgo is a directory for those who build LLVM with a model inside, laid out as ml-compiler-opt does:
+a SavedModel and output_spec.json. LLVM feeds it its own features alone, and no linkage or history;
+a policy that needs others is refused.
 """
-_FORMATS = ("clang-plugin",)
+_FORMATS = ("clang-plugin", "mlgo")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -36,9 +44,9 @@ def _fill(parser: shared.LazyParser) -> None:
     parser.add_argument("--format", required=True, choices=_FORMATS, help="the form")
     parser.add_argument(
         "--compiler",
-        default="clang",
         metavar="CLANG",
-        help="the clang that will load the plugin (default: %(default)s)",
+        help="the clang that will load the plugin (default: clang); for mlgo, one of the LLVM that "
+        "will read the model (default: embedded)",
     )
     parser.add_argument(
         *("-o", "--output"), type=pathlib.Path, required=True, metavar="PATH", help="what to write"
@@ -48,12 +56,19 @@ def _fill(parser: shared.LazyParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Export as the command line says."""
-    from tfrl_systems.experiments.systems.inlining.plugins import export_plugin
+    from tfrl_systems.experiments.systems.inlining import exporting
 
-    found = export_plugin(options.policy, options.compiler, options.output)
+    output = options.output
+    if options.format == "mlgo":
+        found = exporting.export_mlgo(options.policy, options.compiler or "embedded", output)
+        use = f"build LLVM with -DLLVM_INLINER_MODEL_PATH={output.resolve()}"
+    else:
+        compiler = options.compiler or "clang"
+        found = exporting.export_plugin(options.policy, compiler, output)
+        use = f"{compiler} -Oz -fpass-plugin={output.resolve()} -c x.c"
     if options.json:
         show_json(found)
         return 0
     show(f"{found['path']}: {found['size_bytes']:,} bytes, for {found['compiler']}")
-    show(f"use it with: {options.compiler} -Oz -fpass-plugin={options.output.resolve()} -c x.c")
+    show(f"use it with: {use}")
     return 0

@@ -12,7 +12,7 @@ changes a bit. Grid and limits:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -75,6 +75,19 @@ class DecisionNetworks(tf.Module):
             for layer, pair in enumerate(zip(self._sizes, self._sizes[1:], strict=False))
             for name, shape in _shapes(settings.num_models, *pair)
         ]
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> DecisionNetworks:
+        """Make trained networks from the arrays that `arrays` returned."""
+        num_layers = sum(name.startswith("weights_") for name in arrays)
+        hidden = tuple(arrays[f"biases_{layer}"].shape[-1] for layer in range(num_layers - 1))
+        num_features, num_knots = arrays["start"].shape
+        num_models = len(arrays["weights_0"])
+        made = cls(num_features, NetworkSettings(num_models, hidden, num_knots, 0, 1, 0.0, 0.0))
+        made.normalise.assign(arrays)
+        for number, variable in enumerate(made.grid):
+            variable.assign(arrays[f"{('weights', 'biases')[number % 2]}_{number // 2}"])
+        return made
 
     def fit(
         self, features: np.ndarray, actions: np.ndarray, weights: np.ndarray, seed: int

@@ -8,6 +8,7 @@ part of the policy: its knots are saved and sent with the weights.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -93,8 +94,12 @@ class QuantileNormalisation(tf.Module):
 
     def learn(self, features: np.ndarray) -> None:
         """Learn the knots from data, int64 [N, F]."""
-        for name, value in vars(learn_knots(features, self.start.shape[1])).items():
-            getattr(self, name).assign(value)
+        self.assign(vars(learn_knots(features, self.start.shape[1])))
+
+    def assign(self, knots: Mapping[str, np.ndarray]) -> None:
+        """Set the knots to arrays named as in `Knots`; others are ignored."""
+        for field in dataclasses.fields(Knots):
+            getattr(self, field.name).assign(knots[field.name])
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
         """Normalise features int64 [B, F]; return int64 [B, F] in units of 2^-UNIT_BITS."""

@@ -11,7 +11,7 @@ distinct values and rows have weights, and it would differ from bag to bag.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import sklearn.ensemble
@@ -106,6 +106,18 @@ class BoostedTrees(tf.Module):
         flat = FlatTrees.empty(settings.num_models * settings.num_trees, settings.max_leaf_nodes)
         for name, value in _arrays(flat).items():
             setattr(self, name, tf.Variable(value, trainable=False, name=name))
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping[str, np.ndarray], num_features: int, num_models: int
+    ) -> BoostedTrees:
+        """Make grown trees from the arrays that `arrays` returned."""
+        num_trees, num_nodes = arrays["feature"].shape
+        sizes = (num_models, num_trees // num_models, (num_nodes + 1) // 2)
+        made = cls(num_features, TreeSettings(*sizes, 0.0, 1, 0.0, 1.0))
+        for field in dataclasses.fields(FlatTrees):
+            getattr(made, field.name).assign(arrays[field.name])
+        return made
 
     def fit(
         self, features: np.ndarray, actions: np.ndarray, weights: np.ndarray, seed: int

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 
 from environments.errors import UserError
 from tfrl_systems.networks import votes
-
-if TYPE_CHECKING:
-    from tfrl_systems.policies.numpy_policy import NumpyPolicy
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _LINE_LENGTH = 16
@@ -26,7 +23,25 @@ _MAX_WEIGHT = 1 << 24
 _MAX_NODES = 1 << 15
 
 
-def to_cpp(policy: NumpyPolicy) -> str:
+class Tables(Protocol):
+    """What there must be of a policy; the attributes are those of `NumpyPolicy`."""
+
+    name: str
+    fingerprint: str
+    feature_names: tuple[str, ...]
+    parts: tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
+    num_models: int
+    margin: float
+    outside_margin: float
+    baseline_place: int | None
+    scope_place: int | None
+
+    @property
+    def used(self) -> np.ndarray:
+        """Positions of the features that the model uses among those it was trained with."""
+
+
+def to_cpp(policy: Tables) -> str:
     """Return the file.
 
     Args:
@@ -69,7 +84,7 @@ const char *const Features[] = {{{features}}};
 """
 
 
-def _decide(policy: NumpyPolicy) -> str:
+def _decide(policy: Tables) -> str:
     """Return the function that adds the margin; see `NumpyPolicy` and `votes.half_steps`."""
     names = policy.feature_names
     baseline, scope = policy.baseline_place, policy.scope_place
@@ -89,14 +104,14 @@ bool decide(const std::int64_t *Row, bool) {{
 """
 
 
-def _margin(policy: NumpyPolicy, margin: float) -> str:
+def _margin(policy: Tables, margin: float) -> str:
     if margin >= votes.NEVER:
         return "Inlines"
     added = int(votes.half_steps(0, 1, margin, policy.num_models))
     return f"(2 * votes(Row) + (Inlines ? INT64_C({added}) : INT64_C({-added})) > 0)"
 
 
-def _trees(policy: NumpyPolicy, arrays: Mapping[str, np.ndarray]) -> str:
+def _trees(policy: Tables, arrays: Mapping[str, np.ndarray]) -> str:
     column = {int(old): new for new, old in enumerate(policy.used)}
     trees: list[str] = []
     nodes: list[str] = []
@@ -142,7 +157,7 @@ def _reachable(left: Sequence[int], right: Sequence[int]) -> list[int]:
     return found
 
 
-def _networks(policy: NumpyPolicy, arrays: Mapping[str, np.ndarray]) -> str:
+def _networks(policy: Tables, arrays: Mapping[str, np.ndarray]) -> str:
     num_layers = sum(name.startswith("weights_") for name in arrays)
     layers = [(arrays[f"weights_{i}"], arrays[f"biases_{i}"]) for i in range(num_layers)]
     sizes = [len(arrays["start"]), *(weights.shape[2] for weights, _ in layers)]

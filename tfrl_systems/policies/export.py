@@ -50,7 +50,7 @@ def save_policy(
         scratch = pathlib.Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         try:
             fresh = scratch / "new"
-            with _quiet():
+            with quiet():
                 policy_saver.PolicySaver(policy).save(str(fresh))
             digest = _write_own_files(fresh, {**metadata, **description}, arrays)
             _replace(target, fresh, scratch / "old")
@@ -107,7 +107,7 @@ def _write_own_files(
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence TensorFlow's remarks on the renamed arguments of TF-Agents' signatures.
 
     In a notebook TensorFlow's own logger also reports the files that it writes.

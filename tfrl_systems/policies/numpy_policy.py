@@ -15,7 +15,7 @@ import numpy as np
 
 from environments.errors import UserError
 from tfrl_systems.networks import votes
-from tfrl_systems.policies import numpy_models, policy_files
+from tfrl_systems.policies import cpp_policy, numpy_models, policy_files
 
 if TYPE_CHECKING:
     from tf_agents.agents import tf_agent
@@ -124,8 +124,6 @@ class NumpyPolicy:
         Raises:
           UserError: the policy's files hold something that no training writes.
         """
-        from tfrl_systems.policies import cpp_policy
-
         return cpp_policy.to_cpp(self)
 
     def logits(self, features: np.ndarray) -> np.ndarray:

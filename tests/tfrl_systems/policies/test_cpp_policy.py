@@ -1,4 +1,4 @@
-"""The C++ header of a policy decides as the policy does, on every row."""
+"""The C++ file of a policy decides as the policy does, on every row."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from tfrl_systems.policies.numpy_policy import NumpyPolicy
 MAIN = """
 #include "policy.h"
 #include <cstdio>
+#include <vector>
 
 int main() {
   using namespace tfrl::policy;
-  std::int64_t Row[NumFeatures];
-  while (std::fread(Row, sizeof *Row, NumFeatures, stdin) == NumFeatures)
-    std::putchar(decide(Row, false));
+  std::vector<std::int64_t> Row(NumFeatures);
+  while (std::fread(Row.data(), sizeof Row[0], NumFeatures, stdin) == NumFeatures)
+    std::putchar(decide(Row.data(), false));
 }
 """
 COMPILER = next(
@@ -36,12 +37,13 @@ COMPILER = next(
 
 
 def decide_in_cpp(directory: pathlib.Path, policy: NumpyPolicy, rows: np.ndarray) -> np.ndarray:
-    (directory / "policy.h").write_text(to_cpp(policy))
+    (directory / "policy.cpp").write_text(to_cpp(policy))
     (directory / "main.cpp").write_text(MAIN)
     include = ROOT / "environments" / "inlining" / "plugin"
     options = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]
     program = directory / "decide"
-    command = [*COMPILER, *options, f"-I{include}", directory / "main.cpp", "-o", program]
+    sources = [directory / name for name in ("main.cpp", "policy.cpp")]
+    command = [*COMPILER, *options, f"-I{include}", *sources, "-o", program]
     subprocess.run(command, check=True, timeout=300)
     needed = np.ascontiguousarray(rows[:, policy.columns(NAMES)])
     told = subprocess.run([program], input=needed.tobytes(), capture_output=True, check=True)
@@ -64,7 +66,7 @@ def test_decides_as_numpy_does(kind, scope, tmp_path):
 
 def test_a_policy_that_never_departs_does_not_ask_its_model():
     policy = NumpyPolicy.from_agent(decision_rows.trained_agent("trees")).with_margins(128.0)
-    _, decide = to_cpp(policy).split("inline bool decide")
+    _, decide = to_cpp(policy).split("bool decide")
     assert "return Inlines;" in decide and "votes(" not in decide
 
 

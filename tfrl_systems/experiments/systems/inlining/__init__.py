@@ -16,6 +16,7 @@ from tfrl_systems.experiments.systems.inlining.problem import (
     Evaluation,
     ObjectiveConfig,
     Problem,
+    ScopeConfig,
 )
 from tfrl_systems.experiments.training_run import TrainingRun
 
@@ -74,6 +75,7 @@ class Inlining(System):
                 "loop": found.make_loop_config(),
                 "exploration": ExplorationConfig(),
                 "objective": ObjectiveConfig(),
+                "scope": ScopeConfig(),
                 "agent": found.make_config(baseline_feature="inlining_default"),
             }
         from tfrl_systems.experiments.systems.inlining.learning import EpisodeConfig

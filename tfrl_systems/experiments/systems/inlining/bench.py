@@ -36,9 +36,8 @@ from tfrl_systems.experiments.systems.inlining.bench_plugin import (
     make_steered,
 )
 from tfrl_systems.experiments.systems.inlining.bench_sources import build_small_corpus
-from tfrl_systems.experiments.systems.inlining.decision_problem import InliningProblem
 from tfrl_systems.experiments.systems.inlining.policies import load_policy
-from tfrl_systems.experiments.systems.inlining.problem import Benchmarks
+from tfrl_systems.experiments.systems.inlining.problem import SCOPES, Benchmarks
 from tfrl_systems.experiments.systems.inlining.workers import make_collector
 
 _CLANGS = (*(f"clang-{version}" for version in range(23, 16, -1)), "clang")
@@ -70,7 +69,7 @@ def measure(asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
         rows = np.concatenate([one.features for one in played.values()])
         names = feature_names(embedded.announced)
         benchmarks.append(_time_policy("policy_us_per_decision", policy, rows, names))
-        inside = rows[rows[:, names.index(InliningProblem.scope_feature)] == 1]
+        inside = rows[rows[:, names.index(SCOPES["linkonce"])] == 1]
         if len(inside):
             # A policy learned with a scope need not be asked about other call sites.
             name = "policy_us_per_decision_in_scope"
@@ -138,7 +137,7 @@ def _fit_usual_policy(played: Mapping[str, Trajectory]) -> Policy:
     # policy follow the default all the same, so that the same objects are compiled.
     turned = np.random.default_rng(0).random(len(decisions)) < 0.2
     labels = np.where(turned, 1 - decisions, decisions)
-    config = bc_max.Config(margin=30.0, scope_feature=InliningProblem.scope_feature)
+    config = bc_max.Config(margin=30.0, scope_feature=SCOPES["linkonce"])
     agent = bc_max.make_agent(config, *decision_specs(names))
     agent.train(*labelled_experience(names, features, labels, np.ones(len(labels))))
     return NumpyPolicy.from_agent(agent, "fitted to the default")

@@ -14,6 +14,7 @@ from environments.inlining.exploration.explore import ExplorationConfig, Explore
 from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy, make_heuristic
 from environments.inlining.linking.objective import Objective
+from tfrl_systems.experiments.systems.inlining.problem import SCOPES
 from tfrl_systems.training.decisions import CertaintyFn, Exploration, Outcome
 
 Result = TypeVar("Result")
@@ -31,15 +32,15 @@ class InliningProblem:
       make_objective: makes what counts the bytes of an object; called when a cost is first needed.
       progress: shows how many modules of a round are done.
       seed: seed of the random baseline.
+      scope_feature: the feature that is 1 where a policy may depart from LLVM's own decisions; ""
+        if it may do so everywhere.
 
     Attributes:
+      scope_feature: the same.
       failures: why a module could not be compiled, by name of the module.
     """
 
     baseline_feature = "inlining_default"
-    # Callees with this linkage are C++ inline functions and templates. What a policy learned about
-    # other callees, and so about all of C, made unseen projects larger.
-    scope_feature = "callee_is_linkonce"
     cost_name = "cost_bytes"
 
     def __init__(
@@ -50,7 +51,9 @@ class InliningProblem:
         make_objective: Callable[[], Objective],
         progress: Progress,
         seed: int = 0,
+        scope_feature: str = SCOPES["linkonce"],
     ) -> None:
+        self.scope_feature = scope_feature
         self._collector = collector
         self._modules = largest_first(modules)
         self._exploration = exploration

@@ -27,6 +27,7 @@ from tfrl_systems.experiments.online import OnlineTask
 from tfrl_systems.experiments.reporting import Reporter, percent
 from tfrl_systems.experiments.systems.inlining.corpora import Corpora, small_modules
 from tfrl_systems.experiments.systems.inlining.decision_problem import InliningProblem
+from tfrl_systems.experiments.systems.inlining.problem import SCOPES
 from tfrl_systems.experiments.systems.inlining.workers import (
     make_collector,
     say_how_it_is_steered,
@@ -137,6 +138,7 @@ def imitation_task(
 ) -> Iterator[ImitationTask]:
     """Give the task that BC-Max learns."""
     exploration: ExplorationConfig = run.settings["exploration"]
+    scope_feature = SCOPES[run.settings["scope"].scope]
     corpora = Corpora.of(run.problem)
     corpora.warn_of_overlap(reporter)
     say_how_it_is_steered(run.problem.compiler, reporter)
@@ -149,7 +151,9 @@ def imitation_task(
 
         def make_problem(corpus: Corpus, modules: Sequence[Module], name: str) -> InliningProblem:
             make = functools.partial(make_corpus_objective, name, collector, corpus, reporter)
-            return InliningProblem(collector, modules, exploration, make, reporter.task, run.seed)
+            return InliningProblem(
+                collector, modules, exploration, make, reporter.task, run.seed, scope_feature
+            )
 
         counted = run.settings["objective"]
         problem = make_problem(corpora.corpus, learned_on, counted.label_objective)

@@ -57,6 +57,23 @@ class ObjectiveConfig:
     label_objective: str = option("between", choices=OBJECTIVES)
 
 
+SCOPES = {"linkonce": "callee_is_linkonce", "all": ""}
+"""Where a policy may depart from LLVM: the feature that is 1 there, "" for everywhere."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ScopeConfig:
+    """Where a policy may depart from LLVM's own decisions.
+
+    Attributes:
+      scope: "linkonce" for calls of C++'s inline functions and templates; what was learned of other
+        callees, and so of all of C, made unseen projects larger. "all" for all calls, as policies
+        for LLVM's own modes need it (tfrl export --format mlgo): these do not know linkage.
+    """
+
+    scope: str = option("linkonce", choices=tuple(SCOPES))
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation(Compiling):
     """What to compare policies on.

@@ -19,7 +19,7 @@ from environments.inlining.plugin.source import PolicySource
 from environments.inlining.plugin.steering import Compile, Steering, refuses, steer
 from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
 from tfrl_systems.experiments.reporting import Reporter
-from tfrl_systems.experiments.systems.inlining.plugins import policy_source
+from tfrl_systems.experiments.systems.inlining.exporting import policy_source
 from tfrl_systems.experiments.systems.inlining.trees_on_disk import Tree, look
 
 _ON_PATH = ("cc", "c++", "clang", "clang++", *(f"clang-{number}" for number in range(19, 31)))

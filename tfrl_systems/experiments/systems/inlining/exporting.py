@@ -1,4 +1,4 @@
-"""Policies as pass plugins: `tfrl export --format clang-plugin`."""
+"""Policies in the forms that others use: `tfrl export`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from typing import Any
 
 from environments.errors import UserError
 from environments.inlining.compilers.clang_probe import PROBE_IR
+from environments.inlining.compilers.compilation import DEFAULT_FEATURE
+from environments.inlining.compilers.compiler import make_compiler
+from environments.inlining.features import DERIVED_FEATURES
 from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import PolicySource, source_of
 from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
 from tfrl_systems.experiments.systems.inlining.policies import load_policy
+from tfrl_systems.policies.numpy_policy import NumpyPolicy
 
 _TIMEOUT_S = 60.0
 
@@ -66,6 +70,39 @@ def export_plugin(name: str, clang: str, output: pathlib.Path) -> dict[str, Any]
         "llvm": toolchain.major,
         "path": os.fspath(output),
         "size_bytes": output.stat().st_size,
+    }
+
+
+def export_mlgo(name: str, compiler: str, output: pathlib.Path) -> dict[str, Any]:
+    """Write a policy as a model for LLVM's own modes; return what `tfrl export --json` prints.
+
+    Args:
+      name: a policy that bc_max learned, a directory.
+      compiler: "embedded" or a clang, of the LLVM version that is to read the model.
+      output: the directory to write.
+
+    Raises:
+      UserError: the policy needs features that LLVM's modes do not feed, it is none that bc_max
+        learned, or the directory cannot be written.
+    """
+    from tfrl_systems.policies.mlgo import save_mlgo
+
+    policy = load_policy(name)
+    if not isinstance(policy, NumpyPolicy):
+        raise UserError(
+            f"policy: expected one that bc_max learned, found {name!r}, for which there is no model"
+        )
+    made = make_compiler(compiler)
+    names = [one for one in made.announced if one not in DERIVED_FEATURES]
+    made.close()
+    save_mlgo(output, policy, names)
+    return {
+        "policy": name,
+        "format": "mlgo",
+        "compiler": made.identity,
+        "path": os.fspath(output),
+        "features": [*names, DEFAULT_FEATURE],
+        "size_bytes": sum(one.stat().st_size for one in output.rglob("*") if one.is_file()),
     }
 
 

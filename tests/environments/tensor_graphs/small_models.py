@@ -71,3 +71,30 @@ def write(path: pathlib.Path, model: onnx.ModelProto) -> pathlib.Path:
     """Writes a model into a file."""
     path.write_bytes(model.SerializeToString())
     return path
+
+
+def write_large(path: pathlib.Path, opset: int, num_layers: int, size: int) -> int:
+    """Write a chain of products whose random weights are in another file; return their bytes."""
+    block = np.random.default_rng(0).normal(size=(size, size)).astype(np.float32) / size**0.5
+    nodes, weights, last = [], [], "x"
+    with path.with_suffix(".data").open("wb") as file:
+        for layer in range(num_layers):
+            tensor = TensorProto(name=f"w{layer}", data_type=1, dims=[size, size])
+            tensor.data_location = TensorProto.EXTERNAL
+            for key, value in (
+                ("location", f"{path.stem}.data"),
+                ("offset", file.tell()),
+                ("length", block.nbytes),
+            ):
+                tensor.external_data.add(key=key, value=str(value))
+            # No two are equal, or they would be one.
+            file.write((block + np.float32(layer / 1000)).tobytes())
+            weights.append(tensor)
+            nodes.append(helper.make_node("MatMul", [last, f"w{layer}"], [f"m{layer}"]))
+            nodes.append(helper.make_node("Tanh", [f"m{layer}"], [f"y{layer}"]))
+            last = f"y{layer}"
+    ends = [helper.make_tensor_value_info(name, 1, [1, size]) for name in ("x", last)]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    opsets = [helper.make_opsetid("", opset)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=7), path)
+    return num_layers * block.nbytes

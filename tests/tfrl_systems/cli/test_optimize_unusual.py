@@ -6,11 +6,18 @@ Each has two Relus in a row where there is room, so that something can be made b
 from __future__ import annotations
 
 import itertools
+import json
+import pathlib
+import subprocess
+import sys
+import time
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+
+from tests.environments.tensor_graphs.small_models import write_large
 
 QUICK = ("--objective", "analytic", "--expansions", "50", "--measure-seconds", "0.2")
 
@@ -93,3 +100,35 @@ def test_names_of_values_that_are_no_words(tmp_path, tfrl):
     assert ran.json["gain"] is True
     (found,) = onnxruntime.InferenceSession(out).run(None, {names[0]: np.float32([-1, 2])})
     assert found.tolist() == [0, 2]
+
+
+def peak_memory_bytes(process: subprocess.Popen) -> int:
+    """Returns the most memory that a process has had to itself, pages of files not counted."""
+    peak_kib = 0
+    status = pathlib.Path(f"/proc/{process.pid}/status")
+    while process.poll() is None:
+        for line in status.read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                peak_kib = max(peak_kib, int(line.split()[1]))
+        time.sleep(0.05)
+    return 1024 * peak_kib
+
+
+@pytest.mark.slow
+def test_a_model_of_more_than_2_gib(tmp_path):
+    """Its weights are in memory twice at most: ours, and those of the one session that is open."""
+    model, out = tmp_path / "m.onnx", tmp_path / "fast.onnx"
+    size_bytes = write_large(model, 17, num_layers=10, size=8192)
+    command = ["optimize", str(model), "-o", str(out), "--json", "--seconds", "30"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfrl_systems.cli.main", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    peak = peak_memory_bytes(process)
+    said, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert json.loads(said)["gain"] in (True, False)
+    assert peak < 2.2 * size_bytes
+    onnxruntime.InferenceSession(out)

@@ -14,6 +14,7 @@ from onnx import external_data_helper
 from environments.errors import UserError
 from environments.tensor_graphs.onnx_io import read, save, write
 from tests.environments.tensor_graphs.onnx_io.running import equal, parsed, random_inputs, run
+from tests.environments.tensor_graphs.small_models import write_large
 
 SIZE = 128
 
@@ -165,33 +166,6 @@ def test_large_weights_in_a_body_go_into_another_file_too(tmp_path):
         assert equal(run(model, inputs), run(path, inputs))
 
 
-def _save_without_loading(path: pathlib.Path, opset: int, num_layers: int, size: int) -> int:
-    """Write a chain of products whose random weights are in another file; return their bytes."""
-    block = np.random.default_rng(0).normal(size=(size, size)).astype(np.float32) / size**0.5
-    nodes, weights, last = [], [], "x"
-    with path.with_suffix(".data").open("wb") as file:
-        for layer in range(num_layers):
-            tensor = onnx.TensorProto(name=f"w{layer}", data_type=1, dims=[size, size])
-            tensor.data_location = onnx.TensorProto.EXTERNAL
-            for key, value in (
-                ("location", f"{path.stem}.data"),
-                ("offset", file.tell()),
-                ("length", block.nbytes),
-            ):
-                tensor.external_data.add(key=key, value=str(value))
-            # No two are equal, or they would be one.
-            file.write((block + np.float32(layer / 1000)).tobytes())
-            weights.append(tensor)
-            nodes.append(onnx.helper.make_node("MatMul", [last, f"w{layer}"], [f"m{layer}"]))
-            nodes.append(onnx.helper.make_node("Tanh", [f"m{layer}"], [f"y{layer}"]))
-            last = f"y{layer}"
-    ends = [onnx.helper.make_tensor_value_info(name, 1, [1, size]) for name in ("x", last)]
-    graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
-    opsets = [onnx.helper.make_opsetid("", opset)]
-    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=7), path)
-    return num_layers * block.nbytes
-
-
 MEASURED = """
 import resource, sys
 from environments.tensor_graphs.onnx_io import read, save
@@ -205,7 +179,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 def test_a_model_of_more_than_2_gib(tmp_path, opset):
     """Neither reading nor writing holds all weights twice, in old opsets and new ones."""
     path, written = tmp_path / "m.onnx", tmp_path / "written.onnx"
-    size_bytes = _save_without_loading(path, opset, num_layers=10, size=8192)
+    size_bytes = write_large(path, opset, num_layers=10, size=8192)
     assert size_bytes > 2.5e9
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, str(path), str(written)],
@@ -229,7 +203,7 @@ def test_a_model_of_more_than_2_gib(tmp_path, opset):
 def test_weights_of_an_older_opset(tmp_path, listed):
     """In old formats they are listed as inputs too."""
     path = tmp_path / "m.onnx"
-    _save_without_loading(path, opset=11, num_layers=2, size=64)
+    write_large(path, opset=11, num_layers=2, size=64)
     if listed:
         model = onnx.load(path, load_external_data=False)
         for tensor in model.graph.initializer:

@@ -16,7 +16,7 @@ readonly CORPUS=runs/corpus WORKDIR=runs/quickstart
 stage() {
   local number=$1 title=$2
   shift 2
-  say "[$(elapsed 0)] $number/4 $title"
+  say "[$(elapsed 0)] $number/5 $title"
   if ! "$@"; then
     say "error: stage $number ($title) did not finish; its own message is above." \
       "Run the same command again to go on from here: bash tools/quickstart.sh" >&2
@@ -51,17 +51,26 @@ evaluate() {
     --corpus "$CORPUS/heldout" --link
 }
 
+# Needs cmake and a clang with headers; without them it says what to install, and the rest is done.
+build_twice() {
+  "$PYTHON" -m tools.build_twice --policy "$WORKDIR/policy" --project zxing -o runs/builds ||
+    say "       left out; once that is there: $PYTHON -m tools.build_twice" \
+      "--policy $WORKDIR/policy --project zxing -o runs/builds"
+}
+
 stage 1 "Python environment (.venv)" make_environment default
 TFRL="$(dirname "$PYTHON")/tfrl"
 stage 2 "open-source corpus: download, check, compile" get_corpus
 stage 3 "train an inlining policy (BC-Max)" train
 stage 4 "evaluate on projects that it was not trained on" evaluate
+stage 5 "build one of them twice, plainly and with the policy inside clang" build_twice
 
 cat <<END
 
 [$(elapsed 0)] done
   policy       $WORKDIR/policy
   curves       .venv/bin/tensorboard --logdir $WORKDIR/tensorboard
-  on your code .venv/bin/tfrl corpus build DIRECTORY_OR_compile_commands.json -o runs/mine
+  your build   .venv/bin/tfrl build --policy $WORKDIR/policy -- cmake --build BUILD_DIRECTORY
+  your code    .venv/bin/tfrl corpus build DIRECTORY_OR_compile_commands.json -o runs/mine
                .venv/bin/tfrl evaluate inlining --policy $WORKDIR/policy --corpus runs/mine
 END

@@ -32,6 +32,7 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <ctime>
 #include <dlfcn.h>
@@ -50,6 +51,33 @@ std::int64_t threadTime() {
     return 0;
   return Time.tv_sec * INT64_C(1000000000) + Time.tv_nsec;
 }
+
+// Times some of the decisions, because asking for the time can take longer than a decision.
+class Stopwatch {
+public:
+  explicit Stopwatch(bool IsOn) : IsOn(IsOn) {
+    for (int I = 0; IsOn && I < 5; ++I) {
+      const std::int64_t Before = threadTime(), Taken = threadTime() - Before;
+      Asking = I ? std::min(Asking, Taken) : Taken;
+    }
+  }
+  void begin(std::int64_t Number) {
+    IsRunning = IsOn && Number % Every == 0;
+    if (IsRunning)
+      Began = threadTime();
+  }
+  void end() {
+    if (IsRunning)
+      Total += Every * std::max<std::int64_t>(threadTime() - Began - Asking, 0);
+  }
+  std::int64_t total() const { return Total; } // ns, as if all had been timed
+
+private:
+  static constexpr std::int64_t Every = 16;
+  const bool IsOn;
+  bool IsRunning = false;
+  std::int64_t Began = 0, Asking = 0, Total = 0;
+};
 
 // A runner that only holds the features: the advisor below asks the policy itself.
 class Features : public MLModelRunner {
@@ -132,7 +160,7 @@ public:
                    {"reason", What.Missing.empty() ? "" : "this clang has no " + What.Missing},
                    {"decisions", NumDecisions},
                    {"departures", NumDepartures},
-                   {"policy_ns", PolicyTime}}));
+                   {"policy_ns", Time.total()}}));
   }
 
 private:
@@ -150,7 +178,7 @@ private:
                         [D = Default.get()](CallBase &CB) { return llvmInlines(*D, CB); }),
 #endif
         Default(std::move(Default)), Past(Kinds), Known(static_cast<Features &>(*ModelRunner)),
-        Logs(std::getenv("TFRL_INLINING_LOG")) {
+        Time(tfrl::setting("TFRL_INLINING_LOG")) {
     What.use(Known);
     if (tfrl::isRecorded())
       Record = std::make_unique<tfrl::Recording>();
@@ -187,7 +215,7 @@ private:
   }
 
   bool decide(CallBase &CB, bool LlvmInlines) {
-    const std::int64_t Began = Logs ? threadTime() : 0;
+    Time.begin(NumDecisions);
     for (std::size_t I = 0; I < What.NumOwn; ++I)
       What.Values[I] = *Known.getTensor<std::int64_t>(I);
     const StringRef Callee = CB.getCalledFunction()->getName();
@@ -201,8 +229,7 @@ private:
     Past.record(Inlines, Callee);
     ++NumDecisions;
     NumDepartures += Inlines != LlvmInlines;
-    if (Logs)
-      PolicyTime += threadTime() - Began;
+    Time.end();
     return Inlines;
   }
 
@@ -211,8 +238,8 @@ private:
   Features &Known;
   Row What;
   std::unique_ptr<tfrl::Recording> Record; // in training
-  const bool Logs;
-  std::int64_t NumDecisions = 0, NumDepartures = 0, PolicyTime = 0;
+  Stopwatch Time;
+  std::int64_t NumDecisions = 0, NumDepartures = 0;
 };
 
 // The kinds of a module's functions before any pass, kept for the whole compile.

@@ -1,15 +1,25 @@
 """Propose graphs whose images stay in blocks: all rules of `rules.library.blocked` at once.
 
 One such step rarely pays, since the image is turned into rows and back somewhere else. All of
-them together may. The estimate cannot tell, so the graph is one more candidate to measure.
+them together may. The estimate cannot tell, so the graph is one more candidate to measure. Searches
+do without these rules: they would only try and measure more for nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from environments.tensor_graphs.rules import library
+from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.search.results import Visited
 
 _RULES = tuple(one.name for one in library.rules_of("blocked"))
+
+
+def divided(rules: Sequence[Rule]) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+    """Return the rules for searches, and those that are applied all at once."""
+    searched = tuple(one for one in rules if one.name not in _RULES)
+    return searched, tuple(one for one in rules if one.name in _RULES)
 
 
 def blocked(visited: Visited) -> Visited:

@@ -25,6 +25,7 @@ from environments.tensor_graphs.rewriting.engine import Engine, State
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 from environments.tensor_graphs.search import Budget, Result, follow, search
+from environments.tensor_graphs.selection.blocking import divided
 from tfrl_systems.experiments.settings import option
 from tfrl_systems.experiments.systems.tensor_graphs.original import Original, levels_of
 
@@ -88,12 +89,19 @@ class Rewriting:
         object.__setattr__(self, "dimensions", _dimensions(self.dimensions))
 
     def load_rules(self, strict: bool = False) -> tuple[Rule, ...]:
-        """Load the rules; `strict` leaves out those that may change NaN or infinity.
+        """Load the rules of searches and policies.
+
+        Args:
+          strict: whether to leave out those that may change NaN or infinity.
 
         Raises:
           UserError: the rules cannot be used.
         """
-        return rule_files.load(self.rules, strict)
+        return divided(rule_files.load(self.rules, strict))[0]
+
+    def load_block_rules(self, strict: bool = False) -> tuple[Rule, ...]:
+        """Load the rules of `selection.blocking`; see `load_rules`."""
+        return divided(rule_files.load(self.rules, strict))[1]
 
     def make_objective(self, sizes: Sizes) -> Objective:
         """Make the objective to minimise, at some sizes.
@@ -161,10 +169,11 @@ class GraphProblem:
     Attributes:
       name: name of the model.
       graph: graph of the model.
-      rules: rules that may be applied.
+      rules: rules that a search may apply.
       objective: cost to minimise.
       choice: the sizes that it is optimised at.
       sizes: those that costs are estimated at: the first of the choice, with those of inner values.
+      block_rules: rules that are applied all at once in the end; see `selection.blocking`.
     """
 
     name: str
@@ -173,6 +182,7 @@ class GraphProblem:
     objective: Objective
     choice: Choice
     sizes: Sizes
+    block_rules: tuple[Rule, ...] = ()
 
     @classmethod
     def of(
@@ -212,14 +222,15 @@ class GraphProblem:
         Raises:
           UserError: the rules or the objective cannot be used.
         """
-        rules = rewriting.load_rules(strict)
+        rules, in_blocks = rewriting.load_rules(strict), rewriting.load_block_rules(strict)
         if strict and not _has_finite_constants(original.graph):
             # Rules with variables that must be constants were shown to keep NaN and infinity only
             # for finite constants.
             rules = tuple(one for one in rules if not one.constants)
+            in_blocks = tuple(one for one in in_blocks if not one.constants)
         sizes = original.with_inner_sizes(choice.points[0], inputs)
         objective = rewriting.make_objective(sizes)
-        return cls(original.name, original.graph, rules, objective, choice, sizes)
+        return cls(original.name, original.graph, rules, objective, choice, sizes, in_blocks)
 
     @property
     def others(self) -> list[GraphProblem]:
@@ -231,8 +242,16 @@ class GraphProblem:
     @functools.cached_property
     def start(self) -> State:
         """The state where a search begins."""
+        return self._start(self.rules)
+
+    @functools.cached_property
+    def start_with_block_rules(self) -> State:
+        """The same state, where the rules that are applied in the end match too."""
+        return self._start((*self.rules, *self.block_rules))
+
+    def _start(self, rules: tuple[Rule, ...]) -> State:
         try:
-            return Engine(self.rules, self.objective).start(self.graph)
+            return Engine(rules, self.objective).start(self.graph)
         except RuleError as error:
             raise UserError(str(error)) from None
 

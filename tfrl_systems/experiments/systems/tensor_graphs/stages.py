@@ -193,7 +193,7 @@ class Stages:
         ends = [trail[0] for trail in trails if trail]
         if not ends and result.expansions:
             ends = [Visited(self._problem.start)]
-        trails.append([made for one in ends if (made := blocked(one)) is not one])
+        trails.append([made for one in ends if (made := self._blocked(one)) is not None])
         proposed: dict[object, Visited] = {}
         for visited in itertools.chain.from_iterable(itertools.zip_longest(*trails)):
             if visited is not None and len(proposed) < _NUM_PROPOSED:
@@ -206,6 +206,12 @@ class Stages:
             measured.num_estimated if measured else 0,
             time.monotonic() - self._began_s,
         )
+
+    def _blocked(self, visited: Visited) -> Visited | None:
+        """Return a state in blocks; None if nothing becomes otherwise."""
+        here = replay(Visited(self._problem.start_with_block_rules), visited.path)
+        made = blocked(here)
+        return None if made is here else made
 
 
 def _changed(start: Any, found: Any) -> list[tuple[Graph, int]]:

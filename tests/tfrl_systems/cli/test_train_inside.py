@@ -1,0 +1,33 @@
+"""Training with a clang that has the policies inside gives what its channel gives."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from environments.inlining.plugin import compiler
+from tests.tfrl_systems.conftest import train_arguments
+from tfrl_systems.experiments.systems.inlining import workers
+
+
+@pytest.mark.skipif(shutil.which("clang-22") is None, reason="clang-22 is not installed")
+def test_the_same_policy_is_learned(tfrl, corpus, holdout, plugin_cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
+    if missing := compiler.why_no_plugins("clang-22"):
+        pytest.skip(missing)
+    told, results = [], []
+    for name in ("inside", "asked"):
+        if name == "asked":
+            for module in (compiler, workers):
+                monkeypatch.setattr(module, "why_no_plugins", lambda clang: "no headers here")
+        command = train_arguments(corpus, holdout, tmp_path / f"{name}.db", tmp_path / name)
+        ran = tfrl(*command, "--compiler", "clang-22", "--collect", "inprocess")
+        assert ran.status == 0, ran.err
+        told.append(ran.err)
+        results.append(json.loads((tmp_path / name / "result.json").read_text()))
+    assert "clang-22 has the policies inside" in told[0]
+    assert "clang-22 is asked at each call site" in told[1] and "no headers here" in told[1]
+    for figure in ("policy_sha256", "experience_sha256", "environment_steps"):
+        assert results[0][figure] == results[1][figure]

@@ -11,8 +11,6 @@ import time
 import pytest
 
 from tests.tfrl_systems.cli.small_project import (
-    CLANGS,
-    find_clang,
     objects,
     run,
     write_sources,
@@ -36,22 +34,6 @@ program_SOURCES = main.cpp
 program_LDADD = libshapes.la
 TESTS = program
 """
-
-
-@pytest.fixture(scope="module", params=CLANGS)
-def clang(request):
-    path, missing = find_clang(request.param)
-    if missing:
-        pytest.skip(missing)
-    return path
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(plugin_cache):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(plugin_cache))
-        patch.delenv("CXX", raising=False)
-        yield
 
 
 def configure(sources: pathlib.Path, tree: pathlib.Path, clang: str, generator: str) -> None:

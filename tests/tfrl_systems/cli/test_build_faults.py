@@ -19,36 +19,10 @@ from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import heuristic_source
 from environments.inlining.plugin.steering import steer
 from environments.inlining.plugin.toolchain import find_toolchain
-from tests.tfrl_systems.cli.small_project import CLANGS, MAKE, find_clang, run, write_sources
+from tests.tfrl_systems.cli.small_project import CLANGS, MAKE, run, write_sources
 
 ROOT = pathlib.Path(__file__).parents[3]
 BUILD = (sys.executable, "-m", "tfrl_systems.cli.main", "build", "--policy", "never", "--json")
-
-
-@pytest.fixture(scope="module", params=CLANGS)
-def clang(request):
-    path, missing = find_clang(request.param)
-    if missing:
-        pytest.skip(missing)
-    return path
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(plugin_cache):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(plugin_cache))
-        patch.delenv("CXX", raising=False)
-        yield
-
-
-@pytest.fixture(scope="module")
-def one_clang():
-    """Any of them: what is tested does not depend on its version."""
-    found = [find_clang(name) for name in CLANGS]
-    path = next((path for path, _ in found if path), "")
-    if not path:
-        pytest.skip("; ".join(missing for _, missing in found))
-    return path
 
 
 def test_a_clang_that_no_plugin_was_built_for_compiles_as_alone(clang, tmp_path):

@@ -1,0 +1,34 @@
+"""Clangs that can be steered, for the tests of builds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tfrl_systems.cli.small_project import CLANGS, find_clang
+
+
+@pytest.fixture(scope="module")
+def build_environment(plugin_cache):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(plugin_cache))
+        patch.delenv("CXX", raising=False)
+        yield
+
+
+@pytest.fixture(scope="module", params=CLANGS)
+def clang(request, build_environment):
+    """Each of them; its path."""
+    path, missing = find_clang(request.param)
+    if missing:
+        pytest.skip(missing)
+    return path
+
+
+@pytest.fixture(scope="module")
+def one_clang(build_environment):
+    """Any of them: what is tested does not depend on its version."""
+    found = [find_clang(name) for name in CLANGS]
+    path = next((path for path, _ in found if path), "")
+    if not path:
+        pytest.skip("; ".join(missing for _, missing in found))
+    return path

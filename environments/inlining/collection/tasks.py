@@ -188,6 +188,7 @@ def _content_key(module: Module) -> str:
         parts = [module.sha256, *module.command]
         if module.thinlto_index is not None:
             parts.append(hashlib.sha256(module.thinlto_index.read_bytes()).hexdigest())
+            parts.append("merged")  # unlike those that were kept before
     except OSError as error:
         raise CompilerError(
             f"{module.name}: expected to read the module, found: {error}; build the corpus again"

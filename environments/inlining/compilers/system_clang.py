@@ -70,6 +70,9 @@ class SystemClang:
         command = [self.executable, *(module.command or ("-Oz", "-c"))]
         if module.thinlto_index is not None:
             command.append(f"-fthinlto-index={module.thinlto_index}")
+            # The corpus holds modules after importing. Their names are not those in the index, so
+            # without this option LLVM would take all that they define for dead.
+            options = ("-thinlto-assume-merged", *options)
         for option in options:
             command += ["-mllvm", option]
         return [*command, "-x", "ir", os.fspath(module.path), "-o", "-"]

@@ -57,7 +57,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _fill(parser: shared.LazyParser) -> None:
-    from tfrl_systems.experiments.systems.tensor_graphs.optimizing import Optimization
+    from tfrl_systems.experiments.systems.tensor_graphs.optimize.optimization import Optimization
 
     parser.add_argument("model", type=pathlib.Path, metavar="MODEL.onnx", help="the model")
     parser.add_argument(
@@ -73,7 +73,10 @@ def _fill(parser: shared.LazyParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Optimise a model as the command line says."""
-    from tfrl_systems.experiments.systems.tensor_graphs.optimizing import Optimization, optimize
+    from tfrl_systems.experiments.systems.tensor_graphs.optimize.optimization import (
+        Optimization,
+        optimize,
+    )
 
     asked = make(Optimization, read_fields(options, Optimization))
     with Terminal() as terminal:

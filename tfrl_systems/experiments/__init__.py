@@ -244,7 +244,7 @@ def optimize(
       output: the file to write; may be left out if `model` is no file.
       reporter: receives the progress; by default it prints a line on stderr now and then.
         `Reporter()` is silent, `Terminal` shows bars.
-      **asked: fields of `systems.tensor_graphs.optimizing.Optimization`.
+      **asked: fields of `systems.tensor_graphs.optimize.optimization.Optimization`.
 
     Returns:
       What `tfrl optimize --json` prints. Its "reason" says why the output is a copy. If `model` is
@@ -254,17 +254,17 @@ def optimize(
       UsageError: there is no such field, or two fields contradict each other.
       UserError: a file cannot be read or written, or an argument cannot be used.
     """
-    from tfrl_systems.experiments.systems.tensor_graphs import optimizing
+    from tfrl_systems.experiments.systems.tensor_graphs.optimize import optimization
 
     if asked.get("policy") is not None:
         asked = {"method": "policy", **asked}
     teller = reporter or Terminal()
     if not isinstance(model, str | os.PathLike):
-        from tfrl_systems.experiments.systems.tensor_graphs import in_memory
+        from tfrl_systems.experiments.systems.tensor_graphs.optimize import in_memory
 
         target = None if output is None else pathlib.Path(output)
         return in_memory.optimize(model, target, asked, teller)
     if output is None:
         raise UsageError("expected output, the file to write the faster model to; found none")
     asked = {**asked, "model": os.fspath(model), "output": os.fspath(output)}
-    return optimizing.optimize(make(optimizing.Optimization, asked), teller).to_json()
+    return optimization.optimize(make(optimization.Optimization, asked), teller).to_json()

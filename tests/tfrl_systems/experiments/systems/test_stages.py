@@ -16,9 +16,9 @@ from environments.tensor_graphs.costs.table import CostTable
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.search import Budget
 from tests.environments.tensor_graphs.small_models import adapter, convolutions, relu
+from tfrl_systems.experiments.systems.tensor_graphs.optimize.stages import Stages
 from tfrl_systems.experiments.systems.tensor_graphs.original import Original
 from tfrl_systems.experiments.systems.tensor_graphs.problem import GraphProblem, Rewriting
-from tfrl_systems.experiments.systems.tensor_graphs.stages import Stages
 
 
 class Counted(MeasuredObjective):

@@ -26,19 +26,19 @@ from environments.tensor_graphs.selection.leaving_out import Account, LeavingOut
 from environments.tensor_graphs.selection.selection import Selection, Selector, first_right
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import option
-from tfrl_systems.experiments.systems.tensor_graphs import page
 from tfrl_systems.experiments.systems.tensor_graphs.bounding import bound_of
 from tfrl_systems.experiments.systems.tensor_graphs.evaluating import Searching
-from tfrl_systems.experiments.systems.tensor_graphs.freezing import (
+from tfrl_systems.experiments.systems.tensor_graphs.optimize import page
+from tfrl_systems.experiments.systems.tensor_graphs.optimize.freezing import (
     Shapes,
     frozen,
     with_fixed_shapes,
 )
+from tfrl_systems.experiments.systems.tensor_graphs.optimize.outcome import Outcome
+from tfrl_systems.experiments.systems.tensor_graphs.optimize.stages import Found, Stages, Tell
 from tfrl_systems.experiments.systems.tensor_graphs.original import Original, levels_of
-from tfrl_systems.experiments.systems.tensor_graphs.outcome import Outcome
 from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.experiments.systems.tensor_graphs.problem import GraphProblem, Rewriting
-from tfrl_systems.experiments.systems.tensor_graphs.stages import Found, Stages, Tell
 
 _BOUND_S = 60.0
 # No further round of leaving out begins after so many times the seconds of a final measurement.

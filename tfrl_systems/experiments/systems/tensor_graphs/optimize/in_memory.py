@@ -12,7 +12,7 @@ import onnx
 from environments.errors import UserError
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import make
-from tfrl_systems.experiments.systems.tensor_graphs import optimizing
+from tfrl_systems.experiments.systems.tensor_graphs.optimize import optimization
 
 # Protobuf cannot serialise more than 2 GB; weights of models near that go into a file of their own.
 _MOST_BYTES = 1 << 30
@@ -47,9 +47,9 @@ def optimize(
         made = directory / "optimized" / "model.onnx"
         made.parent.mkdir()
         target = output or made
-        settings = make(optimizing.Optimization, {**asked, "model": source, "output": target})
+        settings = make(optimization.Optimization, {**asked, "model": source, "output": target})
         try:
-            outcome = optimizing.optimize(settings, reporter).to_json()
+            outcome = optimization.optimize(settings, reporter).to_json()
         except UserError as error:
             raise type(error)(str(error).replace(str(source), "the model")) from None
         optimized = onnx.load(target) if outcome["gain"] or settings.freeze else _copy(model)

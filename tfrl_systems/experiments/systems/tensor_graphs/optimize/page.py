@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 
 from environments.tensor_graphs.graph.drawing import draw, only_in
-from tfrl_systems.experiments.systems.tensor_graphs.outcome import Outcome
+from tfrl_systems.experiments.systems.tensor_graphs.optimize.outcome import Outcome
 
 _REMOVED, _ADDED = "#cc0000", "#2b8a3e"
 _STYLE = """

@@ -15,8 +15,8 @@ from environments.tensor_graphs.selection.contributions import Contribution, con
 from environments.tensor_graphs.selection.leaving_out import Account
 from environments.tensor_graphs.selection.selection import Measurement, Row, Selection
 from tfrl_systems.experiments.reporting import format_table, percent
+from tfrl_systems.experiments.systems.tensor_graphs.optimize.stages import Found
 from tfrl_systems.experiments.systems.tensor_graphs.problem import num_operators
-from tfrl_systems.experiments.systems.tensor_graphs.stages import Found
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@
 
 unpacks the projects that were held out of the benchmark corpus (corpus_projects.json), configures
 each in two directories, builds one plainly and one by `tfrl build`, and prints what the linked
-libraries and programs weigh. --source DIR builds a project of your own too. Everything is built for
+libraries and programs weigh. --source DIR builds a project of your own. Everything is built for
 size (-Oz) as shared libraries. It needs cmake and a clang whose plugins can be built.
 
 The distributions come from the package index that pip is configured to use (`distributions`).
@@ -77,7 +77,9 @@ def build_twice(
     """
     plain, steered = (asked.output / name / kind for kind in ("plain", "steered"))
     clang = shutil.which(asked.compiler)
-    clangxx = shutil.which(asked.compiler.replace("clang", "clang++", 1))
+    assert clang is not None  # `run` has looked
+    beside = pathlib.Path(clang)
+    clangxx = beside.with_name(beside.name.replace("clang", "clang++", 1))
     chosen = (f"-DCMAKE_C_COMPILER={clang}", f"-DCMAKE_CXX_COMPILER={clangxx}")
     for directory in (plain, steered):
         shutil.rmtree(directory, ignore_errors=True)
@@ -110,7 +112,9 @@ def _run(command: Sequence[object], directory: pathlib.Path) -> None:
             [str(word) for word in command], stdout=output, stderr=subprocess.STDOUT, check=False
         )
     if done.returncode:
-        raise UserError(f"expected {command[0]} to end well, found exit status; see {log}")
+        raise UserError(
+            f"expected {command[0]} to end well, found exit status {done.returncode}; see {log}"
+        )
 
 
 def to_table(projects: Sequence[dict[str, Any]]) -> str:
@@ -155,7 +159,7 @@ def run(asked: argparse.Namespace) -> None:
         raise UserError(reason)
     asked.output.mkdir(parents=True, exist_ok=True)
     found = []
-    names = asked.project or sorted(TREES)
+    names = asked.project or ([] if asked.source else sorted(TREES))
     projects = {one.name: one for one in read_projects() if one.name in names}
     files, errors = download_all(projects, asked.cache)
     if errors:

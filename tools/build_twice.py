@@ -50,11 +50,13 @@ class Tree:
       options: more of CMake's options.
       root: the directory with CMakeLists.txt, in the distribution.
       missing: files that CMake asks for and the distribution lacks; empty ones will do.
+      is_in_source: whether it writes its images beside its sources. Each build then is in a copy.
     """
 
     options: tuple[str, ...] = ()
     root: str = "."
     missing: tuple[str, ...] = ()
+    is_in_source: bool = False
 
 
 TREES = {
@@ -62,13 +64,13 @@ TREES = {
         ("-DFAST_BUILD=ON", "-DBUILD_TESTING=OFF", "-DBUILD_EXAMPLES=OFF", "-DBUILD_CXX_EXE=OFF"),
         missing=("highs.pc.in", "app/CMakeLists.txt"),
     ),
-    "lightgbm": Tree(("-DUSE_OPENMP=OFF",)),
+    "lightgbm": Tree(("-DUSE_OPENMP=OFF", "-DBUILD_CLI=OFF"), is_in_source=True),
     "zxing": Tree(root="core"),
 }
 
 
 def build_twice(
-    name: str, source: pathlib.Path, options: Sequence[str], asked: argparse.Namespace
+    name: str, source: pathlib.Path, tree: Tree, asked: argparse.Namespace
 ) -> dict[str, Any]:
     """Configure and build a project in two directories; return what `tfrl build` found.
 
@@ -83,7 +85,10 @@ def build_twice(
     chosen = (f"-DCMAKE_C_COMPILER={clang}", f"-DCMAKE_CXX_COMPILER={clangxx}")
     for directory in (plain, steered):
         shutil.rmtree(directory, ignore_errors=True)
-        _run(["cmake", "-S", source, "-B", directory, *_OPTIONS, *chosen, *options], directory)
+        of = source
+        if tree.is_in_source:
+            of = shutil.copytree(source, directory)
+        _run(["cmake", "-S", of, "-B", directory, *_OPTIONS, *chosen, *tree.options], directory)
     command = ["cmake", "--build", str(steered), f"-j{asked.jobs}"]
     began_s = _children_s()
     _run([*command[:2], plain, *command[3:]], plain)
@@ -174,9 +179,9 @@ def run(asked: argparse.Namespace) -> None:
         for missing in tree.missing:
             (root / missing).parent.mkdir(exist_ok=True)
             (root / missing).touch()
-        found.append(build_twice(name, (root / tree.root).absolute(), tree.options, asked))
+        found.append(build_twice(name, (root / tree.root).absolute(), tree, asked))
     for source in asked.source:
-        found.append(build_twice(source.resolve().name, source.resolve(), (), asked))
+        found.append(build_twice(source.resolve().name, source.resolve(), Tree(), asked))
     (asked.output / "builds.json").write_text(json.dumps(found, indent=2) + "\n")
     print(to_table(found))
     for one in found:

@@ -26,8 +26,12 @@ are compiled for size (-Oz) and nowhere else. It is built with the headers of th
 mlgo is a directory for those who build LLVM with a model inside, laid out as ml-compiler-opt does:
 a SavedModel and output_spec.json. LLVM feeds it its own features alone, and no linkage or history;
 a policy that needs others is refused.
+
+  tfrl export --policy runs/ackley/policy --format onnx -o optimiser.onnx
+
+onnx is a learned optimiser as a model from c [N, k] to x, all scaled to [-1, 1], for onnxruntime.
 """
-_FORMATS = ("clang-plugin", "mlgo")
+_FORMATS = ("clang-plugin", "mlgo", "onnx")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -56,19 +60,29 @@ def _fill(parser: shared.LazyParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Export as the command line says."""
-    from tfrl_systems.experiments.systems.inlining import exporting
-
-    output = options.output
-    if options.format == "mlgo":
-        found = exporting.export_mlgo(options.policy, options.compiler or "embedded", output)
-        use = f"build LLVM with -DLLVM_INLINER_MODEL_PATH={output.resolve()}"
-    else:
-        compiler = options.compiler or "clang"
-        found = exporting.export_plugin(options.policy, compiler, output)
-        use = f"{compiler} -Oz -fpass-plugin={output.resolve()} -c x.c"
+    found, use = _export(options)
     if options.json:
         show_json(found)
         return 0
-    show(f"{found['path']}: {found['size_bytes']:,} bytes, for {found['compiler']}")
+    made_for = f", for {found['compiler']}" if "compiler" in found else ""
+    show(f"{found['path']}: {found['size_bytes']:,} bytes{made_for}")
     show(f"use it with: {use}")
     return 0
+
+
+def _export(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """Write the file or directory; return what is told of it, and how to use it."""
+    output = options.output
+    if options.format == "onnx":
+        from tfrl_systems.experiments.systems.learn_to_optimize.exporting import export_onnx
+
+        use = f"onnxruntime.InferenceSession('{output}').run(['x'], {{'c': c}})"
+        return export_onnx(options.policy, output), use
+    from tfrl_systems.experiments.systems.inlining import exporting
+
+    if options.format == "mlgo":
+        found = exporting.export_mlgo(options.policy, options.compiler or "embedded", output)
+        return found, f"build LLVM with -DLLVM_INLINER_MODEL_PATH={output.resolve()}"
+    compiler = options.compiler or "clang"
+    found = exporting.export_plugin(options.policy, compiler, output)
+    return found, f"{compiler} -Oz -fpass-plugin={output.resolve()} -c x.c"

@@ -9,7 +9,7 @@ import numpy as np
 
 from environments.errors import UserError
 from tfrl_systems.policies import policy_files
-from tfrl_systems.policies.numpy_actor import NumpyNetwork
+from tfrl_systems.policies.numpy_network import NumpyNetwork
 from tfrl_systems.policies.optimizer_policy import load_network
 
 

@@ -12,13 +12,17 @@ A second step only repeats the answer from another start.
 from __future__ import annotations
 
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from environments.errors import UserError
 from tfrl_systems.policies import policy_files
-from tfrl_systems.policies.numpy_actor import NETWORKS, NumpyNetwork
+from tfrl_systems.policies.numpy_actor import NETWORKS
+from tfrl_systems.policies.numpy_network import NumpyNetwork
+
+if TYPE_CHECKING:
+    import onnx
 
 
 class OptimizerPolicy:
@@ -67,6 +71,12 @@ class OptimizerPolicy:
                 "export the policy again"
             )
         return cls(network, num_tuned, steps)
+
+    def to_onnx(self) -> onnx.ModelProto:
+        """Return the optimiser as an ONNX model, from c [N, k] to x [N, n - k]."""
+        from tfrl_systems.policies import onnx_policy
+
+        return onnx_policy.to_onnx(self._network, self._num_free, self._steps)
 
     def __call__(self, c: Any) -> np.ndarray:
         """Return the x for each c.

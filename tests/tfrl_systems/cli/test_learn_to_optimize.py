@@ -9,6 +9,7 @@ import sys
 import time
 
 import numpy as np
+import onnxruntime
 import pytest
 
 from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
@@ -37,6 +38,18 @@ def trained(tmp_path_factory):
         check=True,
     )
     return workdir, said
+
+
+def test_a_policy_becomes_an_onnx_model(trained, tfrl, tmp_path):
+    workdir, _ = trained
+    export = ("export", "--policy", workdir / "policy", "--format", "onnx", "-o")
+    found = tfrl(*export, tmp_path / "optimiser.onnx", "--json").json
+    assert found["size_bytes"] == (tmp_path / "optimiser.onnx").stat().st_size
+    session = onnxruntime.InferenceSession(tmp_path / "optimiser.onnx")
+    (x,) = session.run(["x"], {"c": np.zeros((3, 1), np.float32)})
+    assert x.shape == (3, 1) and np.all(np.abs(x) <= 1)
+    ran = tfrl(*export, tmp_path / "no" / "optimiser.onnx")
+    assert ran.status == 1 and "name another file" in ran.err and len(ran.err.splitlines()) == 1
 
 
 def test_train_says_one_json_object_and_leaves_it(trained):

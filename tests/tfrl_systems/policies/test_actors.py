@@ -222,7 +222,7 @@ def test_large_batches_are_the_sum_of_their_blocks():
 
 
 def test_damaged_arrays_are_refused():
-    from tfrl_systems.policies.numpy_actor import NumpyNetwork
+    from tfrl_systems.policies.numpy_network import NumpyNetwork
 
     agent = make_agent(reinforce, "float")
     network = agent.actor_network

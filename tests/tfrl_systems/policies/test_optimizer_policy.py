@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import onnxruntime
 import pytest
 import tensorflow as tf
 import tree
@@ -16,7 +17,7 @@ from environments.errors import UserError
 from tests.tfrl_systems import actor_problems
 from tests.tfrl_systems.actor_problems import AGENTS
 from tfrl_systems.policies import export, policy_files
-from tfrl_systems.policies.numpy_actor import NumpyNetwork
+from tfrl_systems.policies.numpy_network import NumpyNetwork
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 from tfrl_systems.policies.optimizer_policy import OptimizerPolicy, load_network
 
@@ -163,3 +164,13 @@ def test_equal_policies_have_equal_digests(tmp_path, saved):
     again = export.save_policy(tmp_path / "again", make_policy("ppo", "float"), {})
     assert again == policy_files.load_policy_json(saved["ppo"])["arrays_sha256"]
     assert isinstance(load_network(tmp_path / "again"), NumpyNetwork)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_an_onnx_model_answers_the_same(saved, steps):
+    policy = OptimizerPolicy.load(saved["ppo"], steps)
+    session = onnxruntime.InferenceSession(policy.to_onnx().SerializeToString())
+    c = np.random.default_rng(5).uniform(-1, 1, (40, 2)).astype(np.float32)
+    (found,) = session.run(["x"], {"c": c})
+    np.testing.assert_allclose(found, policy(c), atol=2e-6)
+    assert found.std() > 0.01

@@ -1,0 +1,256 @@
+"""A policy gradient agent's actor network in NumPy.
+
+The arithmetic is that of `networks/actors.py`, in float32, after PPO's observation normaliser; the
+results agree up to rounding. A layer's bias is the last row of its matrix, and every input ends
+with a 1. So a layer is one matrix product and one activation, which maps c to 1:
+
+    [x, 1] @ [[W, 0], [b, c]] = [x W + b, c].
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+# These are arrays because NumPy is faster with them than with numbers.
+_ZERO, _ONE, _TWO = (np.array(value, np.float32) for value in (0, 1, 2))
+# The variables and constants of TF-Agents' StreamingTensorNormalizer.
+_NORMALISER = ("count", "mean", "squares")
+_NORMALISER_LIMIT = np.float32(5)
+_NORMALISER_EPSILON = np.float32(1e-3)
+
+# Each function takes (sums, array for the result). Beside it: a value that it maps to exactly 1.
+_ACTIVATIONS: Mapping[str, tuple[Callable[..., Any], float]] = {
+    "tanh": (np.tanh, 20.0),
+    "relu": (lambda sums, out: np.maximum(sums, _ZERO, out), 1.0),
+}
+# Larger batches are processed in blocks of this many rows, which fit into the processor's cache.
+_BLOCK = 128
+# Buffers are kept for at most this many batch sizes.
+_MAX_BATCH_SIZES = 4
+
+
+class NumpyNetwork:
+    """The actor network, and the observation normaliser before it if there is one.
+
+    Args:
+      description: as `networks.actors.ActorNetwork.describe` returns it.
+      arrays: kernel_0, bias_0, …; log_std if actions are floats; and if observations are
+        normalised, count_i, mean_i and squares_i of leaf i: the number of observations seen, their
+        mean, and the sum of their squared deviations from the mean.
+
+    Attributes:
+      num_inputs: how many numbers an observation has.
+      num_actions: how many numbers a float action has, or how many integer actions there are.
+      activation: name of the hidden layers' activation.
+
+    Raises:
+      KeyError: an array is missing.
+      ValueError: the shape of an array does not fit the description.
+    """
+
+    def __init__(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        self._inputs = [
+            (tuple(one["path"]), int(one["size"]), bool(one["is_integer"]))
+            for one in description["inputs"]
+        ]
+        self._is_vector = [path for path, _, _ in self._inputs] == [()]
+        integers = [is_integer for _, size, is_integer in self._inputs for _ in range(size)]
+        self.num_inputs = len(integers)
+        self._integers = np.flatnonzero(integers)
+        actions = description["actions"]
+        self._is_normal = actions["kind"] == "normal"
+        self.num_actions = int(actions["size"])
+        low, high = (np.array(actions[name], np.float32) for name in ("low", "high"))
+        self._middle, self._half_range = (low + high) / 2, (high - low) / 2
+        self._has_unit_range = bool(np.all((low == -1) & (high == 1)))
+        self._has_std_layer = self._is_normal and bool(description["state_dependent_std"])
+        self._log_std_limits = [
+            np.array(limit, np.float32) for limit in description["log_std_limits"]
+        ]
+        self._is_normalised = "count_0" in arrays
+        self.activation = str(description["activation"])
+        self._activate, one = _ACTIVATIONS[self.activation]
+        outputs = self.num_actions * (2 if self._has_std_layer else 1)
+        self._sizes = [self.num_inputs, *map(int, description["hidden_sizes"]), outputs]
+        self._layers = _empty_layers(self._sizes, one)
+        self._buffers: dict[int, tuple[Any, ...]] = {}
+        self._check(arrays)
+        self.update(arrays)
+
+    def update(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Replace all variables; `arrays` as in the constructor."""
+        for number, layer in enumerate(self._layers):
+            inputs, outputs = self._sizes[number], self._sizes[number + 1]
+            layer[:inputs, :outputs] = arrays[f"kernel_{number}"]
+            layer[inputs, :outputs] = arrays[f"bias_{number}"]
+        if self._is_normal:
+            self._log_std = np.array(arrays["log_std"])
+            self._std = self._exp(self._log_std)
+        if self._is_normalised:
+            count, mean, squares = (
+                np.concatenate([arrays[f"{name}_{i}"].ravel() for i in range(len(self._inputs))])
+                for name in _NORMALISER
+            )
+            self._normalise_first_layer(mean, np.sqrt(squares / count + _NORMALISER_EPSILON))
+
+    @property
+    def input_limits(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The limits that inputs are clipped to, float32 [F] each; None without a normaliser."""
+        return (self._least, self._greatest) if self._is_normalised else None
+
+    @property
+    def layers(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Kernel and bias of each layer, copies; the normalisation is in the first.
+
+        The last layer has the columns of the actions alone.
+        """
+        sizes = [*self._sizes[1:-1], self.num_actions]
+        return [
+            (layer[:-1, :size].copy(), layer[-1, :size].copy())
+            for layer, size in zip(self._layers, sizes, strict=True)
+        ]
+
+    @property
+    def action_range(self) -> tuple[np.ndarray, np.ndarray]:
+        """Middle of the range of float actions, and half of its width, float32 [n] each."""
+        return self._middle, self._half_range
+
+    def parameters(self, observation: Any) -> dict[str, np.ndarray]:
+        """Return the parameters of each row's action distribution.
+
+        Args:
+          observation: arrays [B, ...] in the structure of the observation spec.
+
+        Returns:
+          The parameters, as in `distributions`.
+        """
+        sums = self._sums(observation)
+        if not self._is_normal:
+            return {"logits": sums.copy()}
+        squashed = np.tanh(sums)
+        if self._has_std_layer:
+            scale = self._exp((_ONE + squashed[:, self.num_actions :]) / _TWO + self._log_std)
+        else:
+            scale = np.empty(squashed.shape, np.float32)
+            scale[:] = self._std
+        return {"loc": self._mean(squashed), "scale_diag": scale}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Unpickling would turn a buffer and its view into two unrelated arrays.
+        return {**self.__dict__, "_buffers": {}}
+
+    def mode(self, observation: Any) -> np.ndarray:
+        """Return the likeliest action of each row: float32 [B, n], or int64 [B]."""
+        sums = self._sums(observation)
+        return self._mean(np.tanh(sums)) if self._is_normal else sums.argmax(axis=1)
+
+    def _normalise_first_layer(self, mean: np.ndarray, std: np.ndarray) -> None:
+        """Fold the normalisation, (x - mean) / std clipped to ±5, into layer 0 and input limits."""
+        first = self._layers[0]
+        outputs = self._sizes[1]
+        kernel = first[:-1, :outputs] / std[:, np.newaxis]
+        first[:-1, :outputs] = kernel
+        first[-1, :outputs] -= mean @ kernel
+        self._least, self._greatest = (
+            mean + sign * _NORMALISER_LIMIT * std for sign in (np.float32(-1), np.float32(1))
+        )
+
+    def _mean(self, squashed: np.ndarray) -> np.ndarray:
+        mean = squashed[:, : self.num_actions]
+        if not self._has_unit_range:
+            np.multiply(mean, self._half_range, mean)
+            np.add(mean, self._middle, mean)
+        return mean
+
+    def _exp(self, log_std: np.ndarray) -> np.ndarray:
+        least, greatest = self._log_std_limits
+        std: np.ndarray = np.exp(np.minimum(np.maximum(log_std, least), greatest))
+        return std if self._has_unit_range else std * self._half_range
+
+    def _sums(self, observation: Any) -> np.ndarray:
+        """Return the last layer's sums [B, outputs], in a buffer that the next call overwrites."""
+        rows = observation if self._is_vector else self._join(observation)
+        if len(self._integers):
+            rows = self._take_logs(rows)
+        if len(rows) <= _BLOCK:
+            return self._forward(rows)
+        sums = np.empty((len(rows), self._sizes[-1]), np.float32)
+        for start in range(0, len(rows), _BLOCK):
+            block = rows[start : start + _BLOCK]
+            sums[start : start + _BLOCK] = self._forward(block)
+        return sums
+
+    def _join(self, observation: Any) -> np.ndarray:
+        """Return the leaves of the observation side by side, float32 [B, F]."""
+        leaves = [_at(observation, path) for path, _, _ in self._inputs]
+        rows = np.empty((len(leaves[0]), self.num_inputs), np.float32)
+        end = 0
+        for leaf, (_, size, _) in zip(leaves, self._inputs, strict=True):
+            start, end = end, end + size
+            rows[:, start:end] = leaf.reshape(len(rows), size)
+        return rows
+
+    def _take_logs(self, rows: np.ndarray) -> np.ndarray:
+        """Replace each integer input x by sign(x) log(1 + |x|)."""
+        rows = np.array(rows, np.float32)
+        chosen = rows[:, self._integers]
+        rows[:, self._integers] = np.copysign(np.log1p(np.abs(chosen)), chosen)
+        return rows
+
+    def _forward(self, rows: np.ndarray) -> np.ndarray:
+        inputs, values, hidden, last, sums = self._buffers.get(len(rows)) or self._prepare(rows)
+        if self._is_normalised:
+            np.maximum(rows, self._least, inputs)
+            np.minimum(inputs, self._greatest, inputs)
+        else:
+            inputs[...] = rows
+        for layer, buffer in hidden:
+            values = self._activate(np.dot(values, layer, buffer), buffer)
+        return np.dot(values, last, sums)
+
+    def _prepare(self, rows: np.ndarray) -> tuple[Any, ...]:
+        """Make buffers for a batch of this size, beside the layers that write to them."""
+        if len(self._buffers) >= _MAX_BATCH_SIZES:
+            self._buffers.clear()
+        values = np.ones((len(rows), self.num_inputs + 1), np.float32)
+        sums = [np.empty((len(rows), layer.shape[1]), np.float32) for layer in self._layers]
+        hidden = list(zip(self._layers[:-1], sums[:-1], strict=True))
+        buffers = (values[:, :-1], values, hidden, self._layers[-1], sums[-1])
+        self._buffers[len(rows)] = buffers
+        return buffers
+
+    def _check(self, arrays: Mapping[str, np.ndarray]) -> None:
+        shapes: dict[str, tuple[int, ...]] = {}
+        for number, pair in enumerate(itertools.pairwise(self._sizes)):
+            shapes |= {f"kernel_{number}": pair, f"bias_{number}": pair[1:]}
+        if self._is_normal:
+            shapes["log_std"] = (self.num_actions,)
+        for name, shape in shapes.items():
+            if arrays[name].shape != shape:
+                raise ValueError(f"{name} of the shape {arrays[name].shape}, not {shape}")
+        for name in _NORMALISER if self._is_normalised else ():
+            sizes = [arrays[f"{name}_{i}"].size for i in range(len(self._inputs))]
+            if sizes != [size for _, size, _ in self._inputs]:
+                raise ValueError(f"{name} of the sizes {sizes}")
+
+
+def _at(nest: Any, path: tuple[str, ...]) -> np.ndarray:
+    for key in path:
+        nest = nest[key]
+    return nest
+
+
+def _empty_layers(sizes: Sequence[int], one: float) -> list[np.ndarray]:
+    """Return a matrix of zeros for each layer; all except the last pass on the 1."""
+    layers = []
+    for number, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
+        is_last = number == len(sizes) - 2
+        layer = np.zeros((inputs + 1, outputs + (not is_last)), np.float32)
+        if not is_last:
+            layer[inputs, outputs] = one
+        layers.append(layer)
+    return layers

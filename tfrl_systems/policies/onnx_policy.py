@@ -1,0 +1,83 @@
+"""A learned optimiser as an ONNX model, for programs that have onnxruntime and nothing of ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from tfrl_systems.policies.numpy_network import NumpyNetwork
+
+# Both are understood by every onnxruntime of the last years.
+_OPSET, _IR_VERSION = 13, 7
+_ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu"}
+
+
+def to_onnx(network: NumpyNetwork, num_free: int, steps: int = 1) -> onnx.ModelProto:
+    """Return a model that computes what `OptimizerPolicy` does.
+
+    Args:
+      network: network of a policy from points (x, c) to the next x.
+      num_free: k, the number of free parameters.
+      steps: how many times the policy is applied.
+
+    Returns:
+      A model with the input c, float32 [N, k], and the output x, float32 [N, n - k].
+    """
+    made = _Model()
+    num_tuned = network.num_actions
+    # As many rows of zeros as c has.
+    x = made.add("MatMul", "c", made.constant("none", np.zeros((num_free, num_tuned))))
+    for _ in range(steps):
+        x = _step(made, network, x)
+    made.nodes.append(helper.make_node("Identity", [x], ["x"]))
+    graph = helper.make_graph(
+        made.nodes,
+        "optimiser",
+        [helper.make_tensor_value_info("c", TensorProto.FLOAT, ["N", num_free])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", num_tuned])],
+        list(made.weights.values()),
+    )
+    opsets = [helper.make_opsetid("", _OPSET)]
+    model = helper.make_model(
+        graph, producer_name="tfrl-systems", opset_imports=opsets, ir_version=_IR_VERSION
+    )
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+class _Model:
+    """Nodes and weights so far; values get names of their own."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: dict[str, onnx.TensorProto] = {}
+
+    def add(self, op: str, *inputs: str, **attributes: Any) -> str:
+        output = f"{op.lower()}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [output], **attributes))
+        return output
+
+    def constant(self, name: str, value: np.ndarray) -> str:
+        self.weights[name] = numpy_helper.from_array(value.astype(np.float32), name)
+        return name
+
+
+def _step(made: _Model, network: NumpyNetwork, x: str) -> str:
+    """Add the nodes from one x to the next, and return the name of that."""
+    values = made.add("Concat", x, "c", axis=1)
+    if network.input_limits is not None:
+        least, greatest = network.input_limits
+        values = made.add("Max", values, made.constant("least", least))
+        values = made.add("Min", values, made.constant("greatest", greatest))
+    layers = network.layers
+    for number, (kernel, bias) in enumerate(layers):
+        weights = (made.constant(f"kernel_{number}", kernel), made.constant(f"bias_{number}", bias))
+        values = made.add("Gemm", values, *weights)
+        is_last = number == len(layers) - 1
+        values = made.add("Tanh" if is_last else _ACTIVATIONS[network.activation], values)
+    middle, half_range = network.action_range
+    values = made.add("Mul", values, made.constant("half_range", half_range))
+    return made.add("Add", values, made.constant("middle", middle))

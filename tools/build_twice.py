@@ -61,7 +61,10 @@ class Tree:
 
 TREES = {
     "highs": Tree(
-        ("-DFAST_BUILD=ON", "-DBUILD_TESTING=OFF", "-DBUILD_EXAMPLES=OFF", "-DBUILD_CXX_EXE=OFF"),
+        (
+            *("-DFAST_BUILD=ON", "-DBUILD_TESTING=OFF", "-DBUILD_EXAMPLES=OFF"),
+            *("-DBUILD_CXX_EXE=OFF", "-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=OFF"),
+        ),
         missing=("highs.pc.in", "app/CMakeLists.txt"),
     ),
     "lightgbm": Tree(("-DUSE_OPENMP=OFF", "-DBUILD_CLI=OFF"), is_in_source=True),

@@ -23,7 +23,7 @@ the policy. Each stock clang from LLVM 19 on is steered whose headers are there 
 plugin for it is built on first use and kept. GCC, other clangs, the assembler and links go their
 way. If nothing can be steered, COMMAND runs as it would alone. The exit status is COMMAND's.
 
-With ThinLTO the policy decides when files are compiled; what the linker inlines is LLVM's choice.
+With link-time optimisation (-flto) LLVM inlines when it links, so nothing is steered.
 
 Make and Ninja compile only what has changed: to have everything decided by the policy, clean first.
 ccache and sccache know the policy and give no objects of another one.

@@ -259,17 +259,26 @@ bool hasMinSize(const Module &M) {
   return any_of(M, [](const Function &F) { return !F.isDeclaration() && F.hasMinSize(); });
 }
 
-bool isWanted(const Module &M) { return tfrl::isRecorded() || hasMinSize(M); }
+// Why a module is not steered; nullptr if it is.
+const char *whyNot(const Module &M) {
+  if (tfrl::isRecorded())
+    return nullptr;
+  // Clang marks what it compiles for link-time optimisation so. The linker will inline by LLVM's
+  // rules what the policy leaves, and programs become larger than without the policy.
+  if (M.getModuleFlag("EnableSplitLTOUnit"))
+    return "link-time optimisation: LLVM inlines when linking";
+  return hasMinSize(M) ? nullptr : "no function is optimised for size (-Oz)";
+}
 
 // Runs before all other passes.
 struct Begin : PassInfoMixin<Begin> {
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
-    if (isWanted(M))
-      MAM.getResult<KindsAnalysis>(M);
-    else
+    if (const char *Reason = whyNot(M))
       append("TFRL_INLINING_LOG", toLine(json::Object{{"source", M.getSourceFileName()},
                                           {"steered", false},
-                                          {"reason", "no function is optimised for size (-Oz)"}}));
+                                          {"reason", Reason}}));
+    else
+      MAM.getResult<KindsAnalysis>(M);
     return PreservedAnalyses::all();
   }
   static bool isRequired() { return true; }
@@ -281,7 +290,7 @@ thread_local ModuleAnalysisManager *Manager = nullptr;
 InlineAdvisor *makeAdvisor(Module &M, FunctionAnalysisManager &Functions, InlineParams Params,
                            InlineContext Context) {
   // Other inliners, such as the one before instrumentation, are not asked in training either.
-  if (!Manager || Context.Pass != InlinePass::CGSCCInliner || !isWanted(M))
+  if (!Manager || Context.Pass != InlinePass::CGSCCInliner || whyNot(M))
     return new DefaultInlineAdvisor(M, Functions, Params, Context);
   const tfrl::Kinds &Kinds = Manager->getResult<KindsAnalysis>(M).Kinds;
   return new Advisor(M, *Manager, Functions, Params, Context, Kinds);

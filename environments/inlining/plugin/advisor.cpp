@@ -33,8 +33,8 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <dlfcn.h>
 #include <string>
 
@@ -44,39 +44,25 @@ using tfrl::toLine;
 
 namespace {
 
-// Returns the processor time of this thread, in ns: a build has other work beside this.
-std::int64_t threadTime() {
-  timespec Time;
-  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &Time) != 0)
-    return 0;
-  return Time.tv_sec * INT64_C(1000000000) + Time.tv_nsec;
-}
-
-// Times some of the decisions, because asking for the time can take longer than a decision.
+// Adds up the time that decisions take. The clock of a thread's own time costs as much as a decision,
+// so this is the usual one. What took long was interrupted by other work, and is left out.
 class Stopwatch {
 public:
-  explicit Stopwatch(bool IsOn) : IsOn(IsOn) {
-    for (int I = 0; IsOn && I < 5; ++I) {
-      const std::int64_t Before = threadTime(), Taken = threadTime() - Before;
-      Asking = I ? std::min(Asking, Taken) : Taken;
-    }
-  }
-  void begin(std::int64_t Number) {
-    IsRunning = IsOn && Number % Every == 0;
-    if (IsRunning)
-      Began = threadTime();
-  }
+  explicit Stopwatch(bool IsOn) : IsOn(IsOn) {}
+  void begin() { Began = IsOn ? now() : 0; }
   void end() {
-    if (IsRunning)
-      Total += Every * std::max<std::int64_t>(threadTime() - Began - Asking, 0);
+    const std::int64_t Taken = IsOn ? now() - Began : 0;
+    Total += Taken < Interrupted ? Taken : 0;
   }
-  std::int64_t total() const { return Total; } // ns, as if all had been timed
+  std::int64_t total() const { return Total; } // ns
 
 private:
-  static constexpr std::int64_t Every = 16;
+  static constexpr std::int64_t Interrupted = 200000; // ns
+  static std::int64_t now() {
+    return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+  }
   const bool IsOn;
-  bool IsRunning = false;
-  std::int64_t Began = 0, Asking = 0, Total = 0;
+  std::int64_t Began = 0, Total = 0;
 };
 
 // A runner that only holds the features: the advisor below asks the policy itself.
@@ -215,7 +201,7 @@ private:
   }
 
   bool decide(CallBase &CB, bool LlvmInlines) {
-    Time.begin(NumDecisions);
+    Time.begin();
     for (std::size_t I = 0; I < What.NumOwn; ++I)
       What.Values[I] = *Known.getTensor<std::int64_t>(I);
     const StringRef Callee = CB.getCalledFunction()->getName();

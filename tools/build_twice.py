@@ -39,6 +39,7 @@ _OPTIONS = (
     "-DCMAKE_C_FLAGS_MINSIZEREL=-Oz",
     "-DCMAKE_CXX_FLAGS_MINSIZEREL=-Oz",
     "-DBUILD_SHARED_LIBS=ON",
+    "-DCMAKE_POLICY_VERSION_MINIMUM=3.5",  # for projects older than today's CMake
 )
 
 

@@ -50,13 +50,14 @@ public:
   bool isRead() const { return IsRead; }
 
   // Returns the action where the policy decides so. Sites without names get empty ones.
-  bool action(bool Decision, bool LlvmInlines, const std::string &Caller,
-              const std::string &Callee) {
-    const bool IsNamed = !LlvmInlines;
+  bool action(bool Decision, bool LlvmInlines, llvm::StringRef CallerName,
+              llvm::StringRef CalleeName) {
     const std::int64_t Number = Sites++;
     if (!IsRead)
       return Decision;
-    std::int64_t Count = IsNamed ? ++Met[{Caller, Callee}] : 0;
+    const bool IsNamed = !LlvmInlines;
+    const std::string Caller = CallerName.str(), Callee = CalleeName.str();
+    const std::int64_t Count = IsNamed ? ++Met[{Caller, Callee}] : 0;
     if (Number == Step || (IsNamed && Flips.count({Caller, Callee, Count})))
       return !Decision;
     return IsNamed && Restored.count(Caller) ? LlvmInlines : Decision;
@@ -98,7 +99,7 @@ public:
   bool site(const std::vector<std::int64_t> &Features, bool Decision, bool LlvmInlines,
             llvm::StringRef Caller, llvm::StringRef Callee) {
     const bool IsNamed = !LlvmInlines;
-    const bool Action = Other.action(Decision, LlvmInlines, Caller.str(), Callee.str());
+    const bool Action = Other.action(Decision, LlvmInlines, Caller, Callee);
     Numbers.insert(Numbers.end(), Features.begin(), Features.end());
     Numbers.push_back(Action);
     Numbers.push_back(IsNamed ? place(Caller) : -1);

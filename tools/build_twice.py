@@ -155,6 +155,9 @@ def parse_arguments(arguments: Iterable[str] | None = None) -> argparse.Namespac
     parser.add_argument(
         "--source", action="append", default=[], type=pathlib.Path, help="a CMake project"
     )
+    parser.add_argument(
+        "--option", action="append", default=[], help="one of CMake's options, for --source"
+    )
     parser.add_argument("--cache", type=pathlib.Path, default=default_cache("sdists"))
     parser.add_argument("--jobs", type=int, default=2, help="compilers at a time")
     return parser.parse_args(None if arguments is None else list(arguments))
@@ -185,7 +188,9 @@ def run(asked: argparse.Namespace) -> None:
             (root / missing).touch()
         found.append(build_twice(name, (root / tree.root).absolute(), tree, asked))
     for source in asked.source:
-        found.append(build_twice(source.resolve().name, source.resolve(), Tree(), asked))
+        found.append(
+            build_twice(source.resolve().name, source.resolve(), Tree(tuple(asked.option)), asked)
+        )
     (asked.output / "builds.json").write_text(json.dumps(found, indent=2) + "\n")
     print(to_table(found))
     for one in found:

@@ -7,13 +7,13 @@ import functools
 import json
 import os
 import pathlib
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from environments.errors import UserError
+from environments.inlining.compilers import guardian
 from environments.inlining.compilers.compilation import DEFAULT_TIMEOUT_S, CompiledModule
 from environments.inlining.compilers.system_clang import SystemClang
 from environments.inlining.corpus.modules import Module
@@ -82,7 +82,7 @@ class PluginClang(SystemClang):
         plugin = self._plugin(policy)
         if plugin is None:
             return None
-        with tempfile.TemporaryDirectory(prefix="tfrl-rows-") as private:
+        with guardian.make_directory() as private:
             rows, varied = pathlib.Path(private) / "rows", pathlib.Path(private) / "variation"
             environment = {"TFRL_INLINING_ROWS": os.fspath(rows), "TFRL_INLINING_LOG": ""}
             if variation is not None:

@@ -14,6 +14,7 @@ import pytest
 
 from environments.errors import UserError
 from environments.inlining.compilers import guardian
+from environments.inlining.plugin.compiler import why_no_plugins
 from tests.environments.inlining.small_modules import many_calls, write_module
 
 # Begins to compile, says so, and is then slow to decide: whatever comes finds it at work.
@@ -26,6 +27,8 @@ from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.experiments.systems.inlining.workers import make_collector
 
 class Slow(Default):
+    name = fingerprint = "slow"  # as no policy that could be put inside a clang
+
     def begin(self, module_name, names):
         decide = super().begin(module_name, names)
         def slowly(features, first):
@@ -42,6 +45,23 @@ with make_collector(compiler, TrajectoryStore(), collect) as collector:
     played = collector.play([module, module], Slow())
     assert [one.module for one in played] == ["module"] * 2
 print("done", flush=True)
+"""
+
+# Compiles again and again, with the policy inside clang.
+HOST_INSIDE = """
+import os, pathlib, sys
+from environments.inlining.collection.playing import compile_under
+from environments.inlining.corpus.modules import Module
+from environments.inlining.heuristics import make_heuristic
+from environments.inlining.plugin.compiler import make_clang
+
+clang = make_clang(sys.argv[1])
+clang.compile = None  # so that it fails if the channel is used
+module = Module("module", pathlib.Path(sys.argv[2]), ".", "c")
+for number in range(10_000):
+    compile_under(make_heuristic("never"), clang, module)
+    if number == 0:
+        os.write(2, b"at work\\n")
 """
 
 
@@ -103,6 +123,26 @@ def at_work(host: subprocess.Popen, num_workers: int) -> list[psutil.Process]:
     # Compilers and their guardians, and workers where the host itself does not compile.
     assert len(family) >= 2 * num_workers + (num_workers if num_workers > 1 else 0)
     return family
+
+
+@pytest.mark.parametrize("clang", ["clang-19", "clang-22"])
+def test_sigkill_of_a_host_whose_clang_has_the_policy_inside(
+    clang, plugin_cache, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
+    if missing := why_no_plugins(clang):
+        pytest.skip(missing)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    module = write_module(tmp_path, "module", many_calls(30), text=True)
+    for pause_s in (0.0, 0.03, 0.1):
+        command = [sys.executable, "-c", HOST_INSIDE, clang, module.path]
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as host:
+            assert host.stderr.readline() == b"at work\n"
+            time.sleep(pause_s)
+            family = psutil.Process(host.pid).children(recursive=True)
+            host.kill()
+        assert_nothing_is_left(tmp_path, family)
 
 
 @with_compilers("embedded", "clang-19", "clang-22")

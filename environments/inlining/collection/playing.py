@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 from environments.inlining.collection.episode import CompileEpisode
 from environments.inlining.collection.store import Trajectory
@@ -23,6 +24,8 @@ from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy, one_at_a_time
 from environments.inlining.plugin.compiler import PluginClang
 
+Names = tuple[tuple[str | None, str | None], ...]
+
 
 @dataclasses.dataclass(frozen=True)
 class Played:
@@ -30,14 +33,18 @@ class Played:
 
     Attributes:
       trajectory: the features, the decisions and the sizes of the object.
-      names: caller and callee of each of the T call sites; None where LLVM does not name them
-        before the decision.
+      names_fn: returns `names`, which few ask for.
       data: the object file.
     """
 
     trajectory: Trajectory
-    names: tuple[tuple[str | None, str | None], ...]
+    names_fn: Callable[[], Names]
     data: bytes
+
+    @functools.cached_property
+    def names(self) -> Names:
+        """Caller and callee of each of the T call sites, if LLVM names them before the decision."""
+        return self.names_fn()
 
     @functools.cached_property
     def keys(self) -> tuple[SiteKey | None, ...]:
@@ -63,7 +70,7 @@ def compile_under(
             trajectory = Trajectory(
                 module.name, names, recorded.features, recorded.decisions, recorded.compiled.size
             )
-            return Played(trajectory, recorded.functions, recorded.compiled.data)
+            return Played(trajectory, recorded.names, recorded.compiled.data)
     site_names = SiteNames()
     functions: list[tuple[str | None, str | None]] = []
     with CompileEpisode(compiler, module) as episode:
@@ -73,4 +80,5 @@ def compile_under(
             step, default = len(functions), int(episode.site.default)
             episode.decide(variation.action(decide(row, step), default, key, step))
             functions.append((episode.site.caller, episode.site.callee))
-        return Played(episode.trajectory(), tuple(functions), episode.compilation.result().data)
+        data = episode.compilation.result().data
+        return Played(episode.trajectory(), lambda: tuple(functions), data)

@@ -40,7 +40,8 @@ _REMARK = b"remark: "
 _STDERR_TAIL_BYTES = 4000
 _READ_BYTES = 1 << 13
 _MAX_LINE_BYTES = 1 << 16
-_DRAIN_EVERY_MS = 20
+# Without advice there are no remarks, so little comes.
+_DRAIN_EVERY_MS_WITHOUT_ADVICE = 200
 
 
 class CompilerError(UserError):
@@ -153,6 +154,7 @@ class Compilation:
         `DEFAULT_FEATURE`, the decision overwrites that feature, whose own value is unknown.
       timeout_s: how long the host may wait for the compiler in total, in s.
       owns_channel: whether to close the channel with the compile.
+      drain_every_ms: how often stderr is read at least, so that the compiler need not wait for it.
     """
 
     def __init__(
@@ -164,6 +166,7 @@ class Compilation:
         timeout_s: float,
         *,
         owns_channel: bool = False,
+        drain_every_ms: int = 20,
     ) -> None:
         self._module_name = module_name
         self._backend = backend
@@ -173,6 +176,7 @@ class Compilation:
         self._timeout_s = timeout_s
         self._waited_s = 0.0
         self._owns_channel = owns_channel
+        self._drain_every_ms = drain_every_ms
         assert backend.process.stderr is not None
         self._stderr_fd = backend.process.stderr.fileno()
         self._stderr = b""
@@ -299,7 +303,7 @@ class Compilation:
         # stderr with each call site, and now and then, so that the pipe never stays full.
         # Only time spent here counts: the policy may take as long as it likes.
         began_s = time.monotonic()
-        ready = self._poll.poll(_DRAIN_EVERY_MS)
+        ready = self._poll.poll(self._drain_every_ms)
         self._waited_s += time.monotonic() - began_s
         if not ready:
             self._drain_stderr()
@@ -389,7 +393,13 @@ def compile_without_advice(module_name: str, backend: Backend, timeout_s: float)
     """
     channel = Channel()
     with Compilation(
-        module_name, backend, channel, "", timeout_s, owns_channel=True
+        module_name,
+        backend,
+        channel,
+        "",
+        timeout_s,
+        owns_channel=True,
+        drain_every_ms=_DRAIN_EVERY_MS_WITHOUT_ADVICE,
     ) as compilation:
         assert compilation.next_site() is None, "advice was asked for without a channel"
         return compilation.result()

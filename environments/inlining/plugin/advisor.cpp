@@ -36,6 +36,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <optional>
 #include <string>
 
 using namespace llvm;
@@ -98,6 +99,7 @@ public:
     CalleeUsers = place("callee_users");
     CallerBlocks = place("caller_basic_block_count");
     CalleeBlocks = place("callee_basic_block_count");
+    CostEstimate = place("cost_estimate");
     if (!Known.AreWhole)
       Missing = "features that are whole numbers";
     for (std::size_t I = 0; I < tfrl::policy::NumFeatures; ++I)
@@ -113,7 +115,7 @@ public:
 
   std::vector<std::string> Names;
   std::vector<std::int64_t> Values;
-  std::size_t NumOwn = 0, CalleeUsers = 0, CallerBlocks = 0, CalleeBlocks = 0;
+  std::size_t NumOwn = 0, CalleeUsers = 0, CallerBlocks = 0, CalleeBlocks = 0, CostEstimate = 0;
   std::string Missing; // the first feature that this LLVM does not have
 
 private:
@@ -135,7 +137,10 @@ public:
   Advisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &Functions,
           const InlineParams &Params, InlineContext Context, const tfrl::Kinds &Kinds)
       : Advisor(M, MAM, Kinds,
-                std::make_unique<DefaultInlineAdvisor>(M, Functions, Params, Context)) {}
+                std::make_unique<DefaultInlineAdvisor>(M, Functions, Params, Context)) {
+    if (Params.OptMinSizeThreshold)
+      Limit = std::max(1, *Params.OptMinSizeThreshold);
+  }
 
   ~Advisor() override {
     if (Record)
@@ -195,9 +200,17 @@ private:
   // Called once LLVM has computed its features.
   std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &CB,
                                                      OptimizationRemarkEmitter &ORE) override {
-    const bool LlvmInlines = llvmInlines(*Default, CB);
+    const bool LlvmInlines = !isTooDear(CB) && llvmInlines(*Default, CB);
     return std::make_unique<MLInlineAdvice>(
         this, CB, ORE, isSteered(CB) ? decide(CB, LlvmInlines) : LlvmInlines);
+  }
+
+  // Whether LLVM itself would surely not inline. Where size counts it inlines below a limit, and the
+  // cost is among the features: so it need not look at the callee once more.
+  bool isTooDear(const CallBase &CB) const {
+    return !tfrl::policy::IsLlvms && Limit && What.Missing.empty() &&
+           CB.getCaller()->hasMinSize() &&
+           *Known.getTensor<std::int64_t>(What.CostEstimate) >= *Limit;
   }
 
   bool decide(CallBase &CB, bool LlvmInlines) {
@@ -224,6 +237,7 @@ private:
   Features &Known;
   Row What;
   std::unique_ptr<tfrl::Recording> Record; // in training
+  std::optional<std::int64_t> Limit; // LLVM's own, where size counts
   Stopwatch Time;
   std::int64_t NumDecisions = 0, NumDepartures = 0;
 };

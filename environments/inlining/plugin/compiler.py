@@ -34,14 +34,22 @@ class Recorded:
     Attributes:
       features: int64 [T, F].
       decisions: int8 [T], 1 where a call site was inlined.
-      functions: caller and callee of each call site; None where the channel would not name them.
+      functions: names of functions; the last one is None.
+      places: int64 [T, 2], where caller and callee of each call site are in `functions`; -1 where
+        the channel would not name them.
       compiled: the object.
     """
 
     features: np.ndarray
     decisions: np.ndarray
-    functions: tuple[tuple[str | None, str | None], ...]
+    functions: tuple[str | None, ...]
+    places: np.ndarray
     compiled: CompiledModule
+
+    def names(self) -> tuple[tuple[str | None, str | None], ...]:
+        """Return caller and callee of each call site; None where the channel would not tell."""
+        named = self.functions
+        return tuple((named[caller], named[callee]) for caller, callee in self.places.tolist())
 
 
 class PluginClang(SystemClang):
@@ -115,19 +123,13 @@ def _read(
         shape = (header["sites"], len(known) + 1 + _NUM_NAMES)
         table = np.frombuffer(numbers, np.int64).reshape(shape)
         features = table[:, [known[name] for name in names]]
-        functions = [*header["functions"], None]  # the last one, -1, for those without a name
-        decisions, *places = table[:, len(known) :].T
+        functions = (*header["functions"], None)
     except (KeyError, ValueError):
         return None
     if not header["steered"] or header["varied"] != is_varied:
         return None
-    pairs = zip(*(one.tolist() for one in places), strict=True)
-    return Recorded(
-        features,
-        decisions.astype(np.int8),
-        tuple((functions[caller], functions[callee]) for caller, callee in pairs),
-        compiled,
-    )
+    decisions = table[:, len(known)].astype(np.int8)
+    return Recorded(features, decisions, functions, table[:, len(known) + 1 :], compiled)
 
 
 def make_clang(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> SystemClang:

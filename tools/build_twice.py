@@ -20,7 +20,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from environments.errors import UserError
@@ -103,7 +103,7 @@ def build_twice(
             terminal,
         )
     if found["status"]:
-        raise UserError(f"{name}: expected it to build, found exit status {found['status']}")
+        raise UserError(f"expected it to build, found exit status {found['status']}")
     cpu_over_plain = (_children_s() - began_s - plain_s) / plain_s
     return {"project": name, "cpu_over_plain": cpu_over_plain, **found}
 
@@ -163,14 +163,12 @@ def parse_arguments(arguments: Iterable[str] | None = None) -> argparse.Namespac
     return parser.parse_args(None if arguments is None else list(arguments))
 
 
-def run(asked: argparse.Namespace) -> None:
-    """Build the projects, and print the table; raise UserError if one cannot be built."""
-    if shutil.which("cmake") is None:
-        raise UserError("expected cmake, found none; install it: apt-get install cmake")
-    if reason := why_no_plugins(asked.compiler):
-        raise UserError(reason)
-    asked.output.mkdir(parents=True, exist_ok=True)
-    found = []
+def sources(asked: argparse.Namespace) -> Iterator[tuple[str, pathlib.Path, Tree]]:
+    """Unpack the projects one after another; yield their names, sources, and how to build them.
+
+    Raises:
+      UserError: a project cannot be downloaded or unpacked.
+    """
     names = asked.project or ([] if asked.source else sorted(TREES))
     projects = {one.name: one for one in read_projects() if one.name in names}
     files, errors = download_all(projects, asked.cache)
@@ -180,21 +178,36 @@ def run(asked: argparse.Namespace) -> None:
         tree = TREES[name]
         unpacked = asked.output / name / "source"
         shutil.rmtree(unpacked, ignore_errors=True)
-        root = extract(
-            dataclasses.replace(projects[name], root="", files={}), files[name], unpacked
-        )
+        whole = dataclasses.replace(projects[name], root="", files={})
+        root = extract(whole, files[name], unpacked)
         for missing in tree.missing:
             (root / missing).parent.mkdir(exist_ok=True)
             (root / missing).touch()
-        found.append(build_twice(name, (root / tree.root).absolute(), tree, asked))
+        yield name, (root / tree.root).absolute(), tree
     for source in asked.source:
-        found.append(
-            build_twice(source.resolve().name, source.resolve(), Tree(tuple(asked.option)), asked)
-        )
+        yield source.resolve().name, source.resolve(), Tree(tuple(asked.option))
+
+
+def run(asked: argparse.Namespace) -> None:
+    """Build the projects, and print the table; raise UserError if one cannot be built."""
+    if shutil.which("cmake") is None:
+        raise UserError("expected cmake, found none; install it: apt-get install cmake")
+    if reason := why_no_plugins(asked.compiler):
+        raise UserError(reason)
+    asked.output.mkdir(parents=True, exist_ok=True)
+    found, failures = [], []
+    for name, source, tree in sources(asked):
+        try:
+            found.append(build_twice(name, source, tree, asked))
+        except UserError as error:
+            failures.append(f"{name}: {error}")
     (asked.output / "builds.json").write_text(json.dumps(found, indent=2) + "\n")
-    print(to_table(found))
+    if found:
+        print(to_table(found))
     for one in found:
         print(f"{one['project']}: {one['cpu_over_plain']:.3f} of the plain build's processor time")
+    if failures:
+        raise UserError("; ".join(failures))
 
 
 def main() -> int:

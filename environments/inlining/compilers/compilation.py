@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import select
 import subprocess
 import time
@@ -19,6 +18,7 @@ from environments.inlining.compilers.object_size import (
     ObjectSize,
     read_object_size,
 )
+from environments.inlining.compilers.remarks import Remarks
 
 DEFAULT_TIMEOUT_S = 300.0
 # The last option is needed because LLVM would stop inlining once a module has doubled in size. A
@@ -36,10 +36,6 @@ UNKNOWN = -1
 # At -Oz LLVM inlines exactly those call sites whose cost is below 5.
 _OZ_THRESHOLD = 5
 
-_REMARK = b"remark: "
-_STDERR_TAIL_BYTES = 4000
-_READ_BYTES = 1 << 13
-_MAX_LINE_BYTES = 1 << 16
 # Without advice there are no remarks, so little comes.
 _DRAIN_EVERY_MS_WITHOUT_ADVICE = 200
 
@@ -178,15 +174,10 @@ class Compilation:
         self._owns_channel = owns_channel
         self._drain_every_ms = drain_every_ms
         assert backend.process.stderr is not None
-        self._stderr_fd = backend.process.stderr.fileno()
-        self._stderr = b""
-        self._tail = bytearray()
+        self._remarks = Remarks(backend.process.stderr.fileno())
         self._ended = self._closed = False
         self._result: CompiledModule | None = None
-        self._names: tuple[str | None, str | None] = (None, None)
         self._decisions: list[int] = []
-        self._callees: list[str | None] = []
-        self._told: tuple = ()
         self._poll = select.poll()
         for fd in (channel.observation_fd, backend.end_fd):
             self._poll.register(fd, select.POLLIN)
@@ -213,7 +204,7 @@ class Compilation:
 
         LLVM may give the name only after the decision; it is then known at the next call site.
         """
-        return self._callees[-1]
+        return self._remarks.callees[-1]
 
     def next_site(self) -> CallSite | None:
         """Wait for the next call site and return it; return None when the compile is over.
@@ -228,14 +219,14 @@ class Compilation:
             except ProtocolError as error:
                 raise CompilerError(f"{self._module_name}: {error}") from error
             if observation is not None:
-                self._drain_stderr()
+                self._remarks.drain()
                 if self._reader is None:
                     self._reader = self._make_reader()
-                self._told, features, default = self._reader.read(observation)
-                return CallSite(features, default, *self._names)
+                told, features, default = self._reader.read(observation)
+                return CallSite(features, default, *self._remarks.names_of(told))
             if self._ended:
                 # The rest of stderr belongs to this compile, not to the next.
-                self._drain_stderr()
+                self._remarks.drain()
                 return None
             self._wait()
 
@@ -247,8 +238,7 @@ class Compilation:
         """
         decision = int(decision)
         self._decisions.append(decision)
-        self._callees.append(self._names[0])
-        self._names = (None, None)
+        self._remarks.take_decision()
         try:
             self._channel.advise(decision)
         except ProtocolError as error:
@@ -275,7 +265,7 @@ class Compilation:
             size=size,
             data=data,
             decisions=np.array(self._decisions, np.int8),
-            callees=tuple(self._callees),
+            callees=tuple(self._remarks.callees),
         )
 
     def close(self) -> None:
@@ -306,7 +296,7 @@ class Compilation:
         ready = self._poll.poll(self._drain_every_ms)
         self._waited_s += time.monotonic() - began_s
         if not ready:
-            self._drain_stderr()
+            self._remarks.drain()
             if self._waited_s < self._timeout_s:
                 return
             raise CompilerError(
@@ -323,55 +313,10 @@ class Compilation:
         try:
             self._ended = self._backend.poll_end()
         except CompilerError as error:
-            self._drain_stderr()
-            raise CompilerError(f"{self._module_name}: {error}{self._complaint()}") from error
-
-    def _drain_stderr(self) -> None:
-        """Read what has arrived on stderr, without waiting."""
-        try:
-            while data := os.read(self._stderr_fd, _READ_BYTES):
-                self._take_text(data)
-                if len(data) < _READ_BYTES:
-                    return
-        except BlockingIOError:
-            return
-
-    def _take_text(self, text: bytes) -> None:
-        *lines, rest = (self._stderr + text).split(b"\n")
-        self._stderr = rest[-_MAX_LINE_BYTES:]
-        for line in lines:
-            self._take_line(line)
-
-    def _take_line(self, line: bytes) -> None:
-        if not line.startswith(_REMARK):
-            self._tail += line + b"\n"
-            del self._tail[:-_STDERR_TAIL_BYTES]
-            return
-        before, refused, after = line.partition(b"' not inlined into '")
-        if refused:
-            callee, caller = before.rpartition(b"'")[2], after.partition(b"'")[0]
-            self._names = (callee.decode(errors="replace"), caller.decode(errors="replace"))
-        elif self._callees and self._callees[-1] is None:
-            self._name_last_callee(line)
-
-    def _name_last_callee(self, line: bytes) -> None:
-        """Take the name of the callee from the remark that follows a decision.
-
-        The remark reads "remark: FILE:LINE:COLUMN: NAME". All values and "true" or "false" follow
-        the name without a space, and perhaps the option that asked for remarks, in brackets.
-        """
-        *_, text = line.partition(b" [-R")[0].rpartition(b": ")
-        values = b"%d" * len(self._told) % self._told
-        for answer in (b"true", b"false"):
-            if text.endswith(values + answer):
-                name = text[: -len(values + answer)]
-                self._callees[-1] = name.decode(errors="replace") or None
-
-    def _complaint(self) -> str:
-        said = (self._tail + self._stderr).decode(errors="replace")
-        lines = [line for line in said.splitlines() if line.strip()]
-        telling = [line for line in lines if "error" in line.lower() or "ssertion" in line] or lines
-        return f": {telling[0].strip()[:300]}" if telling else ""
+            self._remarks.drain()
+            raise CompilerError(
+                f"{self._module_name}: {error}{self._remarks.complaint()}"
+            ) from error
 
     def __enter__(self) -> Compilation:
         return self

@@ -13,8 +13,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
 from environments.errors import UserError
-from tfrl_systems.agents import adam
-from tfrl_systems.networks import actors, graph_actors
+from tfrl_systems.networks import actors, adam, graph_actors
 
 # Shares of the training after which the standard deviation has fallen to `search_action_std`, falls
 # further, and has reached `final_action_std`.

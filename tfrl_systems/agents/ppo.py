@@ -78,19 +78,20 @@ def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.Type
     Raises:
       UserError: a setting is out of its range, or the specs are of another kind.
     """
-    policy_gradients.check(
-        "ppo",
-        config,
-        {
-            "num_epochs": config.num_epochs >= 1,
-            "minibatch_size": config.minibatch_size >= 0,
-            "clip": config.clip > 0,
-            "gae_lambda": 0 <= config.gae_lambda <= 1,
-        },
-    )
+    policy_gradients.check("ppo", config, ranges(config))
     return PPOAgent(
         config, tensor_spec.from_spec(time_step_spec), tensor_spec.from_spec(action_spec)
     )
+
+
+def ranges(config: Config) -> dict[str, bool]:
+    """Return for each of PPO's own settings whether it is within its range."""
+    return {
+        "num_epochs": config.num_epochs >= 1,
+        "minibatch_size": config.minibatch_size >= 0,
+        "clip": config.clip > 0,
+        "gae_lambda": 0 <= config.gae_lambda <= 1,
+    }
 
 
 class _Learned(NamedTuple):
@@ -119,6 +120,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
     Attributes:
       optimizer: the Adam optimizer.
       actor_network: the network of the policy.
+      value_network: the network of values.
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         self._config = config
         parts = policy_gradients.make_parts(config, time_step_spec, action_spec)
         self.actor_network, self.optimizer = parts.actor, parts.optimizer
+        self.value_network = parts.value
         super().__init__(
             time_step_spec,
             action_spec,

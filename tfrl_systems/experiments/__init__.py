@@ -98,7 +98,8 @@ def plan(
             "trajectories of other policies; take another, such as ppo"
         )
     asked: Any = make(record.problem_type, problem)
-    chosen = with_values(record.settings(agent, asked), settings or {})
+    given = find_agent(agent).expanded(settings or {})
+    chosen = with_values(record.settings(agent, asked), given)
     return record.complete(TrainingRun(system, agent, asked, with_seed(chosen, seed), seed))
 
 

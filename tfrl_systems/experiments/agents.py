@@ -26,12 +26,37 @@ class Agent:
         iteration. If not, it learns from whole trajectories of other policies, which the system
         must offer.
       may_change: settings of the loop that a resumed run may change.
+      has_presets: whether the module has `PRESETS`, names for the values of several settings.
     """
 
     module: str
     loop: str
     is_online: bool
     may_change: tuple[str, ...]
+    has_presets: bool = False
+
+    @property
+    def presets(self) -> Mapping[str, Mapping[str, Any]]:
+        """The values of several settings, by the preset's name."""
+        if not self.has_presets:
+            return {}
+        found: Mapping[str, Mapping[str, Any]] = importlib.import_module(self.module).PRESETS
+        return found
+
+    def expanded(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace the setting `preset`, if it is given, by what it stands for.
+
+        Raises:
+          UsageError: the agent has no such preset.
+        """
+        if "preset" not in settings:
+            return dict(settings)
+        name = settings["preset"]
+        if name not in self.presets:
+            known = ", ".join(self.presets) or "none for this agent"
+            raise UsageError(f"--set preset: expected one of {known}; found {name!r}")
+        given = {one: value for one, value in settings.items() if one != "preset"}
+        return {**self.presets[name], **given}
 
     def make_config(self, **settings: Any) -> Any:
         """Return the agent's settings; those that are not given have the agent's defaults."""
@@ -56,6 +81,9 @@ _AGENTS, _TRAINING = "tfrl_systems.agents", "tfrl_systems.training"
 AGENTS: Mapping[str, Agent] = {
     "ppo": Agent(f"{_AGENTS}.ppo", f"{_TRAINING}.online", True, ("checkpoint_every",)),
     "reinforce": Agent(f"{_AGENTS}.reinforce", f"{_TRAINING}.online", True, ("checkpoint_every",)),
+    "world_model": Agent(
+        f"{_AGENTS}.world_model", f"{_TRAINING}.online", True, ("checkpoint_every",), True
+    ),
     "bc_max": Agent(f"{_AGENTS}.bc_max", f"{_TRAINING}.bc_max", False, ("iterations",)),
 }
 

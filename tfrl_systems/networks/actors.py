@@ -1,11 +1,11 @@
 """Actor and value networks of policy gradient agents, made from specs.
 
-Observations: a nest of arrays. Floats enter unchanged. Integers (counts, costs, flags) enter as
-their signed logarithm, sign(x) log(1 + |x|). All leaves are flattened and joined in the order of
-`tf.nest.flatten`, which sorts the names of a dict.
+Observations: a nest of arrays of numbers; `inputs` says how they enter.
 
 Actions: a bounded float32 vector has a normal distribution, whose mean tanh keeps within the
-bounds. An integer scalar 0 … n-1 has a categorical distribution.
+bounds. An integer scalar 0 … n-1 has a categorical distribution. A pair (rule, place) has the
+distribution of `numbered_actions`. What an observation does not allow has the probability 0
+(`permits`).
 
     observation [B, ...] ─▶ inputs [B, F] ─▶ hidden layers ─▶ outputs ─▶ distribution, or value [B]
 
@@ -31,6 +31,9 @@ from tf_agents.specs import tensor_spec
 from tf_agents.utils import nest_utils
 
 from environments.errors import UserError
+from tfrl_systems.networks import inputs, permits
+from tfrl_systems.networks.graph_actions import MASKED
+from tfrl_systems.networks.numbered_actions import MAX_PLACE_LOGIT, NumberedActions
 
 ACTIVATIONS = {"tanh": tf.tanh, "relu": tf.nn.relu}
 
@@ -47,30 +50,17 @@ _FLOAT_GAIN = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Inputs:
-    """One leaf of the observation.
-
-    Attributes:
-      path: the keys that lead to it; () if the observation is one array.
-      size: how many numbers it has.
-      is_integer: whether it enters as its signed logarithm.
-    """
-
-    path: tuple[str, ...]
-    size: int
-    is_integer: bool
-
-
-@dataclasses.dataclass(frozen=True)
 class Actions:
     """The kind, size and bounds of the action.
 
     Attributes:
-      kind: "normal" for a bounded float32 vector, "categorical" for an integer scalar.
-      size: how many numbers a float action has, or how many integer actions there are.
+      kind: "normal" for a bounded float32 vector, "categorical" for an integer scalar, "numbered"
+        for a pair (rule, place).
+      size: how many numbers a float action has, or how many integer actions or rules there are.
       low: least values of a float action; empty for integers.
       high: greatest values of a float action; empty for integers.
       dtype: name of the action's dtype.
+      num_places: the most places of a rule, for pairs.
     """
 
     kind: str
@@ -78,6 +68,7 @@ class Actions:
     low: tuple[float, ...]
     high: tuple[float, ...]
     dtype: str
+    num_places: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,40 +89,17 @@ class ActorSettings:
     state_dependent_std: bool
 
 
-def read_observation_spec(observation_spec: Any) -> tuple[Inputs, ...]:
-    """Return the leaves of an observation spec, in the order in which they are joined.
-
-    Args:
-      observation_spec: a nest of tensor specs.
-
-    Returns:
-      The leaves.
-
-    Raises:
-      UserError: a leaf does not hold numbers.
-    """
-    found = []
-    for path, spec in nest_utils.flatten_with_tuple_paths(observation_spec):
-        if not (spec.dtype.is_floating or spec.dtype.is_integer):
-            raise UserError(
-                f"observation {'/'.join(map(str, path))}: expected numbers, found {spec.dtype.name}"
-            )
-        size = int(np.prod(spec.shape.as_list(), dtype=np.int64))
-        found.append(Inputs(tuple(map(str, path)), size, spec.dtype.is_integer))
-    return tuple(found)
-
-
 def read_action_spec(action_spec: Any) -> Actions:
     """Return the kind, size and bounds of an action spec.
 
     Args:
-      action_spec: a bounded float32 vector, or an integer scalar from 0 on.
+      action_spec: a bounded float32 vector, an integer scalar from 0 on, or a pair (rule, place).
 
     Returns:
       The action's properties.
 
     Raises:
-      UserError: it is neither a bounded float32 vector nor an integer scalar from 0 on.
+      UserError: it is none of these.
     """
     if isinstance(action_spec, tensor_spec.BoundedTensorSpec):
         shape, dtype = action_spec.shape.as_list(), action_spec.dtype
@@ -148,9 +116,11 @@ def read_action_spec(action_spec: Any) -> Actions:
             )
         if dtype.is_integer and not shape and low == 0 < high:
             return Actions("categorical", int(high) + 1, (), (), dtype.name)
+        if dtype == tf.int32 and shape == [2] and np.all(low == 0) and high[0] > 0:
+            return Actions("numbered", int(high[0]) + 1, (), (), dtype.name, int(high[1]) + 1)
     raise UserError(
-        "action: expected a bounded float32 vector, or an integer scalar from 0 on; "
-        f"found {action_spec}"
+        "action: expected a bounded float32 vector, an integer scalar from 0 on, or a pair "
+        f"(rule, place); found {action_spec}"
     )
 
 
@@ -167,7 +137,7 @@ class _Perceptron(network.Network):
         name: str,
     ) -> None:
         super().__init__(input_tensor_spec=observation_spec, state_spec=(), name=name)
-        self.inputs = read_observation_spec(observation_spec)
+        self.inputs = inputs.read_observation_spec(observation_spec)
         self._activation = ACTIVATIONS[activation]
         sizes = [sum(one.size for one in self.inputs), *hidden_sizes, num_outputs]
         # One list of kernel, bias, kernel, …, because Keras keeps its order in `variables`.
@@ -176,7 +146,7 @@ class _Perceptron(network.Network):
             is_last = number == len(hidden_sizes)
             gain = _OUTPUT_GAIN if is_last else 1.0 if activation == "tanh" else math.sqrt(2.0)
             bias = np.zeros(pair[1])
-            if number == 0 and not is_last and are_floats(self.inputs):
+            if number == 0 and not is_last and inputs.are_floats(self.inputs):
                 gain *= _FLOAT_GAIN
                 bias = generator.uniform(-gain, gain, pair[1])
             kernel = generator.normal(scale=gain / math.sqrt(pair[0]), size=pair)
@@ -189,14 +159,7 @@ class _Perceptron(network.Network):
     def _outputs(self, observation: Any) -> tf.Tensor:
         """Return the last layer's sums, float32 [..., num_outputs]."""
         outer_rank = nest_utils.get_outer_rank(observation, self.input_tensor_spec)
-        leaves = tf.nest.flatten(observation)
-        outer_shape = tf.shape(leaves[0])[:outer_rank]
-        columns = [
-            tf.reshape(signed_log(leaf) if one.is_integer else tf.cast(leaf, tf.float32), shape)
-            for leaf, one in zip(leaves, self.inputs, strict=True)
-            for shape in ([-1, one.size],)
-        ]
-        hidden = tf.concat(columns, axis=1) if len(columns) > 1 else columns[0]
+        hidden, outer_shape = inputs.joined(observation, self.inputs, outer_rank)
         *kernels, last_kernel = self._layers[0::2]
         *biases, last_bias = self._layers[1::2]
         for kernel, bias in zip(kernels, biases, strict=True):
@@ -210,7 +173,7 @@ class ActorNetwork(_Perceptron):
 
     Args:
       observation_spec: a nest of specs of numbers.
-      action_spec: a bounded float32 vector, or an integer scalar from 0 on.
+      action_spec: a bounded float32 vector, an integer scalar from 0 on, or a pair (rule, place).
       settings: settings of the network.
       generator: draws the initial weights.
 
@@ -226,12 +189,19 @@ class ActorNetwork(_Perceptron):
         generator: np.random.Generator,
     ) -> None:
         actions = read_action_spec(action_spec)
+        self._permits = permits.Permits.read(observation_spec, action_spec)
+        if (actions.kind == "numbered") != (self._permits.name == permits.NUM_PLACES):
+            raise UserError(
+                f"observation: expected {permits.NUM_PLACES} beside pairs (rule, place), and "
+                f"nowhere else; found the action {action_spec}"
+            )
         is_normal = actions.kind == "normal"
         super().__init__(
             observation_spec,
             settings.hidden_sizes,
             settings.activation,
-            actions.size * (2 if is_normal and settings.state_dependent_std else 1),
+            actions.size * (2 if is_normal and settings.state_dependent_std else 1)
+            + actions.num_places,
             generator,
             "actor",
         )
@@ -253,7 +223,11 @@ class ActorNetwork(_Perceptron):
     ) -> tuple[tfp.distributions.Distribution, Any]:
         """Return the action's distribution and no state; observations [B, ...] or [B, T, ...]."""
         outputs = self._outputs(observation)
+        if self._actions.num_places:
+            return NumberedActions.of(outputs, self._permits.of(observation)), network_state
         if self._log_std is None:
+            if self._permits.name:
+                outputs = tf.where(self._permits.of(observation), outputs, MASKED)
             distribution = tfp.distributions.Categorical(
                 logits=outputs, dtype=tf.as_dtype(self._actions.dtype)
             )
@@ -281,7 +255,7 @@ class ActorNetwork(_Perceptron):
     @property
     def can_be_normalized(self) -> bool:
         """Return whether no observation is an integer."""
-        return are_floats(self.inputs)
+        return inputs.are_floats(self.inputs)
 
     def describe(self) -> dict[str, Any]:
         """Return what `policies.numpy_actor` needs beside the variables, as JSON values."""
@@ -293,6 +267,9 @@ class ActorNetwork(_Perceptron):
             "activation": self._settings.activation,
             "state_dependent_std": self._settings.state_dependent_std,
             "log_std_limits": list(LOG_STD_LIMITS),
+            "permits": self._permits.name,
+            "masked": MASKED,
+            "max_place_logit": MAX_PLACE_LOGIT,
         }
 
     def named_variables(self) -> Mapping[str, tf.Variable]:
@@ -344,14 +321,3 @@ class ValueNetwork(_Perceptron):
         """Return values, and logarithms of the usual |return - value|, each [B] or [B, T]."""
         outputs = self._outputs(observation)
         return outputs[..., 0], outputs[..., 1]
-
-
-def are_floats(inputs: Sequence[Inputs]) -> bool:
-    """Return whether none of the inputs is an integer."""
-    return not any(one.is_integer for one in inputs)
-
-
-def signed_log(values: tf.Tensor) -> tf.Tensor:
-    """Return sign(x) log(1 + |x|) of each value x, float32."""
-    values = tf.cast(values, tf.float32)
-    return tf.sign(values) * tf.math.log1p(tf.abs(values))

@@ -147,11 +147,11 @@ class Norm(snt.Module):
 
     def __call__(self, values: tf.Tensor) -> tf.Tensor:
         """Give rows [N, H] mean 0 and variance 1, then scale and shift them."""
-        return _standardised(values) * self.scale + self.offset
+        return standardised(values) * self.scale + self.offset
 
 
 @tf.custom_gradient
-def _standardised(values: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+def standardised(values: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
     """Give rows [N, H] mean 0 and variance 1; the gradient has a closed form."""
     values -= _row_means(values)
     factors = tf.math.rsqrt(_row_means(values**2) + NORM_EPSILON)

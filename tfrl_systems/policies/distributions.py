@@ -3,7 +3,9 @@
 A distribution is the dict of its parameters, named as in TensorFlow Probability and as PPO needs
 them in its policy info. A normal distribution with independent components has "loc" and
 "scale_diag", [B, n] each. A categorical one has "logits", [B, num_actions]. If there is "actions",
-[B, num_actions, n], beside the logits, actions are rows of that list instead of numbers.
+[B, num_actions, n], beside the logits, actions are rows of that list instead of numbers. Pairs
+(rule, place), as in `networks.numbered_actions`, have "rule_logits" [B, R], "place_logits" [B, S]
+and "num_places" [B, R].
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import numpy as np
 
 Parameters = Mapping[str, np.ndarray]
 
+# The logit of an action that is not allowed, as in networks.graph_actions; a test compares them.
+_MASKED = np.float32(-1e9)
 _HALF_LOG_2_PI_E = 0.5 * math.log(2 * math.pi * math.e)
 
 
@@ -29,21 +33,23 @@ def draw(parameters: Parameters, generator: np.random.Generator) -> np.ndarray:
     Returns:
       float32 [B, n] if normal, int64 [B] if categorical, or rows [B, n] of the list of actions.
     """
+    if "rule_logits" in parameters:
+        rules = _draw_one(parameters["rule_logits"], generator)
+        return np.stack([rules, _draw_one(_places_of(parameters, rules), generator)], axis=1)
     if "logits" not in parameters:
         loc = parameters["loc"]
         noise: np.ndarray = generator.standard_normal(loc.shape, np.float32)
         noise *= parameters["scale_diag"]
         noise += loc
         return noise
-    shares = _shares(parameters["logits"])
-    np.cumsum(shares, axis=1, out=shares)
-    # An action of probability 0 is never drawn: its interval is empty.
-    below = shares <= generator.random((len(shares), 1)) * shares[:, -1:]
-    return _at(below.sum(axis=1), parameters)
+    return _at(_draw_one(parameters["logits"], generator), parameters)
 
 
 def mode(parameters: Parameters) -> np.ndarray:
     """Return the likeliest action of each row, shaped as by `draw`; ties go to the first."""
+    if "rule_logits" in parameters:
+        rules = parameters["rule_logits"].argmax(axis=1)
+        return np.stack([rules, _places_of(parameters, rules).argmax(axis=1)], axis=1)
     if "logits" not in parameters:
         return parameters["loc"]
     return _at(parameters["logits"].argmax(axis=1), parameters)
@@ -51,14 +57,59 @@ def mode(parameters: Parameters) -> np.ndarray:
 
 def entropy(parameters: Parameters) -> np.ndarray:
     """Return the entropy of each row's distribution in nats, float64 [B]."""
+    if "rule_logits" in parameters:
+        shares = _normalised_shares(parameters["rule_logits"])
+        counts = np.maximum(parameters["num_places"], 1)
+        rows = np.repeat(parameters["place_logits"][:, np.newaxis], counts.shape[1], axis=1)
+        of_places = _entropies(_cut_off(rows, counts))
+        return _entropies(parameters["rule_logits"]) + np.sum(shares * of_places, axis=1)
     if "logits" not in parameters:
         scale = parameters["scale_diag"].astype(np.float64)
         return np.log(scale).sum(axis=1) + scale.shape[1] * _HALF_LOG_2_PI_E
-    shares = _shares(parameters["logits"])
-    shares /= shares.sum(axis=1, keepdims=True)
+    return _entropies(parameters["logits"])
+
+
+def uniform(parameters: Parameters) -> dict[str, np.ndarray]:
+    """Return parameters with which all allowed discrete actions are equally likely.
+
+    Args:
+      parameters: parameters of a distribution over discrete actions.
+    """
+    if "rule_logits" in parameters:
+        counts = parameters["num_places"]
+        logits = np.where(counts > 0, np.log(np.maximum(counts, 1)), parameters["rule_logits"])
+        places = np.zeros_like(parameters["place_logits"])
+        return {**parameters, "rule_logits": logits.astype(np.float32), "place_logits": places}
+    logits = parameters["logits"]
+    return {**parameters, "logits": np.where(logits > _MASKED / 2, np.float32(0), logits)}
+
+
+def _draw_one(logits: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    shares = _shares(logits)
+    np.cumsum(shares, axis=1, out=shares)
+    # An action of probability 0 is never drawn: its interval is empty.
+    below = shares <= generator.random((len(shares), 1)) * shares[:, -1:]
+    found: np.ndarray = below.sum(axis=1)
+    return found
+
+
+def _places_of(parameters: Parameters, rules: np.ndarray) -> np.ndarray:
+    """Return the logits [B, S] of the places of one rule for each row."""
+    counts = parameters["num_places"][np.arange(len(rules)), rules]
+    return _cut_off(parameters["place_logits"], np.maximum(counts, 1))
+
+
+def _cut_off(logits: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Mask the logits [..., S] of places from `counts` [...] on."""
+    return np.where(np.arange(logits.shape[-1]) < counts[..., np.newaxis], logits, _MASKED)
+
+
+def _entropies(logits: np.ndarray) -> np.ndarray:
+    """Return the entropies of softmax distributions [..., n], float64 [...]."""
+    shares = _normalised_shares(logits)
     # 0 log 0 is 0.
     logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
-    return -np.einsum("bn,bn->b", shares, logs)
+    return -np.einsum("...n,...n->...", shares, logs)
 
 
 def _at(places: np.ndarray, parameters: Parameters) -> np.ndarray:
@@ -70,4 +121,10 @@ def _at(places: np.ndarray, parameters: Parameters) -> np.ndarray:
 
 def _shares(logits: Any) -> np.ndarray:
     """Return values proportional to the probabilities, float64 [B, n]; each row's maximum is 1."""
-    return np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    return np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
+
+
+def _normalised_shares(logits: Any) -> np.ndarray:
+    shares = _shares(logits)
+    shares /= shares.sum(axis=-1, keepdims=True)
+    return shares

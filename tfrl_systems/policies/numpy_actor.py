@@ -12,6 +12,7 @@ import numpy as np
 
 from environments.errors import UserError
 from tfrl_systems.policies import distributions, variables
+from tfrl_systems.policies.numpy_controller import NumpyController
 from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
 from tfrl_systems.policies.numpy_network import NumpyNetwork
 
@@ -21,10 +22,15 @@ if TYPE_CHECKING:
     from tf_agents.trajectories import policy_step
     from tf_agents.trajectories import time_step as ts
 
+_FIRST = 0  # ts.StepType.FIRST
 # The variables of TF-Agents' StreamingTensorNormalizer.
 _NORMALISER = ("count", "mean", "squares")
 
-NETWORKS: Mapping[str, type] = {"actor": NumpyNetwork, "graph_actor": NumpyGraphNetwork}
+NETWORKS: Mapping[str, type] = {
+    "actor": NumpyNetwork,
+    "graph_actor": NumpyGraphNetwork,
+    "controller": NumpyController,
+}
 """The network class of each kind; `describe` and policy.json name the kind."""
 
 
@@ -121,8 +127,15 @@ class NumpyActor:
         """
         from tf_agents.trajectories import policy_step
 
-        parameters = self.network.parameters(time_step.observation)
-        action = distributions.draw(parameters, generator)
+        network = self.network
+        if network.has_memory:
+            network.begin(time_step.step_type == _FIRST)
+        parameters = network.parameters(time_step.observation)
+        if network.has_memory:
+            action = network.draw(parameters, generator)
+            network.remember(action)
+        else:
+            action = distributions.draw(parameters, generator)
         info = {"dist_params": parameters} if self._has_info else ()
         return policy_step.PolicyStep(action.astype(self._action_dtype, copy=False), (), info)
 
@@ -151,7 +164,10 @@ def read_policy(policy: tf_policy.TFPolicy) -> tuple[Any, dict[str, tf.Variable]
     from tf_agents.utils import tensor_normalizer
 
     from tfrl_systems.networks import actors, graph_actors
+    from tfrl_systems.policies.controller_policy import ControllerPolicy
 
+    if isinstance(policy, ControllerPolicy):
+        return policy, dict(policy.named_variables())
     kinds = (actors.ActorNetwork, graph_actors.GraphActorNetwork)
     networks = [one for one in policy.submodules if isinstance(one, kinds)]
     normalisers = [

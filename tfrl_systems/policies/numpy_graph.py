@@ -19,17 +19,17 @@ from tfrl_systems.policies import distributions
 
 Arrays = Mapping[str, np.ndarray]
 
-_ZERO = np.float32(0)
-_ENCODER = "encoder/"
+_ZERO, _ONE = (np.array(value, np.float32) for value in (0, 1))
+ENCODER = "encoder/"
 _HEAD = "head/"
 
 
-class NumpyGraphNetwork:
-    """The encoder and the head of a graph actor.
+class NumpyGraphEncoder:
+    """The encoder, for one graph at a time.
 
     Args:
-      description: as `networks.graph_actors.GraphActorNetwork.describe` returns it.
-      arrays: the network's variables, named as by its `named_variables`.
+      description: its width, rounds, features and norm_epsilon.
+      arrays: its variables by their place within it, such as "round0/send/w".
 
     Raises:
       KeyError: an array or a field of the description is missing.
@@ -41,46 +41,22 @@ class NumpyGraphNetwork:
         self._num_rounds = int(description["rounds"])
         self._num_kinds = int(description["features"]["num_kinds"])
         self._epsilon = np.float32(description["norm_epsilon"])
-        self._masked = np.float32(description["masked"])
-        self._head: Any = _HEADS[description["head"]](description)
         self.update(arrays)
 
     def update(self, arrays: Arrays) -> None:
         """Replace all variables; `arrays` as in the constructor."""
-        self._arrays = _within(_ENCODER, arrays)
+        self._arrays = arrays
         shape = (self._num_kinds, self._width)
         if self._arrays["kinds"].shape != shape:
             raise ValueError(f"kinds of the shape {self._arrays['kinds'].shape}, not {shape}")
         self._rounds = [
-            _Round(_within(f"round{number}/", self._arrays), self._epsilon)
+            _Round(within(f"round{number}/", self._arrays), self._epsilon)
             for number in range(self._num_rounds)
         ]
         # The edge matrices of all rounds, forth and back, [2 K, F, H]: one product for all of them.
         self._edges = np.stack([edges for one in self._rounds for edges in one.edges])
-        self._head.update(_within(_HEAD, arrays))
 
-    def parameters(self, observation: Arrays) -> dict[str, np.ndarray]:
-        """Return the logits [B, A] of the listed actions, and the list [B, A, 2].
-
-        Args:
-          observation: arrays [B, ...] as the observation spec names them.
-
-        Returns:
-          The parameters, as in `distributions`.
-        """
-        is_there = observation["action_mask"]
-        logits = np.full(is_there.shape, self._masked, np.float32)
-        for number, allowed in enumerate(is_there):
-            one = {name: field[number] for name, field in observation.items()}
-            (places,) = np.nonzero(allowed)
-            logits[number, places] = self._head(*self._encode(one), one, places)
-        return {"logits": logits, "actions": observation["actions"]}
-
-    def mode(self, observation: Arrays) -> np.ndarray:
-        """Return the likeliest action of each row, int32 [B, 2]."""
-        return distributions.mode(self.parameters(observation))
-
-    def _encode(self, one: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    def __call__(self, one: Arrays) -> tuple[np.ndarray, np.ndarray]:
         """Return the vectors of the nodes [N, H] and of the graph [1, H] of one observation."""
         arrays = self._arrays
         num_nodes, num_edges = int(one["n_node"][0]), int(one["n_edge"][0])
@@ -102,6 +78,59 @@ class NumpyGraphNetwork:
         for number, each in enumerate(self._rounds):
             each(h, g, ways, said[2 * number : 2 * number + 2])
         return h, g
+
+    def latent(self, one: Arrays) -> np.ndarray:
+        """Return the latent [1, H] of one observation, as `networks.latents.GraphLatents` does."""
+        _, g = self(one)
+        _norm(g, _ONE, _ZERO, self._epsilon)
+        return g
+
+
+class NumpyGraphNetwork:
+    """The encoder and the head of a graph actor.
+
+    Args:
+      description: as `networks.graph_actors.GraphActorNetwork.describe` returns it.
+      arrays: the network's variables, named as by its `named_variables`.
+
+    Raises:
+      KeyError: an array or a field of the description is missing.
+      ValueError: the shape of an array does not fit the description.
+    """
+
+    has_memory = False
+
+    def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
+        self._masked = np.float32(description["masked"])
+        self._encoder = NumpyGraphEncoder(description, within(ENCODER, arrays))
+        self._head: Any = _HEADS[description["head"]](description)
+        self._head.update(within(_HEAD, arrays))
+
+    def update(self, arrays: Arrays) -> None:
+        """Replace all variables; `arrays` as in the constructor."""
+        self._encoder.update(within(ENCODER, arrays))
+        self._head.update(within(_HEAD, arrays))
+
+    def parameters(self, observation: Arrays) -> dict[str, np.ndarray]:
+        """Return the logits [B, A] of the listed actions, and the list [B, A, 2].
+
+        Args:
+          observation: arrays [B, ...] as the observation spec names them.
+
+        Returns:
+          The parameters, as in `distributions`.
+        """
+        is_there = observation["action_mask"]
+        logits = np.full(is_there.shape, self._masked, np.float32)
+        for number, allowed in enumerate(is_there):
+            one = {name: field[number] for name, field in observation.items()}
+            (places,) = np.nonzero(allowed)
+            logits[number, places] = self._head(*self._encoder(one), one, places)
+        return {"logits": logits, "actions": observation["actions"]}
+
+    def mode(self, observation: Arrays) -> np.ndarray:
+        """Return the likeliest action of each row, int32 [B, 2]."""
+        return distributions.mode(self.parameters(observation))
 
 
 class _Round:
@@ -228,7 +257,7 @@ class _HierarchicalHead:
 _HEADS = {"pointer": _PointerHead, "local": _PointerHead, "hierarchical": _HierarchicalHead}
 
 
-def _within(place: str, arrays: Arrays) -> dict[str, np.ndarray]:
+def within(place: str, arrays: Arrays) -> dict[str, np.ndarray]:
     """Copy the arrays whose names begin with `place`, and remove that from their names."""
     return {
         name.removeprefix(place): np.array(array)

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from tfrl_systems.policies import distributions
+
 # These are arrays because NumPy is faster with them than with numbers.
 _ZERO, _ONE, _TWO = (np.array(value, np.float32) for value in (0, 1, 2))
 # The variables and constants of TF-Agents' StreamingTensorNormalizer.
@@ -31,6 +33,44 @@ _ACTIVATIONS: Mapping[str, tuple[Callable[..., Any], float]] = {
 _BLOCK = 128
 # Buffers are kept for at most this many batch sizes.
 _MAX_BATCH_SIZES = 4
+
+
+class Inputs:
+    """Joins the leaves of observations, as `networks.inputs` does.
+
+    Args:
+      described: the leaves, as JSON values.
+
+    Attributes:
+      sizes: how many numbers each leaf has.
+      size: how many numbers an observation has.
+    """
+
+    def __init__(self, described: Sequence[Mapping[str, Any]]) -> None:
+        self._paths = [tuple(one["path"]) for one in described]
+        self.sizes = [int(one["size"]) for one in described]
+        self.size = sum(self.sizes)
+        self._is_vector = self._paths == [()]
+        integers = [bool(one["is_integer"]) for one in described for _ in range(int(one["size"]))]
+        self._integers = np.flatnonzero(integers)
+
+    def __call__(self, observation: Any) -> np.ndarray:
+        """Return the leaves side by side, [B, F]; each integer x becomes sign(x) log(1 + |x|)."""
+        rows = observation if self._is_vector else self._join(observation)
+        if len(self._integers):
+            rows = np.array(rows, np.float32)
+            chosen = rows[:, self._integers]
+            rows[:, self._integers] = np.copysign(np.log1p(np.abs(chosen)), chosen)
+        return rows
+
+    def _join(self, observation: Any) -> np.ndarray:
+        leaves = [_at(observation, path) for path in self._paths]
+        rows = np.empty((len(leaves[0]), self.size), np.float32)
+        end = 0
+        for leaf, size in zip(leaves, self.sizes, strict=True):
+            start, end = end, end + size
+            rows[:, start:end] = leaf.reshape(len(rows), size)
+        return rows
 
 
 class NumpyNetwork:
@@ -52,18 +92,19 @@ class NumpyNetwork:
       ValueError: the shape of an array does not fit the description.
     """
 
+    has_memory = False
+
     def __init__(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        self._inputs = [
-            (tuple(one["path"]), int(one["size"]), bool(one["is_integer"]))
-            for one in description["inputs"]
-        ]
-        self._is_vector = [path for path, _, _ in self._inputs] == [()]
-        integers = [is_integer for _, size, is_integer in self._inputs for _ in range(size)]
-        self.num_inputs = len(integers)
-        self._integers = np.flatnonzero(integers)
+        self._inputs = Inputs(description["inputs"])
+        self.num_inputs = self._inputs.size
         actions = description["actions"]
         self._is_normal = actions["kind"] == "normal"
         self.num_actions = int(actions["size"])
+        # Policies that were saved before observations could hold permits have none.
+        self._permits = str(description.get("permits", ""))
+        self._masked = np.float32(description.get("masked", 0))
+        self._num_places = int(actions.get("num_places", 0))
+        self._max_place_logit = np.float32(description.get("max_place_logit", 0))
         low, high = (np.array(actions[name], np.float32) for name in ("low", "high"))
         self._middle, self._half_range = (low + high) / 2, (high - low) / 2
         self._has_unit_range = bool(np.all((low == -1) & (high == 1)))
@@ -74,7 +115,7 @@ class NumpyNetwork:
         self._is_normalised = "count_0" in arrays
         self.activation = str(description["activation"])
         self._activate, one = _ACTIVATIONS[self.activation]
-        outputs = self.num_actions * (2 if self._has_std_layer else 1)
+        outputs = self.num_actions * (2 if self._has_std_layer else 1) + self._num_places
         self._sizes = [self.num_inputs, *map(int, description["hidden_sizes"]), outputs]
         self._layers = _empty_layers(self._sizes, one)
         self._buffers: dict[int, tuple[Any, ...]] = {}
@@ -92,7 +133,9 @@ class NumpyNetwork:
             self._std = self._exp(self._log_std)
         if self._is_normalised:
             count, mean, squares = (
-                np.concatenate([arrays[f"{name}_{i}"].ravel() for i in range(len(self._inputs))])
+                np.concatenate(
+                    [arrays[f"{name}_{i}"].ravel() for i in range(len(self._inputs.sizes))]
+                )
                 for name in _NORMALISER
             )
             self._normalise_first_layer(mean, np.sqrt(squares / count + _NORMALISER_EPSILON))
@@ -129,6 +172,17 @@ class NumpyNetwork:
           The parameters, as in `distributions`.
         """
         sums = self._sums(observation)
+        if self._num_places:
+            num_places = observation[self._permits]
+            rules, places = np.split(sums, [self.num_actions], axis=1)
+            most = self._max_place_logit
+            return {
+                "rule_logits": np.where(num_places > 0, rules, self._masked),
+                "place_logits": most * np.tanh(places / most),
+                "num_places": num_places,
+            }
+        if not self._is_normal and self._permits:
+            return {"logits": np.where(observation[self._permits], sums, self._masked)}
         if not self._is_normal:
             return {"logits": sums.copy()}
         squashed = np.tanh(sums)
@@ -144,7 +198,9 @@ class NumpyNetwork:
         return {**self.__dict__, "_buffers": {}}
 
     def mode(self, observation: Any) -> np.ndarray:
-        """Return the likeliest action of each row: float32 [B, n], or int64 [B]."""
+        """Return the likeliest action of each row: float32 [B, n], int64 [B], or pairs [B, 2]."""
+        if self._permits:
+            return distributions.mode(self.parameters(observation))
         sums = self._sums(observation)
         return self._mean(np.tanh(sums)) if self._is_normal else sums.argmax(axis=1)
 
@@ -173,9 +229,7 @@ class NumpyNetwork:
 
     def _sums(self, observation: Any) -> np.ndarray:
         """Return the last layer's sums [B, outputs], in a buffer that the next call overwrites."""
-        rows = observation if self._is_vector else self._join(observation)
-        if len(self._integers):
-            rows = self._take_logs(rows)
+        rows = self._inputs(observation)
         if len(rows) <= _BLOCK:
             return self._forward(rows)
         sums = np.empty((len(rows), self._sizes[-1]), np.float32)
@@ -183,23 +237,6 @@ class NumpyNetwork:
             block = rows[start : start + _BLOCK]
             sums[start : start + _BLOCK] = self._forward(block)
         return sums
-
-    def _join(self, observation: Any) -> np.ndarray:
-        """Return the leaves of the observation side by side, float32 [B, F]."""
-        leaves = [_at(observation, path) for path, _, _ in self._inputs]
-        rows = np.empty((len(leaves[0]), self.num_inputs), np.float32)
-        end = 0
-        for leaf, (_, size, _) in zip(leaves, self._inputs, strict=True):
-            start, end = end, end + size
-            rows[:, start:end] = leaf.reshape(len(rows), size)
-        return rows
-
-    def _take_logs(self, rows: np.ndarray) -> np.ndarray:
-        """Replace each integer input x by sign(x) log(1 + |x|)."""
-        rows = np.array(rows, np.float32)
-        chosen = rows[:, self._integers]
-        rows[:, self._integers] = np.copysign(np.log1p(np.abs(chosen)), chosen)
-        return rows
 
     def _forward(self, rows: np.ndarray) -> np.ndarray:
         inputs, values, hidden, last, sums = self._buffers.get(len(rows)) or self._prepare(rows)
@@ -233,8 +270,8 @@ class NumpyNetwork:
             if arrays[name].shape != shape:
                 raise ValueError(f"{name} of the shape {arrays[name].shape}, not {shape}")
         for name in _NORMALISER if self._is_normalised else ():
-            sizes = [arrays[f"{name}_{i}"].size for i in range(len(self._inputs))]
-            if sizes != [size for _, size, _ in self._inputs]:
+            sizes = [arrays[f"{name}_{i}"].size for i in range(len(self._inputs.sizes))]
+            if sizes != self._inputs.sizes:
                 raise ValueError(f"{name} of the sizes {sizes}")
 
 

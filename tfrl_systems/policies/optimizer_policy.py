@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     import onnx
 
 
+_KINDS = ("actor", "controller")
+
+
 class OptimizerPolicy:
     """A function from c to x in the box.
 
@@ -57,12 +60,14 @@ class OptimizerPolicy:
         """
         described = policy_files.load_policy_json(directory)
         numbers = (described.get("dimensions"), described.get("free"))
-        if described["kind"] != "actor" or not all(isinstance(one, int) for one in numbers):
+        if described["kind"] not in _KINDS or not all(isinstance(one, int) for one in numbers):
             raise UserError(
                 f"{directory}: expected a policy of learn_to_optimize, found one of "
                 f"{described.get('environment', 'something else')}; name another"
             )
-        network = load_network(directory)
+        network = load_network(directory, described["kind"])
+        if network.has_memory:
+            network = network.first_step()
         num_tuned = described["dimensions"] - described["free"]
         if (network.num_inputs, network.num_actions) != (described["dimensions"], num_tuned):
             raise UserError(
@@ -125,8 +130,8 @@ def load_network(directory: pathlib.Path | str, kind: str = "actor") -> Any:
     described = policy_files.load_policy_json(directory)
     if described["kind"] != kind:
         raise UserError(
-            f"{directory}: expected a policy of PPO or REINFORCE of the kind {kind}, found one of "
-            f"{described['kind']}; name another"
+            f"{directory}: expected a policy of the kind {kind}, found one of {described['kind']}; "
+            "name another"
         )
     arrays = policy_files.load_arrays(directory, described)
     try:

@@ -42,6 +42,7 @@ _FIELDS = {
         "norm_epsilon",
         "masked",
     ),
+    "controller": ("actions", "memory_size", "latents", "permits", "actor"),
     "networks": ("num_models", "features", "baseline_feature", "margin"),
     "trees": ("num_models", "features", "baseline_feature", "margin"),
 }

@@ -16,7 +16,7 @@ import pathlib
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import tensorflow as tf
 from tf_agents.agents import tf_agent
@@ -70,6 +70,20 @@ class Config:
     evaluate_every: int = 10
     checkpoint_every: int = 10
     seed: int = 0
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """An agent that keeps more than variables, and has more to tell than its loss."""
+
+    def save(self, directory: pathlib.Path) -> None:
+        """Write into a directory what a resumed run needs beside the variables."""
+
+    def restore(self, directory: pathlib.Path) -> None:
+        """Read what `save` wrote."""
+
+    def report(self) -> Mapping[str, Any]:
+        """Return an entry of result.json, which is named like the agent."""
 
 
 class OnlineLoop:
@@ -163,6 +177,8 @@ class OnlineLoop:
     def save(self, directory: pathlib.Path) -> None:
         """Save all that a resumed run needs beside `record`."""
         tf.train.Checkpoint(agent=self._agent).write(str(directory / _STATE_NAME))
+        if isinstance(self._agent, Remembering):
+            self._agent.save(directory)
 
     def record(self) -> dict[str, Any]:
         """Return the values that a resumed run needs beside the files that `save` writes."""
@@ -171,6 +187,10 @@ class OnlineLoop:
             "environment_steps": self.environment_steps,
             "experience_sha256": self.experience_sha256,
         }
+
+    def report(self) -> dict[str, Any]:
+        """Return what the agent has to tell at the end."""
+        return dict(self._agent.report()) if isinstance(self._agent, Remembering) else {}
 
     def restore(self, kept: Checkpoint) -> None:
         """Return to the state in which `kept` was saved.
@@ -187,6 +207,8 @@ class OnlineLoop:
                 f"{path}: expected the state of this agent, found: {str(error).splitlines()[0]}; "
                 "remove the run's directory and train again"
             ) from error
+        if isinstance(self._agent, Remembering):
+            self._agent.restore(kept.directory)
         self.iteration = kept.record["iteration"]
         self.environment_steps = kept.record["environment_steps"]
         self.experience_sha256 = kept.record["experience_sha256"]
@@ -282,6 +304,7 @@ def run_online(
         "policy_sha256": variables.sha256(loop.variables()),
         "evaluation": {**summarise(curves.evaluations), "iterations": curves.evaluations},
         "training": curves.training,
+        **({about["agent"]: told} if (told := loop.report()) else {}),
         **_provenance(workdir, config.iterations),
     }
     workdir.finish(config.iterations, result)

@@ -50,7 +50,13 @@ _POLICY_GRADIENT = {
     "search_action_std": 0.1,
     "final_action_std": 0.002,
 }
-_OF = {"ppo": {"num_epochs": 2, "relative_advantages": True, "normalize_rewards": False}}
+_PPO = {"num_epochs": 2, "relative_advantages": True, "normalize_rewards": False}
+# Dreams are of one step, because an action affects its own reward alone.
+_WORLD_MODEL = {**_PPO, "memory_size": 64, "dream_steps": 1, "fit_episodes": 128}
+_OF = {"ppo": _PPO, "world_model": _WORLD_MODEL}
+_LOOP = {"iterations": 10_000, "episodes_per_chunk": 256, "checkpoint_every": 250}
+# Where evaluations are dear: 19,200 of them in all.
+_LOOP_OF = {"world_model": {"iterations": 40, "episodes_per_chunk": 40, "checkpoint_every": 5}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,9 +99,7 @@ class LearnToOptimize(System):
         own = {**_POLICY_GRADIENT, **_OF.get(agent, {})}
         own["state_dependent_std"] = problem is not None and problem.asks_the_policy
         return {
-            "loop": found.make_loop_config(
-                iterations=10_000, episodes_per_chunk=256, checkpoint_every=250
-            ),
+            "loop": found.make_loop_config(**_LOOP_OF.get(agent, _LOOP)),
             "environment": EnvironmentSettings(reward="auto", reference="mean"),
             "agent": found.make_config(**own),
         }

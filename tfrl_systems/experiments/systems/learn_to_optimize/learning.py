@@ -69,7 +69,8 @@ def _evaluator(problem: Problem, agent: Any) -> EvaluateFn:
 
     def evaluate_fn(variables: bytes) -> Mapping[str, float]:
         actor.load(variables)
-        x = OptimizerPolicy(actor.network, problem.objective.num_tuned)(free)
+        network = actor.network.first_step() if actor.network.has_memory else actor.network
+        x = OptimizerPolicy(network, problem.objective.num_tuned)(free)
         return references.errors(problem.objective, x, free, truth_cache())._asdict()
 
     return evaluate_fn

@@ -1,0 +1,388 @@
+"""Learning in a dream: a world model is fitted to real experience, and PPO learns inside it.
+
+Each iteration of the loop brings real episodes. With all of them so far the agent
+
+    1. judges the model on the new episodes, which it has not seen yet   `world_models.judging`
+    2. fits the model                                                    `world_models.fitting`
+    3. trains the controller with PPO in dreams                          `world_models.dream`
+
+At first the real episodes are collected by chance, then by the controller. The thesis (Model-based
+Reinforcement Learning in Computer Systems, 3.4.2) collects by chance alone, and dreams of whole
+episodes with one model; `PRESETS["thesis"]` does the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+from tf_agents.agents import tf_agent
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory
+
+from tfrl_systems.agents import policy_gradients, ppo
+from tfrl_systems.policies.controller_policy import (
+    ControllerPolicy,
+    Parts,
+    actor_spec,
+    distribution_parameters,
+)
+from tfrl_systems.world_models import dream as dreams
+from tfrl_systems.world_models.fitting import Fitter, Losses, Replay, Sequences, Steps
+from tfrl_systems.world_models.judging import Judge, Judgement
+from tfrl_systems.world_models.mdn_rnn import Shape, WorldModel
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "thesis": {
+        "num_members": 1,
+        "disagreement": 0.0,
+        "dream_steps": 0,
+        "dream_from_states": False,
+        "two_hot_rewards": False,
+        "real_share": 0.0,
+        "random_share": 1.0,
+        "controller_from": 0.5,
+        "memory_size": 256,
+    },
+}
+"""Values of several settings at once; single ones can be set beside them."""
+
+_JUDGEMENT_NAME = "judgement.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(ppo.Config):
+    """Settings of the agent, beside those of PPO, which trains the controller.
+
+    Attributes:
+      num_members: members of the ensemble; each step of a dream follows one of them.
+      memory_size: units of each member's LSTM.
+      head_size: units of the layer between memory and predictions.
+      num_gaussians: components of the mixture that the next latent is drawn from.
+      two_hot_rewards: whether rewards are predicted as distributions over 255 values; if not, as
+        numbers.
+      disagreement: how much of the standard deviation of the members' rewards is subtracted from a
+        dreamed reward.
+      temperature: how random dreams are; above 1 they vary more than the model believes.
+      dream_steps: the most steps of a dream; 0 for as many as the longest real episode had.
+      dream_from_states: whether dreams begin at any state that was met; if not, where episodes
+        begin.
+      num_dreams: dreams that PPO learns from at a time.
+      dream_updates: how often PPO learns in each iteration, each time from new dreams.
+      real_share: share of real experience, from the last iteration, in what PPO learns from.
+      random_share: share of the iterations, at the start, whose actions are drawn by chance.
+      controller_from: share of the iterations before the controller begins to learn.
+      fit_updates: steps of Adam that fit the model in each iteration.
+      fit_episodes: real episodes that each of them sees.
+      fit_learning_rate: learning rate of the model at the start. It falls by a polynomial of degree
+        2 to a hundredth.
+    """
+
+    num_members: int = 3
+    memory_size: int = 128
+    head_size: int = 128
+    num_gaussians: int = 8
+    two_hot_rewards: bool = True
+    disagreement: float = 1.0
+    temperature: float = 1.0
+    dream_steps: int = 5
+    dream_from_states: bool = True
+    num_dreams: int = 256
+    dream_updates: int = 20
+    real_share: float = 0.05
+    random_share: float = 0.25
+    controller_from: float = 0.0
+    fit_updates: int = 100
+    fit_episodes: int = 8
+    fit_learning_rate: float = 1e-3
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the world model."""
+        return Shape(
+            self.num_members,
+            self.memory_size,
+            self.head_size,
+            self.num_gaussians,
+            self.two_hot_rewards,
+            self.graph_width,
+            self.graph_rounds,
+        )
+
+
+class Info(NamedTuple):
+    """What an iteration's training came to; figures that are not known yet are 0.
+
+    Attributes:
+      mixture, reward, end, permits: parts of the model's loss.
+      dreamed_reward: mean reward of a dreamed step, without what disagreement costs subtracted.
+      policy_gradient: PPO's loss.
+      reward_r2, mask_f1, done_accuracy, real_return, predicted_return, invalid_share, error_1,
+      error_last: see `judging.Judgement`; the errors 1 and 20 steps ahead.
+    """
+
+    mixture: float
+    reward: float
+    end: float
+    permits: float
+    dreamed_reward: float
+    policy_gradient: float
+    reward_r2: float = 0.0
+    mask_f1: float = 0.0
+    done_accuracy: float = 0.0
+    real_return: float = 0.0
+    predicted_return: float = 0.0
+    invalid_share: float = 0.0
+    error_1: float = 0.0
+    error_last: float = 0.0
+
+
+def make_agent(
+    config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
+) -> WorldModelAgent:
+    """Make an agent that learns in dreams.
+
+    Args:
+      config: settings of the agent.
+      time_step_spec: spec whose observation is a nest of numbers, or a graph; it may say what is
+        allowed (`networks.permits`).
+      action_spec: spec of a bounded float32 vector, of an integer scalar whose least value is 0, or
+        of a pair (rule, place).
+
+    Returns:
+      The agent.
+
+    Raises:
+      UserError: a setting is out of its range, or the specs are of another kind.
+    """
+    policy_gradients.check(
+        "world_model",
+        config,
+        {
+            **ppo.ranges(config),
+            **{
+                name: getattr(config, name) >= 1
+                for name in (
+                    "num_members",
+                    "memory_size",
+                    "head_size",
+                    "num_gaussians",
+                    "num_dreams",
+                    "fit_updates",
+                    "fit_episodes",
+                )
+            },
+            **{
+                name: getattr(config, name) >= 0
+                for name in ("disagreement", "temperature", "dream_steps", "dream_updates")
+            },
+            **{
+                name: 0 <= getattr(config, name) <= 1
+                for name in ("real_share", "random_share", "controller_from")
+            },
+            "fit_learning_rate": config.fit_learning_rate > 0,
+        },
+    )
+    return WorldModelAgent(
+        config, tensor_spec.from_spec(time_step_spec), tensor_spec.from_spec(action_spec)
+    )
+
+
+class WorldModelAgent(tf_agent.TFAgent):
+    """The agent; make it with `make_agent`, which checks the arguments.
+
+    `train` takes a Trajectory [B, T] of whole episodes, arrays, padded with boundary steps.
+
+    Attributes:
+      model: the world model.
+      controller: the PPO agent that learns in its dreams.
+      replay: all real steps so far.
+    """
+
+    def __init__(
+        self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
+    ) -> None:
+        self._config = config
+        generator = np.random.default_rng([config.seed, 1])
+        self.model = WorldModel(time_step_spec.observation, action_spec, config.shape, generator)
+        seen = actor_spec(self.model.latents.size, config.memory_size, self.model.allowed)
+        names = {one.name for one in dataclasses.fields(ppo.Config)}
+        settings = {name: getattr(config, name) for name in names}
+        # Dreamed rewards are in units of their own spread already.
+        unscaled = {"normalize_rewards": False, "normalize_observations": False}
+        self.controller = ppo.make_agent(
+            ppo.Config(**settings | unscaled), ts.time_step_spec(seen), action_spec
+        )
+        self.fitter = Fitter(self.model, config.fit_learning_rate)
+        self.replay = Replay(self.model)
+        self._dream = dreams.Dream(self.model, config.temperature, config.disagreement)
+        self._remember, self._judge = dreams.Remembering(self.model), Judge(self.model)
+        self._judgement: Judgement | None = None
+        self._imagine_fn = tf.function(self._imagine, autograph=False)
+        self._progress = tf.Variable(0.0, trainable=False, name="progress")
+        self._dream_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="dream_steps")
+        self._dream_s = tf.Variable(0.0, trainable=False, name="dream_s")
+        self._by_chance = tf.Variable(config.random_share > 0, trainable=False, name="by_chance")
+        memory = self.model.members[0].memory
+        actor = self.controller.actor_network
+        parts = Parts(self.model.latents, memory, actor, self.model.allowed, self._by_chance)
+        policies = [
+            ControllerPolicy(time_step_spec, action_spec, parts, is_greedy)
+            for is_greedy in (True, False)
+        ]
+        super().__init__(
+            time_step_spec,
+            action_spec,
+            *policies,
+            train_sequence_length=None,
+            train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
+        )
+
+    def set_progress(self, progress: float) -> None:
+        """Set learning rates, and how experience is collected; `progress` goes from 0 to 1."""
+        self._progress.assign(progress)
+        self._by_chance.assign(progress < self._config.random_share)
+        self.controller.set_progress(progress)
+
+    def _train(self, experience: trajectory.Trajectory, weights: None = None) -> tf_agent.LossInfo:
+        """Judge and fit the model, and train the controller; see the module's docstring."""
+        number = int(self.train_step_counter.numpy())
+        generator = np.random.default_rng([self._config.seed, number])
+        new = self.replay.add(experience)
+        if number:
+            self._judgement = self._judge.judge(new, generator)
+        config = self._config
+        losses = self.fitter.fit(
+            self.replay,
+            config.fit_updates,
+            config.fit_episodes,
+            float(self._progress.numpy()),
+            generator,
+        )
+        dreamed_reward, loss = 0.0, 0.0
+        if float(self._progress.numpy()) >= config.controller_from:
+            dreamed_reward, loss = self._train_controller(experience, new, generator)
+        self.train_step_counter.assign_add(1)
+        return tf_agent.LossInfo(sum(losses) + loss, self._info(losses, dreamed_reward, loss))
+
+    def _train_controller(
+        self, experience: trajectory.Trajectory, new: Sequences, generator: np.random.Generator
+    ) -> tuple[float, float]:
+        """Train the controller; return the mean dreamed reward, and PPO's last loss."""
+        config, began_s = self._config, time.perf_counter()
+        num_steps = config.dream_steps or int(self.replay.lengths.max())
+        starts = self._remember(self.replay.every())
+        real = self._real(experience, new, num_steps)
+        num_real = len(real.reward) and round(config.real_share * config.num_dreams)
+        num_dreams, found = config.num_dreams - num_real, []
+        for _ in range(config.dream_updates):
+            start = starts.drawn(num_dreams, not config.dream_from_states, generator)
+            rows = generator.integers(max(len(real.reward), 1), size=num_real)
+            some = tree.map_structure(lambda array, rows=rows: array[rows], real)
+            seed = generator.integers(1 << 31, size=2).astype(np.int32)
+            steps, reward = self._imagine_fn(start, some, tf.constant(num_steps), seed)
+            loss = self.controller.train(steps)
+            found.append((float(reward), float(loss.loss)))
+            self._dream_steps.assign_add(num_dreams * num_steps)
+        self._dream_s.assign_add(time.perf_counter() - began_s)
+        return found[-1] if found else (0.0, 0.0)
+
+    def _real(
+        self, experience: trajectory.Trajectory, new: Sequences, num_steps: int
+    ) -> dreams.Imagined:
+        """Return the newest real experience in segments like dreams; none if made by chance."""
+        is_taken = np.asarray(experience.step_type) != ts.StepType.LAST
+        info = tree.map_structure(lambda array: np.asarray(array)[is_taken], experience.policy_info)
+        starts = self._remember(new)
+        made = dreams.real_segments(self._dream, starts, new, info["dist_params"], num_steps)
+        if self._by_chance.numpy() or not self._config.real_share:
+            return tree.map_structure(lambda array: array[:0], made)
+        return made
+
+    def _imagine(
+        self, start: dreams.DreamState, real: dreams.Imagined, num_steps: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[trajectory.Trajectory, tf.Tensor]:
+        """Dream, and return experience [B, T] for PPO, and the mean reward of a dreamed step."""
+        def act(seen: dict[str, tf.Tensor], seed: tf.Tensor) -> tuple[tf.Tensor, Any]:
+            distribution, _ = self.controller.actor_network(seen)
+            action = tf.cast(distribution.sample(seed=seed), self.action_spec.dtype)
+            return action, distribution_parameters(distribution)
+
+        made = dreams.imagine(self._dream, act, start, num_steps, seed)
+        alive = tf.cast(made.is_alive, tf.float32)
+        mean = tf.reduce_sum(made.reward * alive) / tf.reduce_sum(alive)
+        both = tf.nest.map_structure(lambda *arrays: tf.concat(arrays, axis=0), made, real)
+        return self._experience(both), mean
+
+    def _experience(self, made: dreams.Imagined) -> trajectory.Trajectory:
+        """Return dreams as experience [B, T], padded with boundary steps.
+
+        A dream that is cut off has a future. Its last reward holds the value of what follows, so
+        that PPO can take the step for the last one.
+        """
+        shape = tf.shape(made.reward)
+        is_last = tf.range(shape[1]) == shape[1] - 1
+        values, _ = self.controller.value_network(made.final)
+        cut_off = tf.cast(is_last & made.is_alive & ~made.is_end, tf.float32)
+        rewards = made.reward / self.model.reward_scale
+        rewards += self._config.gamma * cut_off * values[:, tf.newaxis]
+        ends = made.is_alive & (made.is_end | is_last)
+        following = tf.where(ends, ts.StepType.LAST, ts.StepType.MID)
+        return trajectory.Trajectory(
+            tf.where(made.is_alive, ts.StepType.MID, ts.StepType.LAST),
+            made.observation,
+            made.action,
+            {"dist_params": made.info},
+            tf.where(made.is_alive, following, ts.StepType.FIRST),
+            tf.where(made.is_alive, rewards, 0.0),
+            tf.where(ends, 0.0, 1.0),
+        )
+
+    def _info(self, losses: Losses, dreamed_reward: float, loss: float) -> Info:
+        known = self._judgement
+        made = Info(*losses, dreamed_reward, loss)
+        if known is None:
+            return made
+        shared = {name: getattr(known, name) for name in Info._fields if hasattr(known, name)}
+        errors = known.error_by_step or [0.0]
+        return made._replace(**shared, error_1=errors[0], error_last=errors[-1])
+
+    def report(self) -> dict[str, Any]:
+        """Return the entry `world_model` of result.json."""
+        steps, seconds = int(self._dream_steps.numpy()), float(self._dream_s.numpy())
+        return {
+            "dream_steps": steps,
+            "dream_steps_per_second": steps / seconds if seconds else 0.0,
+            "temperature": self._config.temperature,
+            "prediction": self._judgement.to_json() if self._judgement else None,
+        }
+
+    def save(self, directory: pathlib.Path) -> None:
+        """Write into a directory what a resumed run needs beside the variables."""
+        self.replay.save(directory)
+        known = self._judgement
+        text = json.dumps(known.to_json() if known else None)
+        (directory / _JUDGEMENT_NAME).write_text(text, encoding="utf-8")
+
+    def restore(self, directory: pathlib.Path) -> None:
+        """Read what `save` wrote.
+
+        Raises:
+          UserError: a file is missing or damaged.
+        """
+        self.replay.restore(directory, self._no_steps())
+        known = json.loads((directory / _JUDGEMENT_NAME).read_text(encoding="utf-8"))
+        self._judgement = Judgement(**known) if known else None
+
+    def _no_steps(self) -> Steps:
+        nothing = tensor_spec.zero_spec_nest(self.time_step_spec.observation, [1])
+        none = np.zeros(0)
+        return Steps(self.model.latents.kept(nothing), none, none, none, none)

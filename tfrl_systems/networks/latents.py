@@ -1,0 +1,122 @@
+"""Latents: what is kept of an observation, as a vector z [L] of numbers about as large as 1.
+
+Observations of numbers are their own latents: the numbers that an actor network would see. Graphs
+are encoded by a `GraphEncoder`, whose vector of the graph is brought to mean 0 and variance 1. It
+is trained with whatever is computed from the latents.
+
+`policies/numpy_controller.py` does the same arithmetic in NumPy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+from graph_nets import graphs
+
+from tfrl_systems.networks import graph_encoder, graph_heads, inputs, permits
+
+
+class VectorLatents(snt.Module):
+    """Latents of observations of numbers.
+
+    Args:
+      observation_spec: a nest of specs of numbers.
+
+    Attributes:
+      size: L.
+    """
+
+    def __init__(self, observation_spec: Any) -> None:
+        super().__init__(name="latents")
+        self.inputs = inputs.read_observation_spec(observation_spec)
+        self.size = sum(one.size for one in self.inputs)
+
+    def __call__(self, observation: Any) -> tf.Tensor:
+        """Return latents [N, L] of observations [N, …]."""
+        return inputs.joined(observation, self.inputs, 1)[0]
+
+    def kept(self, observation: Any) -> Any:
+        """Return the part of an observation that latents are made from."""
+        if not isinstance(observation, Mapping):
+            return observation
+        return {name: one for name, one in observation.items() if name not in permits.NAMES}
+
+    def describe(self) -> dict[str, Any]:
+        """Return all that a NumPy twin must know beside the variables, as JSON values."""
+        return {"inputs": [dataclasses.asdict(one) for one in self.inputs]}
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Return no variables."""
+        return {}
+
+
+class GraphLatents(snt.Module):
+    """Latents of graphs.
+
+    Args:
+      observation_spec: spec of graph observations.
+      width: L, and the length of the vectors of nodes.
+      num_rounds: rounds of message passing.
+      generator: draws the initial weights.
+
+    Attributes:
+      size: L.
+    """
+
+    def __init__(
+        self,
+        observation_spec: Mapping[str, Any],
+        width: int,
+        num_rounds: int,
+        generator: np.random.Generator,
+    ) -> None:
+        super().__init__(name="latents")
+        self.size = width
+        nodes, edges, features = (
+            int(observation_spec[name].shape[-1]) for name in ("nodes", "edges", "globals")
+        )
+        self._num_rounds = num_rounds
+        self.encoder = graph_encoder.GraphEncoder(
+            graph_encoder.Features(graph_heads.num_kinds(observation_spec), nodes, edges, features),
+            width,
+            num_rounds,
+            generator,
+        )
+
+    def __call__(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Return latents [N, L] of observations [N, …]."""
+        encoded = self.encoder(graph_encoder.graphs_of(observation))
+        return graph_encoder.standardised(encoded.globals)
+
+    def kept(self, observation: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the part of an observation that latents are made from."""
+        return {name: observation[name] for name in graphs.ALL_FIELDS}
+
+    def describe(self) -> dict[str, Any]:
+        """Return all that a NumPy twin must know beside the variables, as JSON values."""
+        return {
+            "width": self.size,
+            "rounds": self._num_rounds,
+            "features": dataclasses.asdict(self.encoder.features),
+            "norm_epsilon": graph_encoder.NORM_EPSILON,
+        }
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Return the encoder's variables by their place, such as "encoder/round0/send/w"."""
+        return {
+            one.name.partition("/")[2].removesuffix(":0"): one for one in self.encoder.variables
+        }
+
+
+def make_latents(
+    observation_spec: Any, width: int, num_rounds: int, generator: np.random.Generator
+) -> VectorLatents | GraphLatents:
+    """Make the latents that suit an observation; the last three arguments are for graphs."""
+    if isinstance(observation_spec, Mapping) and observation_spec.keys() >= set(graphs.ALL_FIELDS):
+        return GraphLatents(observation_spec, width, num_rounds, generator)
+    return VectorLatents(observation_spec)

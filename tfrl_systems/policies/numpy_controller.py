@@ -1,0 +1,152 @@
+"""A controller in NumPy: latents, a memory of the episode, and an actor that sees both.
+
+The arithmetic is that of `policies/controller_policy.py`, in float32; the results agree up to
+rounding. This module does not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from environments.errors import UserError
+from tfrl_systems.policies import distributions
+from tfrl_systems.policies.numpy_graph import ENCODER, NumpyGraphEncoder, within
+from tfrl_systems.policies.numpy_network import Inputs, NumpyNetwork
+
+Arrays = Mapping[str, np.ndarray]
+
+_MEMORY, _ACTOR = "memory/", "actor/"
+_NUM_PLACES = "num_places"
+
+
+class NumpyController:
+    """A controller and its memory of the episodes at hand, one in each row.
+
+    Before the first action of an episode call `begin`, and after each action `remember`.
+
+    Args:
+      description: as `ControllerPolicy.describe` returns it.
+      arrays: the variables, named as by its `named_variables`.
+
+    Attributes:
+      by_chance: whether all allowed actions are equally likely, whatever the actor says.
+
+    Raises:
+      KeyError: an array or a field of the description is missing.
+      ValueError: the shape of an array does not fit the description.
+    """
+
+    has_memory = True
+
+    def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
+        self._size = int(description["memory_size"])
+        self._permits = str(description["permits"])
+        self._actions = dict(description["actions"])
+        self._actor_description = dict(description["actor"])
+        latents = description["latents"]
+        self._inputs = Inputs(latents["inputs"]) if "inputs" in latents else None
+        self._encoder = None
+        if self._inputs is None:
+            self._encoder = NumpyGraphEncoder(latents, within(ENCODER, arrays))
+        self._actor = NumpyNetwork(self._actor_description, within(_ACTOR, arrays))
+        low, high = (np.array(self._actions[name], np.float32) for name in ("low", "high"))
+        self._middle, self._half_range = (low + high) / 2, (high - low) / 2
+        self.update(arrays)
+        self.begin()
+
+    def update(self, arrays: Arrays) -> None:
+        """Replace all variables; `arrays` as in the constructor."""
+        if self._encoder is not None:
+            self._encoder.update(within(ENCODER, arrays))
+        self._actor_arrays = within(_ACTOR, arrays)
+        self._actor.update(self._actor_arrays)
+        self._memory = within(_MEMORY, arrays)
+        self.by_chance = bool(arrays.get("by_chance", False))
+
+    def begin(self, is_first: np.ndarray | None = None) -> None:
+        """Forget the episodes of some rows, bool [B]; None for all."""
+        if is_first is None or is_first.all():
+            self._hidden = self._cell = np.zeros((1, self._size), np.float32)
+            return
+        kept = np.float32(1) - is_first.astype(np.float32)[:, np.newaxis]
+        self._hidden, self._cell = kept * self._hidden, kept * self._cell
+
+    def parameters(self, observation: Any) -> dict[str, np.ndarray]:
+        """Return the parameters of each row's action distribution, as in `distributions`."""
+        self._latents = self._encode(observation)
+        hidden = np.broadcast_to(self._hidden, (len(self._latents), self._size))
+        seen = {"latent": self._latents, "hidden": hidden}
+        if self._permits:
+            seen[self._permits] = self._allowed(observation)
+        found = self._actor.parameters(seen)
+        if self.by_chance and "loc" not in found:
+            return distributions.uniform(found)
+        return found
+
+    def draw(self, parameters: Mapping[str, np.ndarray], generator: np.random.Generator) -> Any:
+        """Draw one action for each row; by chance if `by_chance` is set."""
+        if self.by_chance and "loc" in parameters:
+            shape = parameters["loc"].shape
+            drawn = generator.uniform(-1, 1, shape).astype(np.float32)
+            return self._middle + self._half_range * drawn
+        return distributions.draw(parameters, generator)
+
+    def mode(self, observation: Any) -> np.ndarray:
+        """Return the likeliest action of each row."""
+        return distributions.mode(self.parameters(observation))
+
+    def remember(self, action: np.ndarray) -> None:
+        """Note the action that was taken after the observation that `parameters` saw last."""
+        parts = [self._latents]
+        if self._actions["kind"] == "normal":
+            parts.append(np.clip((action - self._middle) / self._half_range, -1, 1))
+        else:
+            for number, part in enumerate(np.atleast_2d(action.T)):
+                parts.append(self._memory[f"embedding{number}"][part])
+        inputs = np.concatenate(parts, axis=1).astype(np.float32)
+        sums = inputs @ self._memory["w_i"] + self._hidden @ self._memory["w_h"]
+        gates = np.split(sums + self._memory["b"], 4, axis=1)
+        enter, forget, leave = (_logistic(gates[place]) for place in (0, 1, 3))
+        self._cell = forget * self._cell + enter * np.tanh(gates[2])
+        self._hidden = leave * np.tanh(self._cell)
+
+    def first_step(self) -> NumpyNetwork:
+        """Return the actor as a network of the observation alone, with an empty memory.
+
+        Raises:
+          UserError: observations are not single vectors.
+        """
+        described = self._actor_description
+        if self._inputs is None or len(self._inputs.sizes) != 1 or self._permits:
+            raise UserError("policy: expected one that sees a vector of numbers; name another")
+        (latent,) = [one for one in described["inputs"] if list(one["path"]) == ["latent"]]
+        alone = {**described, "inputs": [{**latent, "path": []}]}
+        kernel = self._actor_arrays["kernel_0"][self._size :]
+        return NumpyNetwork(alone, {**self._actor_arrays, "kernel_0": kernel})
+
+    def _encode(self, observation: Any) -> np.ndarray:
+        if self._inputs is not None:
+            return self._inputs(observation).astype(np.float32)
+        assert self._encoder is not None
+        rows = range(len(observation["n_node"]))
+        return np.concatenate(
+            [
+                self._encoder.latent({name: one[i] for name, one in observation.items()})
+                for i in rows
+            ]
+        )
+
+    def _allowed(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+        if self._permits != _NUM_PLACES:
+            return observation[self._permits]
+        counts = observation["location_masks"].sum(axis=-1)
+        # A model may have more matches of a rule than the policy has numbers.
+        return np.minimum(counts, self._actions["num_places"]).astype(np.int32)
+
+
+def _logistic(values: np.ndarray) -> np.ndarray:
+    # tanh does not overflow.
+    return np.float32(0.5) + np.float32(0.5) * np.tanh(np.float32(0.5) * values)

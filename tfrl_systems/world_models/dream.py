@@ -1,0 +1,395 @@
+"""Dreams: episodes that a world model makes up. The real environment is never asked.
+
+`Dream` is the arithmetic: states, masks, rewards and ends are the model's own. `imagine` plays
+whole dreams in one graph function, [B] side by side, to learn from. `DreamEnvironment` is the same
+as a TF-Agents environment, to look at and to try other agents in.
+
+A dream begins at a state of the replay, with the memory that led there, or at the first state of an
+episode, with an empty memory. Each step of each dream takes the next latent from one member, drawn
+anew (M. Janner et al.: When to Trust Your Model, 2019). Where the members disagree on the reward,
+the dream pays less (T. Yu et al.: MOPO, 2020):
+
+    r = mean_k r_k - λ std_k r_k
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+from tf_agents.environments import py_environment
+from tf_agents.specs import array_spec, tensor_spec
+from tf_agents.trajectories import time_step as ts
+
+from tfrl_systems.networks.memory import State
+from tfrl_systems.world_models import mdn_rnn
+from tfrl_systems.world_models.fitting import Sequences
+from tfrl_systems.world_models.mdn_rnn import WorldModel
+
+LATENT, HIDDEN = "latent", "hidden"
+
+
+class DreamState(NamedTuple):
+    """The states of N dreams.
+
+    Attributes:
+      latents: [N, L].
+      memories: each member's memory, [N, H].
+      permitted: what is allowed, [N, P].
+    """
+
+    latents: tf.Tensor
+    memories: tuple[State, ...]
+    permitted: tf.Tensor
+
+
+class Imagined(NamedTuple):
+    """N dreams of T steps.
+
+    Attributes:
+      observation: what the controller saw, [N, T, …] by name.
+      action: [N, T, …].
+      info: what `act_fn` told beside its actions, [N, T, …].
+      reward: float32 [N, T].
+      is_end: bool [N, T], whether the dream ended with this step.
+      is_alive: bool [N, T], whether the dream had not ended before.
+      final: what the controller would see next, [N, …] by name.
+    """
+
+    observation: dict[str, tf.Tensor]
+    action: tf.Tensor
+    info: Any
+    reward: tf.Tensor
+    is_end: tf.Tensor
+    is_alive: tf.Tensor
+    final: dict[str, tf.Tensor]
+
+
+ActFn = Callable[[dict[str, tf.Tensor], tf.Tensor], tuple[tf.Tensor, Any]]
+"""(observation [N, …] by name, seed int32 [2]) -> actions [N, …] and what else to keep of them."""
+
+
+class Dream:
+    """Steps through dreams.
+
+    Args:
+      model: the model.
+      temperature: τ of the next latents.
+      disagreement: λ, how much of the members' disagreement is subtracted from rewards.
+    """
+
+    def __init__(
+        self, model: WorldModel, temperature: float = 1.0, disagreement: float = 0.0
+    ) -> None:
+        self.model = model
+        self._temperature, self._disagreement = temperature, disagreement
+
+    def observed(self, state: DreamState) -> dict[str, tf.Tensor]:
+        """Return what a controller sees: latent, the first member's memory, and what is allowed."""
+        seen = {LATENT: state.latents, HIDDEN: state.memories[0].hidden}
+        return seen | self.model.entry(state.permitted)
+
+    def step(
+        self, state: DreamState, actions: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[DreamState, tf.Tensor, tf.Tensor]:
+        """Take one step.
+
+        Args:
+          state: the dreams, [N].
+          actions: [N, …].
+          seed: int32 [2].
+
+        Returns:
+          The dreams after it, rewards float32 [N], and whether the dreams ended, bool [N].
+        """
+        model, num_rows = self.model, tf.shape(actions)[0]
+        memories, predicted = model.step(state.latents, actions, state.memories)
+        seeds = tf.random.experimental.stateless_split(seed, 3)
+        count = len(model.members)
+        members = tf.random.stateless_uniform([num_rows], seeds[0], 0, count, tf.int32)
+        latents = mdn_rnn.sample_latents(predicted, members, self._temperature, seeds[1])
+        permitted = model.permitted(predicted)
+        rewards = model.rewards(predicted)
+        spread = tf.math.reduce_std(rewards, axis=0)
+        reward = tf.reduce_mean(rewards, axis=0) - self._disagreement * spread
+        chance = tf.reduce_mean(tf.sigmoid(predicted.end_logits), axis=0)
+        is_end = tf.random.stateless_uniform([num_rows], seeds[2]) < chance
+        if model.allowed.name:
+            is_end |= ~mdn_rnn.is_anything_allowed(permitted)
+        return DreamState(latents, memories, permitted), reward, is_end
+
+
+def imagine(
+    dream: Dream, act_fn: ActFn, start: DreamState, num_steps: int, seed: tf.Tensor
+) -> Imagined:
+    """Play N dreams.
+
+    Args:
+      dream: the dream.
+      act_fn: chooses the actions.
+      start: where the dreams begin.
+      num_steps: T.
+      seed: int32 [2].
+
+    Returns:
+      The dreams.
+    """
+
+    def one(state: DreamState, number: tf.Tensor) -> tuple[DreamState, tuple]:
+        seeds = tf.random.experimental.stateless_split(
+            tf.random.experimental.stateless_fold_in(seed, number), 2
+        )
+        seen = dream.observed(state)
+        action, info = act_fn(seen, seeds[0])
+        after, reward, is_end = dream.step(state, action, seeds[1])
+        return after, (seen, action, info, reward, is_end)
+
+    _, shaped = one(start, tf.constant(0))
+    nothing = tf.nest.map_structure(tf.zeros_like, shaped)
+    final, played = tf.scan(
+        lambda carried, number: one(carried[0], number),
+        tf.range(num_steps),
+        initializer=(start, nothing),
+        parallel_iterations=1,
+    )
+    seen, action, info, reward, is_end = tf.nest.map_structure(_batch_major, played)
+    ended = tf.cumsum(tf.cast(is_end, tf.int32), axis=1, exclusive=True) > 0
+    last = tf.nest.map_structure(lambda array: array[-1], final)
+    return Imagined(seen, action, info, reward, is_end, ~ended, dream.observed(last))
+
+
+def _batch_major(array: tf.Tensor) -> tf.Tensor:
+    return tf.transpose(array, [1, 0, *range(2, array.shape.rank)])
+
+
+class Starts(NamedTuple):
+    """N states that dreams can begin at, arrays.
+
+    Attributes:
+      state: the states.
+      is_first: bool [N], whether an episode begins here.
+    """
+
+    state: DreamState
+    is_first: np.ndarray
+
+    def drawn(self, number: int, only_first: bool, generator: np.random.Generator) -> DreamState:
+        """Draw states with replacement."""
+        rows = np.flatnonzero(self.is_first) if only_first else np.arange(len(self.is_first))
+        taken = generator.choice(rows, number)
+        state: DreamState = tree.map_structure(lambda array: array[taken], self.state)
+        return state
+
+
+def real_segments(
+    dream: Dream, starts: Starts, given: Sequences, info: Any, num_steps: int
+) -> Imagined:
+    """Return real experience as if it had been dreamed.
+
+    Args:
+      dream: says what a controller sees.
+      starts: the states at the N steps of `given`.
+      given: the episodes.
+      info: what was kept of each action, arrays [N, …].
+      num_steps: T.
+
+    Returns:
+      Segments of T steps, or of fewer at the ends of episodes. Each step is in one segment.
+    """
+    lengths = given.is_real.sum(axis=1).astype(np.int64)
+    firsts = given.place[:, 0]
+    begins = [np.arange(f, f + n, num_steps) for f, n in zip(firsts, lengths, strict=True)]
+    ends = np.repeat(firsts + lengths, [len(one) for one in begins])[:, np.newaxis]
+    rows = np.concatenate(begins)[:, np.newaxis] + np.arange(num_steps)
+    is_alive = rows < ends
+    within = np.minimum(rows, ends - 1)
+    # The last step of an episode has no state after it, whether the environment ended it or not.
+    is_end = is_alive & (rows == ends - 1)
+    seen = tree.map_structure(lambda array: array[within], starts.state)
+    steps = given.steps
+    after = np.minimum(rows[:, -1] + 1, ends[:, 0] - 1)
+    return Imagined(
+        dream.observed(seen),
+        steps.action[within],
+        tree.map_structure(lambda array: array[within], info),
+        steps.reward[within],
+        is_end,
+        is_alive,
+        dream.observed(tree.map_structure(lambda array: array[after], starts.state)),
+    )
+
+
+class Remembering:
+    """Finds the states of real episodes: their latents, and the memories that lead to them.
+
+    Args:
+      model: the model.
+    """
+
+    def __init__(self, model: WorldModel) -> None:
+        self._model = model
+        self._states_fn = tf.function(self._states, autograph=False, reduce_retracing=True)
+
+    def __call__(self, given: Sequences, at_once: int = 64) -> Starts:
+        """Return the state at each real step.
+
+        Args:
+          given: the episodes.
+          at_once: number of episodes that are processed together.
+        """
+        found = []
+        for first in range(0, len(given.place), at_once):
+            rows = slice(first, first + at_once)
+            place = given.place[rows]
+            low = int(place.min())
+            taken = np.arange(low, int(place.max()) + 1)
+            part = tree.map_structure(lambda array, taken=taken: array[taken], given.steps)
+            state = self._states_fn(part.observation, part.action, place - low)
+            is_real = given.is_real[rows] > 0
+            there = np.flatnonzero(is_real)
+            latents, memories = tree.map_structure(
+                lambda array, there=there: array.numpy()[there], state
+            )
+            is_first = np.broadcast_to(np.arange(is_real.shape[1]) == 0, is_real.shape)[is_real]
+            permitted = part.permitted[place[is_real] - low]
+            found.append(Starts(DreamState(latents, memories, permitted), is_first))
+        return Starts(*tree.map_structure(lambda *arrays: np.concatenate(arrays), *found))
+
+    def _states(
+        self, observation: Any, action: Any, place: Any
+    ) -> tuple[tf.Tensor, tuple[State, ...]]:
+        """Return the latents [B T, L] and the memories before each step."""
+        model = self._model
+        latents = tf.gather(model.latents(observation), place)
+        after, _ = model.unroll(latents, tf.gather(action, place))
+        shape = tf.shape(place)
+
+        def before(memory: tf.Tensor) -> tf.Tensor:
+            size = memory.shape[-1]
+            by_time = tf.reshape(memory, [shape[0], shape[1], size])
+            return tf.reshape(tf.pad(by_time, [[0, 0], [1, 0], [0, 0]])[:, :-1], [-1, size])
+
+        memories = tf.nest.map_structure(before, after)
+        return tf.reshape(latents, [-1, model.latents.size]), memories
+
+
+class DreamEnvironment(py_environment.PyEnvironment):
+    """Dreams as a TF-Agents environment.
+
+    Context: a state that dreams can begin at.
+
+    Observation: a dict: `latent` float32 [L], `hidden` float32 [H], the first member's memory, and
+      what is allowed (`networks.permits`), if the real environment tells that.
+
+    Action: as in the real environment.
+
+    Reward: as the model predicts it, in the real environment's unit.
+
+    End: where the model predicts it, where nothing is allowed, or after `num_steps` steps. The
+      discount is 1 before the end and 0 at the end.
+
+    Args:
+      dream: the dream.
+      starts: states to begin at.
+      action_spec: the real environment's.
+      num_steps: the most steps of a dream.
+      only_first: whether dreams begin only where real episodes began.
+      batch_size: number of dreams side by side, which end together after `num_steps` steps, the
+        rewards after a dream's own end being 0; None for one at a time.
+      seed: decides where dreams begin, and everything in them.
+    """
+
+    def __init__(
+        self,
+        dream: Dream,
+        starts: Starts,
+        action_spec: Any,
+        num_steps: int,
+        only_first: bool = False,
+        batch_size: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(handle_auto_reset=True)
+        self._dream, self._starts = dream, starts
+        self._action_spec = tensor_spec.to_nest_array_spec(tensor_spec.from_spec(action_spec))
+        self._num_steps, self._only_first = num_steps, only_first
+        self._batch_size = batch_size
+        self._step_fn = tf.function(self._one_step, autograph=False)
+        self._state: DreamState | None = None
+        self._info: dict[str, Any] = {}
+        self.seed(seed)
+
+    @property
+    def batched(self) -> bool:
+        """Return whether the environment has a batch size."""
+        return self._batch_size is not None
+
+    @property
+    def batch_size(self) -> int | None:
+        """Return the number of dreams side by side, or None."""
+        return self._batch_size
+
+    def observation_spec(self) -> dict[str, Any]:
+        """Return the spec of what a controller sees."""
+        model = self._dream.model
+        size = model.shape.memory_size
+        specs = {
+            LATENT: array_spec.ArraySpec((model.latents.size,), np.float32, LATENT),
+            HIDDEN: array_spec.ArraySpec((size,), np.float32, HIDDEN),
+        }
+        return specs | tensor_spec.to_nest_array_spec(model.allowed.spec())
+
+    def action_spec(self) -> Any:
+        """Return the real environment's action spec."""
+        return self._action_spec
+
+    def get_info(self) -> dict[str, Any]:
+        """Return `predicted_return` and `steps` of the dreams that ended last."""
+        return dict(self._info)
+
+    def seed(self, seed: int) -> None:
+        """Start over, like a new environment with this seed."""
+        self._generator = np.random.default_rng(seed)
+        self._current_time_step = None
+
+    def _reset(self) -> ts.TimeStep:
+        rows = self._batch_size or 1
+        self._state = self._starts.drawn(rows, self._only_first, self._generator)
+        self._is_over = np.zeros(rows, np.bool_)
+        self._returns, self._lengths = np.zeros(rows), np.zeros(rows, np.int64)
+        return self._time_step(ts.StepType.FIRST, np.zeros(rows, np.float32), 1.0)
+
+    def _step(self, action: np.ndarray) -> ts.TimeStep:
+        seed = self._generator.integers(1 << 31, size=2).astype(np.int32)
+        acted = np.asarray(action, self._action_spec.dtype)
+        acted = acted if self.batched else acted[np.newaxis]
+        state, reward, is_end = self._step_fn(self._state, acted, seed)
+        self._state = state
+        reward = np.where(self._is_over, np.float32(0), reward.numpy())
+        self._returns += reward
+        self._lengths += ~self._is_over
+        self._is_over = self._is_over | is_end.numpy()
+        if not (self._is_over.all() or self._lengths.max() >= self._num_steps):
+            return self._time_step(ts.StepType.MID, reward, 1.0)
+        found = {"predicted_return": self._returns.copy(), "steps": self._lengths.copy()}
+        if not self.batched:
+            found = {name: one[0].item() for name, one in found.items()} | {"context": "dream"}
+        self._info = found
+        return self._time_step(ts.StepType.LAST, reward, 0.0)
+
+    def _one_step(self, state: DreamState, action: Any, seed: Any) -> Any:
+        return self._dream.step(state, action, seed)
+
+    def _time_step(self, step_type: Any, reward: np.ndarray, discount: float) -> ts.TimeStep:
+        assert self._state is not None
+        rows = len(reward)
+        made = ts.TimeStep(
+            np.full(rows, step_type, np.int32),
+            reward.astype(np.float32),
+            np.full(rows, discount, np.float32),
+            tree.map_structure(np.array, self._dream.observed(self._state)),
+        )
+        return made if self.batched else tree.map_structure(lambda array: array[0], made)

@@ -1,0 +1,328 @@
+"""The world model: an LSTM whose heads predict the next latent, reward, end and what is allowed.
+
+It is the thesis's MDN-RNN (Model-based Reinforcement Learning in Computer Systems, 3.4.1 and 4.3.3;
+after D. Ha, J. Schmidhuber: World Models, 2018). For the latent z_t, the action a_t and the memory
+h_t of each of K members,
+
+    h_{t+1}          = LSTM([z_t, e(a_t)], h_t)                            `networks.memory`
+    u                = relu(W [h_{t+1}, z_t, e(a_t)])
+    p(z_{t+1})       = Σ_i π_i N(z_t + μ_i, σ_i²),   i = 1 … 8             from u
+    reward, end, what is allowed next                                       from u
+
+The thesis has one member. Several, which differ by their first weights, disagree where they saw
+little (R. Kidambi et al.; T. Yu et al.: MOPO, 2020). The temperature τ widens the mixture as in Ha
+and Schmidhuber: the logits of π are divided by τ, and σ is multiplied by √τ.
+
+Rewards are numbers in units of `reward_scale`, or distributions over 255 values, two-hot (D. Hafner
+et al.: Mastering Diverse Domains through World Models, 2023).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from tfrl_systems.networks import actors
+from tfrl_systems.networks.graph_encoder import linear
+from tfrl_systems.networks.latents import make_latents
+from tfrl_systems.networks.memory import Memory, State
+from tfrl_systems.networks.permits import NUM_PLACES, Permits
+
+# Latents are about as large as 1. A component is never narrower than this, so that no likelihood of
+# a coordinate that is always right outweighs all others.
+_LEAST_LOG_STD, _MOST_LOG_STD = math.log(0.02), math.log(2.0)
+_NUM_BINS, _GREATEST_LOG = 255, 5.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """The sizes of a world model.
+
+    Attributes:
+      num_members: K.
+      memory_size: units of each member's LSTM.
+      head_size: units of the layer between memory and heads.
+      num_gaussians: components of the mixture.
+      two_hot: whether rewards are distributions over values, not numbers.
+      graph_width: for graphs, the length of latents.
+      graph_rounds: for graphs, rounds of message passing.
+    """
+
+    num_members: int = 1
+    memory_size: int = 256
+    head_size: int = 128
+    num_gaussians: int = 8
+    two_hot: bool = True
+    graph_width: int = 32
+    graph_rounds: int = 3
+
+
+class Predicted(NamedTuple):
+    """What K members predict of a step, for N rows.
+
+    Attributes:
+      mixture_logits: [K, N, M].
+      means: [K, N, M, L].
+      log_stds: [K, N, M, L].
+      rewards: [K, N, 1] in units of the scale, or logits [K, N, 255].
+      end_logits: [K, N].
+      allowed_logits: [K, N, P], of each action or rule; P is 0 if every action is always allowed.
+      log_places: [K, N, P], log(1 + places) of each rule.
+    """
+
+    mixture_logits: tf.Tensor
+    means: tf.Tensor
+    log_stds: tf.Tensor
+    rewards: tf.Tensor
+    end_logits: tf.Tensor
+    allowed_logits: tf.Tensor
+    log_places: tf.Tensor
+
+
+class Member(snt.Module):
+    """One member of the ensemble.
+
+    Args:
+      latent_size: L.
+      action_spec: spec of actions.
+      num_permits: P.
+      shape: sizes.
+      generator: draws the initial weights.
+      name: name of the module.
+    """
+
+    def __init__(
+        self,
+        latent_size: int,
+        action_spec: Any,
+        num_permits: int,
+        shape: Shape,
+        generator: np.random.Generator,
+        name: str,
+    ) -> None:
+        super().__init__(name=name)
+        self._latent_size, self._num_gaussians = latent_size, shape.num_gaussians
+        self.memory = Memory(latent_size, action_spec, shape.memory_size, generator)
+        joined = shape.memory_size + self.memory.num_inputs
+        self.hidden = linear(generator, (joined, shape.head_size), "hidden", math.sqrt(2.0))
+        mixture = shape.num_gaussians
+        self._sizes = [
+            mixture,
+            mixture * latent_size,
+            mixture * latent_size,
+            _NUM_BINS if shape.two_hot else 1,
+            1,
+            num_permits,
+            num_permits,
+        ]
+        self.out = linear(generator, (shape.head_size, sum(self._sizes)), "out", 0.1)
+        # Components begin apart, else all of them would learn the same.
+        apart = generator.normal(scale=0.3, size=mixture * latent_size)
+        bias = np.zeros(sum(self._sizes), np.float32)
+        bias[mixture : mixture * (1 + latent_size)] = apart
+        self.out.b.assign(bias)
+
+    def heads(self, hidden: tf.Tensor, inputs: tf.Tensor, latents: tf.Tensor) -> list[tf.Tensor]:
+        """Return the fields of `Predicted` without K, from [N, H], [N, I] and [N, L]."""
+        joined = tf.concat([hidden, inputs], axis=1)
+        outputs = self.out(tf.nn.relu(self.hidden(joined)))
+        logits, means, stds, rewards, ends, allowed, places = tf.split(outputs, self._sizes, axis=1)
+        by_component = [-1, self._num_gaussians, self._latent_size]
+        middle = (_LEAST_LOG_STD + _MOST_LOG_STD) / 2
+        reach = (_MOST_LOG_STD - _LEAST_LOG_STD) / 2
+        return [
+            logits,
+            latents[:, tf.newaxis] + tf.reshape(means, by_component),
+            middle + reach * tf.tanh(tf.reshape(stds, by_component)),
+            rewards,
+            ends[:, 0],
+            allowed,
+            places,
+        ]
+
+
+class WorldModel(snt.Module):
+    """The model; it knows an environment by its specs alone.
+
+    Args:
+      observation_spec: a nest of numbers, or graphs; it may say what is allowed (`permits`).
+      action_spec: a bounded float32 vector, an integer scalar from 0 on, or a pair (rule, place).
+      shape: sizes.
+      generator: draws the initial weights.
+
+    Attributes:
+      latents: makes latents from observations.
+      allowed: how observations say what is allowed.
+      members: the K members.
+      reward_scale: the unit of predicted rewards, a variable.
+    """
+
+    def __init__(
+        self, observation_spec: Any, action_spec: Any, shape: Shape, generator: np.random.Generator
+    ) -> None:
+        super().__init__(name="world_model")
+        self.shape = shape
+        self.latents = make_latents(
+            observation_spec, shape.graph_width, shape.graph_rounds, generator
+        )
+        self.allowed = Permits.read(observation_spec, action_spec)
+        self.members = [
+            Member(
+                self.latents.size, action_spec, self.allowed.size, shape, generator, f"member{k}"
+            )
+            for k in range(shape.num_members)
+        ]
+        self.actions = actors.read_action_spec(action_spec)
+        self.reward_scale = tf.Variable(1.0, trainable=False, name="reward_scale")
+        self._bins = tf.constant(_symexp(np.linspace(-_GREATEST_LOG, _GREATEST_LOG, _NUM_BINS)))
+
+    def empty(self, num_rows: tf.Tensor | int) -> tuple[State, ...]:
+        """Return the members' memories of episodes that begin."""
+        return tuple(one.memory.empty(num_rows) for one in self.members)
+
+    def step(
+        self, latents: tf.Tensor, actions: tf.Tensor, states: tuple[State, ...]
+    ) -> tuple[tuple[State, ...], Predicted]:
+        """Predict one step from latents [N, L], actions [N, …] and the members' memories."""
+        following, found = [], []
+        for member, state in zip(self.members, states, strict=True):
+            inputs = member.memory.inputs(latents, actions)
+            after = member.memory(inputs, state)
+            following.append(after)
+            found.append(member.heads(after.hidden, inputs, latents))
+        return tuple(following), _stacked(found)
+
+    def unroll(self, latents: tf.Tensor, actions: tf.Tensor) -> tuple[tuple[State, ...], Predicted]:
+        """Predict each step of B episodes from what really happened before it.
+
+        Args:
+          latents: [B, T, L].
+          actions: [B, T, …].
+
+        Returns:
+          The memories after each step, arrays [B T, H], and the predictions, N = B T.
+        """
+        num_rows = tf.shape(latents)[0]
+        flat = tf.reshape(latents, [-1, self.latents.size])
+        acted = tf.reshape(actions, tf.concat([[-1], tf.shape(actions)[2:]], axis=0))
+        acted = tf.ensure_shape(acted, [None, *actions.shape[2:]])
+        states, found = [], []
+        for member in self.members:
+            inputs = member.memory.inputs(flat, acted)
+            by_time = tf.reshape(inputs, [num_rows, -1, member.memory.num_inputs])
+            every = tf.scan(
+                lambda state, now, memory=member.memory: memory(now, state),
+                tf.transpose(by_time, [1, 0, 2]),
+                initializer=member.memory.empty(num_rows),
+            )
+            after = State(
+                *[tf.reshape(tf.transpose(one, [1, 0, 2]), [-1, one.shape[-1]]) for one in every]
+            )
+            states.append(after)
+            found.append(member.heads(after.hidden, inputs, flat))
+        return tuple(states), _stacked(found)
+
+    def rewards(self, predicted: Predicted) -> tf.Tensor:
+        """Return the expected rewards [K, N], in the environment's unit."""
+        if not self.shape.two_hot:
+            return self.reward_scale * predicted.rewards[..., 0]
+        shares = tf.nn.softmax(predicted.rewards)
+        return self.reward_scale * tf.linalg.matvec(shares, self._bins)
+
+    def reward_loss(self, predicted: Predicted, rewards: tf.Tensor) -> tf.Tensor:
+        """Return the losses [K, N] of predictions of the rewards [N]."""
+        scaled = rewards / self.reward_scale
+        if not self.shape.two_hot:
+            return tf.square(predicted.rewards[..., 0] - scaled)
+        logs = tf.nn.log_softmax(predicted.rewards)
+        return -tf.reduce_sum(logs * self._two_hot(scaled), axis=-1)
+
+    def _two_hot(self, values: tf.Tensor) -> tf.Tensor:
+        """Return shares [N, 255] of the two bins beside each value [N], whose mean is the value."""
+        bins = self._bins
+        inside = tf.clip_by_value(values, bins[0], bins[-1])
+        right = tf.clip_by_value(tf.searchsorted(bins, inside, side="right"), 1, _NUM_BINS - 1)
+        low, high = tf.gather(bins, right - 1), tf.gather(bins, right)
+        share = ((inside - low) / (high - low))[:, tf.newaxis]
+        return (1 - share) * tf.one_hot(right - 1, _NUM_BINS) + share * tf.one_hot(right, _NUM_BINS)
+
+    def permitted(self, predicted: Predicted) -> tf.Tensor:
+        """Return what will be allowed: bool [N, n], int32 [N, R], or bool [N, 0]."""
+        is_allowed = tf.reduce_mean(tf.sigmoid(predicted.allowed_logits), axis=0) > 0.5
+        if self.allowed.name != NUM_PLACES:
+            return is_allowed
+        places = tf.math.expm1(tf.reduce_mean(predicted.log_places, axis=0))
+        counts = tf.clip_by_value(tf.round(places), 1.0, float(self.allowed.most))
+        return tf.where(is_allowed, tf.cast(counts, tf.int32), 0)
+
+    def entry(self, permitted: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return what is allowed as an observation's entry; empty if there is none."""
+        return {self.allowed.name: permitted} if self.allowed.name else {}
+
+    @property
+    def permit_type(self) -> tf.DType:
+        """The dtype of what is allowed."""
+        return tf.int32 if self.allowed.name == NUM_PLACES else tf.bool
+
+
+def mixture_log_density(predicted: Predicted, latents: tf.Tensor) -> tf.Tensor:
+    """Return log p(z) [K, N] of latents [N, L]."""
+    spread = (latents[:, tf.newaxis] - predicted.means) * tf.exp(-predicted.log_stds)
+    size = float(latents.shape[-1])
+    logs = -0.5 * tf.reduce_sum(spread**2, -1) - tf.reduce_sum(predicted.log_stds, -1)
+    logs += tf.nn.log_softmax(predicted.mixture_logits) - 0.5 * size * math.log(2 * math.pi)
+    return tf.reduce_logsumexp(logs, axis=-1)
+
+
+def sample_latents(
+    predicted: Predicted, members: tf.Tensor, temperature: tf.Tensor | float, seed: tf.Tensor
+) -> tf.Tensor:
+    """Draw the next latents.
+
+    Args:
+      predicted: what the members predict.
+      members: int32 [N], whose prediction each row takes.
+      temperature: τ; at 0 the likeliest component's mean is taken.
+      seed: int32 [2].
+
+    Returns:
+      [N, L].
+    """
+    rows = tf.range(tf.shape(members)[0])
+    chosen = tf.stack([members, rows], axis=1)
+    logits, means, log_stds = (
+        tf.gather_nd(one, chosen)
+        for one in (predicted.mixture_logits, predicted.means, predicted.log_stds)
+    )
+    seeds = tf.random.experimental.stateless_split(seed, 2)
+    warm = tf.maximum(tf.cast(temperature, tf.float32), 1e-6)
+    uniform = tf.random.stateless_uniform(tf.shape(logits), seeds[0], 1e-20, 1.0)
+    component = tf.argmax(logits / warm - tf.math.log(-tf.math.log(uniform)), axis=1)
+    mean, log_std = (tf.gather(one, component, batch_dims=1) for one in (means, log_stds))
+    noise = tf.random.stateless_normal(tf.shape(mean), seeds[1])
+    return mean + tf.sqrt(warm) * tf.exp(log_std) * noise
+
+
+def mean_latents(predicted: Predicted) -> tf.Tensor:
+    """Return the expected next latents [N, L], the mean over members and components."""
+    shares = tf.nn.softmax(predicted.mixture_logits)[..., tf.newaxis]
+    return tf.reduce_mean(tf.reduce_sum(shares * predicted.means, axis=2), axis=0)
+
+
+def is_anything_allowed(permitted: tf.Tensor) -> tf.Tensor:
+    """Return whether rows [N, P] of permits allow any action, bool [N]; P is not 0."""
+    return tf.reduce_any(tf.cast(permitted, tf.bool), axis=1)
+
+
+def _symexp(values: np.ndarray) -> np.ndarray:
+    """Return sign(x) (exp |x| - 1) of each x, float32."""
+    return (np.sign(values) * np.expm1(np.abs(values))).astype(np.float32)
+
+
+def _stacked(found: list[list[tf.Tensor]]) -> Predicted:
+    return Predicted(*[tf.stack(column) for column in zip(*found, strict=True)])

@@ -311,6 +311,7 @@ class WorldModelAgent(tf_agent.TFAgent):
         self, start: dreams.DreamState, real: dreams.Imagined, num_steps: tf.Tensor, seed: tf.Tensor
     ) -> tuple[trajectory.Trajectory, tf.Tensor]:
         """Dream, and return experience [B, T] for PPO, and the mean reward of a dreamed step."""
+
         def act(seen: dict[str, tf.Tensor], seed: tf.Tensor) -> tuple[tf.Tensor, Any]:
             distribution, _ = self.controller.actor_network(seen)
             action = tf.cast(distribution.sample(seed=seed), self.action_spec.dtype)

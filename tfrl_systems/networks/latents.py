@@ -21,6 +21,9 @@ from graph_nets import graphs
 from tfrl_systems.networks import graph_encoder, graph_heads, inputs, permits
 
 
+_ENCODER = "encoder/"
+
+
 class VectorLatents(snt.Module):
     """Latents of observations of numbers.
 
@@ -108,9 +111,8 @@ class GraphLatents(snt.Module):
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return the encoder's variables by their place, such as "encoder/round0/send/w"."""
-        return {
-            one.name.partition("/")[2].removesuffix(":0"): one for one in self.encoder.variables
-        }
+        named = {one.name.removesuffix(":0"): one for one in self.encoder.variables}
+        return {name[name.index(_ENCODER) :]: one for name, one in named.items()}
 
 
 def make_latents(

@@ -84,6 +84,29 @@ def uniform(parameters: Parameters) -> dict[str, np.ndarray]:
     return {**parameters, "logits": np.where(logits > _MASKED / 2, np.float32(0), logits)}
 
 
+def of_list(parameters: Parameters, actions: np.ndarray, is_listed: np.ndarray) -> Parameters:
+    """Return the same distribution over a list of pairs (rule, place), as one with "logits".
+
+    Args:
+      parameters: parameters of a distribution over pairs; others are returned as they are.
+      actions: int32 [B, A, 2], the pairs.
+      is_listed: bool [B, A], which rows of the list count.
+    """
+    if "rule_logits" not in parameters:
+        return parameters
+    rows = np.arange(len(actions))[:, np.newaxis]
+    rules, places = actions[..., 0], actions[..., 1]
+    slots = parameters["place_logits"].shape[1]
+    counts = np.maximum(parameters["num_places"], 1)[rows, rules]
+    # The sum over the first n places, for each n.
+    most = parameters["place_logits"].max(axis=1, keepdims=True)
+    totals = np.log(np.cumsum(np.exp(parameters["place_logits"] - most), axis=1)) + most
+    logits = parameters["rule_logits"][rows, rules] - totals[rows, counts - 1]
+    logits += parameters["place_logits"][rows, np.minimum(places, slots - 1)]
+    is_known = is_listed & (places < counts)
+    return {"logits": np.where(is_known, logits, _MASKED), "actions": actions}
+
+
 def _draw_one(logits: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     shares = _shares(logits)
     np.cumsum(shares, axis=1, out=shares)

@@ -43,15 +43,20 @@ _POLICY_GRADIENT = {
     "value_weight": 0.1,
     "gradient_clipping": 1.0,
 }
-_OF = {
-    "ppo": {
-        "num_epochs": 3,
-        "minibatch_size": 100,
-        "relative_advantages": True,
-        "normalize_rewards": True,
-    },
-    "reinforce": {"episodes_per_update": 2},
+_PPO = {
+    "num_epochs": 3,
+    "minibatch_size": 100,
+    "relative_advantages": True,
+    "normalize_rewards": True,
 }
+_OF = {
+    "ppo": _PPO,
+    "reinforce": {"episodes_per_update": 2},
+    "world_model": {**_PPO, "minibatch_size": 0, "hidden_sizes": (64, 64), "graph_rounds": 3},
+}
+_LOOP = {"iterations": 40, "episodes_per_chunk": 4}
+# Few real steps: 48 episodes in all.
+_LOOP_OF = {"world_model": {"iterations": 12, "episodes_per_chunk": 1, "checkpoint_every": 2}}
 # A policy for several models must not be too certain: a rule that pays on one may not on another.
 _MAX_LOGIT_OF_SEVERAL_MODELS = 4.0
 
@@ -82,13 +87,12 @@ class TensorGraphs(System):
         if not found.is_online:
             return super().settings(agent, problem)
         several = problem is not None and len(problem.models) > 1
-        max_logit = _MAX_LOGIT_OF_SEVERAL_MODELS if several else 0.0
+        own = {**_POLICY_GRADIENT, **_OF.get(agent, {})}
+        own["max_logit"] = _MAX_LOGIT_OF_SEVERAL_MODELS if several else 0.0
         return {
-            "loop": found.make_loop_config(iterations=40, episodes_per_chunk=4),
+            "loop": found.make_loop_config(**_LOOP_OF.get(agent, _LOOP)),
             "environment": _ENVIRONMENT,
-            "agent": found.make_config(
-                **_POLICY_GRADIENT, **_OF.get(agent, {}), max_logit=max_logit
-            ),
+            "agent": found.make_config(**own),
         }
 
     def complete(self, run: TrainingRun) -> TrainingRun:

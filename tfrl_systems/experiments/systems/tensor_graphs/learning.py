@@ -16,7 +16,7 @@ from environments.tensor_graphs.settings import Settings
 from tfrl_systems.drivers.episode_runner import Actor, EpisodeRunner
 from tfrl_systems.experiments.online import OnlineTask
 from tfrl_systems.experiments.reporting import percent
-from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
+from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy, digest_of
 from tfrl_systems.experiments.systems.tensor_graphs.problem import Problem, sizes_of_models
 from tfrl_systems.experiments.training_run import TrainingRun
 from tfrl_systems.policies.numpy_actor import NumpyActor
@@ -126,6 +126,7 @@ def online_task(run: TrainingRun) -> OnlineTask:
             **problem.describe(),
             **dataclasses.asdict(settings),
             "vocabulary": VOCABULARY,
+            "rules_sha256": digest_of(environment.rules),
             "use": [
                 "tfrl optimize model.onnx -o fast.onnx --method policy --policy DIR",
                 "tfrl evaluate tensor_graphs --model model.onnx --policy DIR --policy regions",

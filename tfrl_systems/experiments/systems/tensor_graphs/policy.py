@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,8 +28,9 @@ if TYPE_CHECKING:
 
 # How many times more room an observation has than it had in training.
 _ROOM = 4
-# The kind of head that has one output for each location, so the number of locations is fixed.
-_BY_NUMBERS = "hierarchical"
+# Heads that know rules and locations by their numbers: rules and number of locations are fixed.
+_BY_NUMBERS = ("hierarchical", "numbered")
+_KINDS = ("graph_actor", "controller")
 
 
 class GraphPolicy:
@@ -57,7 +60,7 @@ class GraphPolicy:
             its files are damaged.
         """
         described = policy_files.load_policy_json(directory)
-        if described["kind"] != "graph_actor":
+        if described["kind"] not in _KINDS or described.get("vocabulary") is None:
             raise UserError(
                 f"{directory}: expected a policy of tensor_graphs, found one of "
                 f"{described.get('environment', 'something else')}; name another"
@@ -68,7 +71,8 @@ class GraphPolicy:
                 f"found {described.get('vocabulary')}: operators or features are others by now; "
                 "train again"
             )
-        return cls(load_network(directory, "graph_actor"), _settings_of(directory, described), seed)
+        network = load_network(directory, described["kind"])
+        return cls(network, _settings_of(directory, described), seed)
 
     def make_environment(
         self, name: str, graph: Graph, rules: Sequence[Rule], objective: Objective
@@ -80,10 +84,14 @@ class GraphPolicy:
           graph: graph of the model.
           rules: the rules to use; they need not be those that the policy was trained with.
           objective: gives the costs.
+
+        Raises:
+          UserError: the policy knows rules by their numbers, and these are other rules.
         """
         known = self._settings
         rooms = {name: _ROOM * known[name] for name in SIZES}
-        if known.get("head") == _BY_NUMBERS:
+        if known.get("head") in _BY_NUMBERS:
+            self._check_rules(rules)
             rooms["max_locations"] = known["max_locations"]
         settings = Settings(
             max_steps=known["max_steps"],
@@ -94,6 +102,14 @@ class GraphPolicy:
         )
         sampler = contexts.uniform([Model(name, graph)])
         return TensorGraphEnvironment(sampler, settings, rules, objective)
+
+    def _check_rules(self, rules: Sequence[Rule]) -> None:
+        if digest_of(rules) != self._settings["rules_sha256"]:
+            raise UserError(
+                "policy: expected the rules that it was trained with, because it knows them by "
+                f"their numbers, found {len(rules)} others; name their file with --rules, or train "
+                "again"
+            )
 
     def play(
         self,
@@ -122,6 +138,8 @@ class GraphPolicy:
         network = Chance() if by_chance else self._network
         generator = np.random.default_rng([self._seed, number])
         time_step = time_step or environment.reset()
+        if network.has_memory:
+            network.begin()
         num_applied = 0
         while not time_step.is_last():
             parameters = _parameters(network, time_step.observation, odds)
@@ -129,6 +147,8 @@ class GraphPolicy:
                 action = distributions.mode(parameters)[0]
             else:
                 action = distributions.draw(parameters, generator)[0]
+            if network.has_memory:
+                network.remember(action[np.newaxis])
             time_step = environment.step(action)
             if len(environment.trail) > num_applied:
                 num_applied += 1
@@ -149,6 +169,8 @@ class GraphPolicy:
           The actions in the order in which they were drawn, int32 [M, 2].
         """
         generator = np.random.default_rng([self._seed, number])
+        if self._network.has_memory:
+            self._network.begin()
         logits = _parameters(self._network, observation, odds)["logits"][0]
         # The action with the largest sum of logit and Gumbel noise is a draw from the distribution;
         # the next one is a draw from the rest, and so on.
@@ -162,6 +184,8 @@ class GraphPolicy:
 
 class Chance:
     """A network that has learned nothing: all allowed actions are equally likely."""
+
+    has_memory = False
 
     def parameters(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the parameters of a uniform distribution (see `distributions`).
@@ -178,7 +202,9 @@ def _parameters(
 ) -> distributions.Parameters:
     """Return the parameters of the distribution of the action, with a leading axis of 1."""
     batch = {name: array[np.newaxis] for name, array in observation.items()}
-    parameters = network.parameters(batch)
+    parameters = distributions.of_list(
+        network.parameters(batch), batch["actions"], batch["action_mask"]
+    )
     if odds is None:
         return parameters
     return {**parameters, "logits": parameters["logits"] + odds[parameters["actions"][..., 0]]}
@@ -194,4 +220,10 @@ def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) ->
                 f"{directory}: expected a whole number {name} in policy.json, found {value!r}; "
                 "export the policy again"
             )
-    return {**found, "head": described["head"]}
+    head = described.get("head", "numbered")
+    return {**found, "head": head, "rules_sha256": described.get("rules_sha256")}
+
+
+def digest_of(rules: Sequence[Rule]) -> str:
+    """Return a hash of the rules' names, in their order."""
+    return hashlib.sha256(json.dumps([one.name for one in rules]).encode()).hexdigest()

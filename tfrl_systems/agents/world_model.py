@@ -65,7 +65,9 @@ class Config(ppo.Config):
     Attributes:
       num_members: members of the ensemble; each step of a dream follows one of them.
       memory_size: units of each member's LSTM.
-      head_size: units of the layer between memory and predictions.
+      head_size: units of each of the two layers between memory and predictions.
+      num_waves: for float actions: how many wave lengths of latent and action the model sees, each
+        half as long as the one before; more of them for narrower valleys, fewer for less data.
       num_gaussians: components of the mixture that the next latent is drawn from.
       two_hot_rewards: whether rewards are predicted as distributions over 255 values; if not, as
         numbers.
@@ -82,13 +84,14 @@ class Config(ppo.Config):
       controller_from: share of the iterations before the controller begins to learn.
       fit_updates: steps of Adam that fit the model in each iteration.
       fit_episodes: real episodes that each of them sees.
-      fit_learning_rate: learning rate of the model at the start. It falls by a polynomial of degree
-        2 to a hundredth.
+      fit_learning_rate: learning rate of the model at the start of each iteration, in which it
+        falls to a hundredth by a polynomial of degree 2.
     """
 
     num_members: int = 3
     memory_size: int = 128
     head_size: int = 128
+    num_waves: int = 5
     num_gaussians: int = 8
     two_hot_rewards: bool = True
     disagreement: float = 1.0
@@ -111,6 +114,7 @@ class Config(ppo.Config):
             self.num_members,
             self.memory_size,
             self.head_size,
+            self.num_waves,
             self.num_gaussians,
             self.two_hot_rewards,
             self.graph_width,
@@ -182,7 +186,13 @@ def make_agent(
             },
             **{
                 name: getattr(config, name) >= 0
-                for name in ("disagreement", "temperature", "dream_steps", "dream_updates")
+                for name in (
+                    "num_waves",
+                    "disagreement",
+                    "temperature",
+                    "dream_steps",
+                    "dream_updates",
+                )
             },
             **{
                 name: 0 <= getattr(config, name) <= 1
@@ -261,11 +271,7 @@ class WorldModelAgent(tf_agent.TFAgent):
             self._judgement = self._judge.judge(new, generator)
         config = self._config
         losses = self.fitter.fit(
-            self.replay,
-            config.fit_updates,
-            config.fit_episodes,
-            float(self._progress.numpy()),
-            generator,
+            self.replay, config.fit_updates, config.fit_episodes, generator
         )
         dreamed_reward, loss = 0.0, 0.0
         if float(self._progress.numpy()) >= config.controller_from:

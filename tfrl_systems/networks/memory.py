@@ -81,7 +81,7 @@ class Memory(snt.Module):
 
     def inputs(self, latents: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
         """Join latents [N, L] and actions [N, …]; return [N, num_inputs]."""
-        return tf.concat([latents, *self._embedded(actions)], axis=1)
+        return tf.concat([latents, *self._embedded(tf.convert_to_tensor(actions))], axis=1)
 
     def __call__(self, inputs: tf.Tensor, state: State) -> State:
         """Take one more step into the memory; `inputs` as `inputs` returns them."""

@@ -7,7 +7,8 @@ One step of training sees a few whole episodes. With w_t = 0 for padding and 1 f
 
 The mixture's target z_{t+1} is taken as it is: were it trained too, all latents would become one,
 which is the easiest to predict. Every other gradient reaches the latents, also that of z_t in the
-prediction of step t. The learning rate falls by a polynomial of degree 2 (thesis, 4.3.3).
+prediction of step t. Each fit begins anew with the full learning rate, because new experience has
+come; it falls by a polynomial of degree 2 (thesis, 4.3.3).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tfrl_systems.world_models.mdn_rnn import (
 )
 
 _ARRAYS_NAME = "replay.npz"
-_MAX_NORM = 10.0
+_MAX_NORM = 1000.0
 # The final learning rate as a share of the first.
 _FINAL_SHARE = 0.01
 
@@ -214,7 +215,6 @@ class Fitter(tf.Module):
         replay: Replay,
         num_updates: int,
         num_episodes: int,
-        progress: float,
         generator: np.random.Generator,
     ) -> Losses:
         """Train on all steps so far.
@@ -223,7 +223,6 @@ class Fitter(tf.Module):
           replay: the steps.
           num_updates: steps of Adam.
           num_episodes: episodes that each of them sees.
-          progress: the run's progress, from 0 to 1.
           generator: draws the episodes.
 
         Returns:
@@ -231,10 +230,10 @@ class Fitter(tf.Module):
         """
         spread = float(np.std(replay.steps.reward))
         self._model.reward_scale.assign(spread if spread > 0 and math.isfinite(spread) else 1.0)
-        share = max((1 - progress) ** 2, _FINAL_SHARE)
-        self.optimizer.learning_rate = self._learning_rate * share
         late = []
         for number in range(num_updates):
+            share = max((1 - number / num_updates) ** 2, _FINAL_SHARE)
+            self.optimizer.learning_rate = self._learning_rate * share
             losses = self._update_fn(replay.drawn(num_episodes, generator))
             if number >= num_updates * 3 // 4:
                 late.append(losses)

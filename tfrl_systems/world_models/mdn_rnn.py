@@ -5,9 +5,14 @@ after D. Ha, J. Schmidhuber: World Models, 2018). For the latent z_t, the action
 h_t of each of K members,
 
     h_{t+1}          = LSTM([z_t, e(a_t)], h_t)                            `networks.memory`
-    u                = relu(W [h_{t+1}, z_t, e(a_t)])
+    u, v             = relu(W' relu(W [h_{t+1}, z_t, e(a_t), waves]))       two of them
     p(z_{t+1})       = Σ_i π_i N(z_t + μ_i, σ_i²),   i = 1 … 8             from u
-    reward, end, what is allowed next                                       from u
+    end, what is allowed next                                               from u
+    reward                                                                  from v
+
+For float actions there are waves, sin and cos of 2^k π z_t and 2^k π a_t. With them a network learns
+landscapes with narrow valleys from few points (M. Tancik et al.: Fourier Features Let Networks
+Learn High Frequency Functions in Low Dimensional Domains, 2020).
 
 The thesis has one member. Several, which differ by their first weights, disagree where they saw
 little (R. Kidambi et al.; T. Yu et al.: MOPO, 2020). The temperature τ widens the mixture as in Ha
@@ -46,7 +51,8 @@ class Shape:
     Attributes:
       num_members: K.
       memory_size: units of each member's LSTM.
-      head_size: units of the layer between memory and heads.
+      head_size: units of each of the two layers between memory and heads.
+      num_waves: for float actions, the number of wave lengths.
       num_gaussians: components of the mixture.
       two_hot: whether rewards are distributions over values, not numbers.
       graph_width: for graphs, the length of latents.
@@ -56,6 +62,7 @@ class Shape:
     num_members: int = 1
     memory_size: int = 256
     head_size: int = 128
+    num_waves: int = 5
     num_gaussians: int = 8
     two_hot: bool = True
     graph_width: int = 32
@@ -84,6 +91,19 @@ class Predicted(NamedTuple):
     log_places: tf.Tensor
 
 
+class _Tower(snt.Module):
+    """Two layers, from sizes[0] numbers to sizes[1]."""
+
+    def __init__(self, generator: np.random.Generator, sizes: tuple[int, int], name: str) -> None:
+        super().__init__(name=name)
+        gain = math.sqrt(2.0)
+        self.first = linear(generator, sizes, "first", gain)
+        self.second = linear(generator, (sizes[1], sizes[1]), "second", gain)
+
+    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
+        return tf.nn.relu(self.second(tf.nn.relu(self.first(inputs))))
+
+
 class Member(snt.Module):
     """One member of the ensemble.
 
@@ -108,18 +128,24 @@ class Member(snt.Module):
         super().__init__(name=name)
         self._latent_size, self._num_gaussians = latent_size, shape.num_gaussians
         self.memory = Memory(latent_size, action_spec, shape.memory_size, generator)
-        joined = shape.memory_size + self.memory.num_inputs
-        self.hidden = linear(generator, (joined, shape.head_size), "hidden", math.sqrt(2.0))
+        is_float = actors.read_action_spec(action_spec).kind == "normal"
+        self._num_waves = shape.num_waves if is_float else 0
+        joined = shape.memory_size + self.memory.num_inputs * (1 + 2 * self._num_waves)
+        # The mixture's gradients are large. In layers of its own the reward does not drown in them.
+        self.towers = [
+            _Tower(generator, (joined, shape.head_size), name) for name in ("state", "value")
+        ]
         mixture = shape.num_gaussians
         self._sizes = [
             mixture,
             mixture * latent_size,
             mixture * latent_size,
-            _NUM_BINS if shape.two_hot else 1,
             1,
             num_permits,
             num_permits,
         ]
+        num_rewards = _NUM_BINS if shape.two_hot else 1
+        self.value = linear(generator, (shape.head_size, num_rewards), "reward", 0.1)
         self.out = linear(generator, (shape.head_size, sum(self._sizes)), "out", 0.1)
         # Components begin apart, else all of them would learn the same.
         apart = generator.normal(scale=0.3, size=mixture * latent_size)
@@ -129,9 +155,12 @@ class Member(snt.Module):
 
     def heads(self, hidden: tf.Tensor, inputs: tf.Tensor, latents: tf.Tensor) -> list[tf.Tensor]:
         """Return the fields of `Predicted` without K, from [N, H], [N, I] and [N, L]."""
-        joined = tf.concat([hidden, inputs], axis=1)
-        outputs = self.out(tf.nn.relu(self.hidden(joined)))
-        logits, means, stds, rewards, ends, allowed, places = tf.split(outputs, self._sizes, axis=1)
+        waves = [math.pi * 2**number * inputs for number in range(self._num_waves)]
+        turned = [turn(one) for one in waves for turn in (tf.sin, tf.cos)]
+        joined = tf.concat([hidden, inputs, *turned], axis=1)
+        state, value = (tower(joined) for tower in self.towers)
+        parts = tf.split(self.out(state), self._sizes, axis=1)
+        logits, means, stds, ends, allowed, places = parts
         by_component = [-1, self._num_gaussians, self._latent_size]
         middle = (_LEAST_LOG_STD + _MOST_LOG_STD) / 2
         reach = (_MOST_LOG_STD - _LEAST_LOG_STD) / 2
@@ -139,7 +168,7 @@ class Member(snt.Module):
             logits,
             latents[:, tf.newaxis] + tf.reshape(means, by_component),
             middle + reach * tf.tanh(tf.reshape(stds, by_component)),
-            rewards,
+            self.value(value),
             ends[:, 0],
             allowed,
             places,

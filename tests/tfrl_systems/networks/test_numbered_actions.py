@@ -1,0 +1,110 @@
+"""A distribution over (rule, place), worked by hand, in TensorFlow and in NumPy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfrl_systems.networks.graph_actions import MASKED
+from tfrl_systems.networks.numbered_actions import MAX_PLACE_LOGIT, NumberedActions
+from tfrl_systems.policies import distributions
+
+# Rule 0 has one place, rule 1 none, rule 2 three.
+NUM_PLACES = np.array([[1, 0, 3]], np.int32)
+# p(rule) = 1/4, 0, 3/4; p(place | rule 2) = 1/6, 2/6, 3/6; place 3 belongs to no rule.
+OUTPUTS = np.concatenate(
+    [
+        np.log([[1.0, 9.0, 3.0]]),
+        MAX_PLACE_LOGIT * np.arctanh(np.log([[1.0, 2.0, 3.0, 50.0]]) / MAX_PLACE_LOGIT),
+    ],
+    axis=1,
+).astype(np.float32)
+
+PROBABILITIES = {(0, 0): 1 / 4, (2, 0): 1 / 8, (2, 1): 1 / 4, (2, 2): 3 / 8}
+ENTROPY = -sum(share * math.log(share) for share in PROBABILITIES.values())
+
+
+@pytest.fixture
+def distribution():
+    return NumberedActions.of(tf.constant(OUTPUTS), tf.constant(NUM_PLACES))
+
+
+@pytest.fixture
+def parameters(distribution):
+    names = ("rule_logits", "place_logits", "num_places")
+    return {name: distribution.parameters[name].numpy() for name in names}
+
+
+def test_probabilities(distribution):
+    for action, share in PROBABILITIES.items():
+        found = distribution.log_prob(tf.constant([action]))
+        assert found.numpy() == pytest.approx(math.log(share), rel=1e-5)
+    for action in ((1, 0), (2, 3), (0, 1)):
+        assert distribution.log_prob(tf.constant([action])).numpy() <= MASKED / 2
+
+
+def test_entropy_and_mode(distribution, parameters):
+    assert distribution.entropy().numpy() == pytest.approx(ENTROPY, rel=1e-5)
+    assert distributions.entropy(parameters) == pytest.approx(ENTROPY, rel=1e-5)
+    # The likeliest rule first, then its likeliest place.
+    assert distribution.mode().numpy().tolist() == [[2, 2]]
+    assert distributions.mode(parameters).tolist() == [[2, 2]]
+
+
+def test_draws(distribution, parameters):
+    count = 20_000
+    drawn = {
+        "tensorflow": distribution.sample(count, seed=[1, 2]).numpy()[:, 0],
+        "numpy": distributions.draw(
+            {name: np.repeat(array, count, axis=0) for name, array in parameters.items()},
+            np.random.default_rng(0),
+        ),
+    }
+    for rows in drawn.values():
+        assert {tuple(row) for row in rows.tolist()} == set(PROBABILITIES)
+        for action, share in PROBABILITIES.items():
+            assert np.mean(np.all(rows == action, axis=1)) == pytest.approx(share, abs=0.02)
+
+
+def test_by_chance_all_pairs_are_equally_likely(parameters):
+    rows = {name: np.repeat(array, 20_000, axis=0) for name, array in parameters.items()}
+    drawn = distributions.draw(distributions.uniform(rows), np.random.default_rng(0))
+    for action in PROBABILITIES:
+        assert np.mean(np.all(drawn == action, axis=1)) == pytest.approx(1 / 4, abs=0.02)
+
+
+def test_the_same_over_a_list(parameters):
+    actions = np.array([[(2, 1), (0, 0), (2, 2), (2, 0), (3, 0)]], np.int32)
+    is_listed = np.array([[True, True, True, True, False]])
+    wide = {**parameters, "rule_logits": np.append(parameters["rule_logits"], [[0]], axis=1)}
+    wide["num_places"] = np.append(parameters["num_places"], [[0]], axis=1)
+    found = distributions.of_list(wide, actions, is_listed)["logits"][0]
+    shares = np.exp(found - found.max())
+    expected = [PROBABILITIES.get(tuple(one), 0) for one in actions[0].tolist()]
+    np.testing.assert_allclose(shares / shares.sum(), expected, rtol=1e-5)
+
+
+def test_nothing_is_allowed():
+    """The distribution stays one, so that padding does no harm."""
+    nothing = np.zeros((1, 3), np.int32)
+    distribution = NumberedActions.of(tf.constant(OUTPUTS), tf.constant(nothing))
+    assert np.isfinite(distribution.entropy().numpy()).all()
+    assert distribution.sample(seed=[1, 2]).numpy()[0, 1] == 0
+
+
+def test_gradients_are_finite(distribution):
+    outputs = tf.Variable(OUTPUTS)
+    with tf.GradientTape() as tape:
+        made = NumberedActions.of(outputs, tf.constant(NUM_PLACES))
+        total = made.entropy() + made.log_prob(tf.constant([[2, 1]]))
+    gradient = tape.gradient(total, outputs).numpy()
+    assert np.isfinite(gradient).all()
+    # Neither a rule without places nor a place of no rule is moved.
+    assert gradient[0, 1] == gradient[0, -1] == 0
+
+
+def test_numpy_knows_the_masked_logit():
+    assert distributions._MASKED == MASKED

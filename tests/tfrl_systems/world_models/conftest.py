@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tf_agents.specs import tensor_spec
+
+from tests.tfrl_systems.world_models import chain
+from tfrl_systems.world_models.fitting import Fitter, Replay, Sequences
+from tfrl_systems.world_models.mdn_rnn import Shape, WorldModel
+
+
+def make_model(num_members: int = 1, **sizes: int) -> WorldModel:
+    environment = chain.Chain()
+    shape = Shape(num_members=num_members, **{"memory_size": 64, **sizes})
+    specs = tensor_spec.from_spec((environment.observation_spec(), environment.action_spec()))
+    return WorldModel(*specs, shape, np.random.default_rng(0))
+
+
+@pytest.fixture(scope="session")
+def fitted() -> WorldModel:
+    """A model of the chain, fitted to 100 random episodes; do not change it."""
+    model = make_model()
+    replay = Replay(model)
+    replay.add(chain.played_by_chance(100, seed=0))
+    fitter, generator = Fitter(model, 3e-3), np.random.default_rng(0)
+    fitter.fit(replay, 2000, 16, generator)
+    return model
+
+
+@pytest.fixture(scope="session")
+def unseen(fitted: WorldModel) -> Sequences:
+    """100 more random episodes."""
+    return Replay(fitted).add(chain.played_by_chance(100, seed=1))

@@ -1,0 +1,87 @@
+"""What is learned from, and what is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tree
+
+from environments.errors import UserError
+from tests.tfrl_systems.world_models import chain
+from tests.tfrl_systems.world_models.conftest import make_model
+from tfrl_systems.episodes import split_episodes
+from tfrl_systems.world_models.fitting import Fitter, Replay
+
+
+def shortened(experience, lengths):
+    """The first steps of each episode, padded to a common length."""
+    rows = [
+        tree.map_structure(lambda a, i=i, n=n: a[i, :n], experience)
+        for i, n in enumerate(lengths)
+    ]
+    return split_episodes(
+        tree.map_structure(lambda *arrays: np.concatenate(arrays), *rows), lengths
+    )
+
+
+def test_padding_does_not_count():
+    """Losses of episodes of 3, 20 and 7 steps are the weighted means of each one's own."""
+    model = make_model()
+    fitter = Fitter(model, 1e-3)
+    whole = chain.played_by_chance(3, seed=0)
+    lengths = [3, 20, 7]
+    together = fitter.losses(Replay(model).add(shortened(whole, lengths)))
+    alone = []
+    for number, length in enumerate(lengths):
+        one = tree.map_structure(lambda array, i=number: array[i : i + 1], whole)
+        alone.append(fitter.losses(Replay(model).add(shortened(one, [length]))))
+    for name, weights in (("reward", lengths), ("end", lengths), ("mixture", [2, 19, 6])):
+        expected = np.average([getattr(one, name).numpy() for one in alone], weights=weights)
+        assert getattr(together, name).numpy() == pytest.approx(expected, rel=1e-4)
+
+
+def test_every_part_learns():
+    """All variables get a gradient: embeddings, memory, layers and heads of each member."""
+    model = make_model(num_members=2)
+    given = Replay(model).add(chain.played_by_chance(8, seed=0))
+    with tf.GradientTape() as tape:
+        total = tf.add_n(list(Fitter(model, 1e-3).losses(given)))
+    gradients = tape.gradient(total, model.trainable_variables)
+    names = [one.name for one in model.trainable_variables]
+    for name, gradient in zip(names, gradients, strict=True):
+        dense = tf.convert_to_tensor(gradient).numpy()
+        assert np.any(dense != 0), name
+
+
+def test_a_replay_is_kept_and_read_again(tmp_path):
+    model = make_model()
+    replay = Replay(model)
+    replay.add(chain.played_by_chance(2, seed=0))
+    replay.add(chain.played_by_chance(3, seed=1))
+    replay.save(tmp_path)
+    again = Replay(model)
+    again.restore(tmp_path, replay.steps)
+    assert again.num_steps == replay.num_steps == 100 and len(again.lengths) == 5
+    for one, other in zip(tree.flatten(again.steps), tree.flatten(replay.steps), strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+
+
+def test_a_truncated_replay_is_refused(tmp_path):
+    model = make_model()
+    replay = Replay(model)
+    replay.add(chain.played_by_chance(2, seed=0))
+    replay.save(tmp_path)
+    path = tmp_path / "replay.npz"
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(UserError, match=r"replay.npz: expected the steps of this run, found: .*"):
+        Replay(model).restore(tmp_path, replay.steps)
+
+
+def test_rewards_are_measured_in_their_own_spread():
+    model = make_model()
+    replay = Replay(model)
+    replay.add(chain.played_by_chance(8, seed=0))
+    Fitter(model, 1e-3).fit(replay, 1, 4, np.random.default_rng(0))
+    assert model.reward_scale.numpy() == pytest.approx(np.std(replay.steps.reward))

@@ -1,0 +1,1 @@
+"""The parts of `world_model_tables.py`."""

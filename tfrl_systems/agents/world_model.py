@@ -29,11 +29,13 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
 from tfrl_systems.agents import policy_gradients, ppo
+from tfrl_systems.networks import actors
 from tfrl_systems.policies.controller_policy import (
     ControllerPolicy,
     Parts,
     actor_spec,
     distribution_parameters,
+    seen_by_actor,
 )
 from tfrl_systems.world_models import dream as dreams
 from tfrl_systems.world_models.fitting import Fitter, Losses, Replay, Sequences, Steps
@@ -68,6 +70,8 @@ class Config(ppo.Config):
       head_size: units of each of the two layers between memory and predictions.
       num_waves: for float actions: how many wave lengths of latent and action the model sees, each
         half as long as the one before; more of them for narrower valleys, fewer for less data.
+      magnify: for float actions: whether the model also sees the distance from what the controller
+        would do, magnified, as it is most needed there.
       num_gaussians: components of the mixture that the next latent is drawn from.
       two_hot_rewards: whether rewards are predicted as distributions over 255 values; if not, as
         numbers.
@@ -91,7 +95,8 @@ class Config(ppo.Config):
     num_members: int = 3
     memory_size: int = 128
     head_size: int = 128
-    num_waves: int = 5
+    num_waves: int = 3
+    magnify: bool = True
     num_gaussians: int = 8
     two_hot_rewards: bool = True
     disagreement: float = 1.0
@@ -115,6 +120,7 @@ class Config(ppo.Config):
             self.memory_size,
             self.head_size,
             self.num_waves,
+            self.magnify,
             self.num_gaussians,
             self.two_hot_rewards,
             self.graph_width,
@@ -231,6 +237,7 @@ class WorldModelAgent(tf_agent.TFAgent):
         self.controller = ppo.make_agent(
             ppo.Config(**settings | unscaled), ts.time_step_spec(seen), action_spec
         )
+        self._aim = self._make_aim(seen, action_spec) if config.magnify else None
         self.fitter = Fitter(self.model, config.fit_learning_rate)
         self.replay = Replay(self.model)
         self._dream = dreams.Dream(self.model, config.temperature, config.disagreement)
@@ -256,6 +263,27 @@ class WorldModelAgent(tf_agent.TFAgent):
             train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
         )
 
+    def _make_aim(self, seen: Any, action_spec: tf.TypeSpec) -> actors.ActorNetwork | None:
+        """Make the network that keeps what the controller aimed at before the last fit."""
+        if self.model.actions.kind != "normal":
+            return None
+        config = self._config
+        settings = actors.ActorSettings(
+            config.hidden_sizes, config.activation, config.action_std, config.state_dependent_std
+        )
+        made = actors.ActorNetwork(seen, action_spec, settings, np.random.default_rng(0))
+        made.create_variables()
+        self.model.aim_fn = lambda latents, hidden: made(
+            seen_by_actor(latents, hidden, None, "")
+        )[0].mode()
+        return made
+
+    def _take_aim(self) -> None:
+        if self._aim is not None:
+            pairs = zip(self._aim.variables, self.controller.actor_network.variables, strict=True)
+            for aim, now in pairs:
+                aim.assign(now)
+
     def set_progress(self, progress: float) -> None:
         """Set learning rates, and how experience is collected; `progress` goes from 0 to 1."""
         self._progress.assign(progress)
@@ -269,6 +297,7 @@ class WorldModelAgent(tf_agent.TFAgent):
         new = self.replay.add(experience)
         if number:
             self._judgement = self._judge.judge(new, generator)
+        self._take_aim()
         config = self._config
         losses = self.fitter.fit(
             self.replay, config.fit_updates, config.fit_episodes, generator

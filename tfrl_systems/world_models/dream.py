@@ -265,14 +265,9 @@ class Remembering:
         model = self._model
         latents = tf.gather(model.latents(observation), place)
         after, _ = model.unroll(latents, tf.gather(action, place))
-        shape = tf.shape(place)
-
-        def before(memory: tf.Tensor) -> tf.Tensor:
-            size = memory.shape[-1]
-            by_time = tf.reshape(memory, [shape[0], shape[1], size])
-            return tf.reshape(tf.pad(by_time, [[0, 0], [1, 0], [0, 0]])[:, :-1], [-1, size])
-
-        memories = tf.nest.map_structure(before, after)
+        memories = tf.nest.map_structure(
+            lambda one: mdn_rnn.before(one, tf.shape(place)), after
+        )
         return tf.reshape(latents, [-1, model.latents.size]), memories
 
 

@@ -14,6 +14,10 @@ For float actions there are waves, sin and cos of 2^k π z_t and 2^k π a_t. Wit
 landscapes with narrow valleys from few points (M. Tancik et al.: Fourier Features Let Networks
 Learn High Frequency Functions in Low Dimensional Domains, 2020).
 
+Near the action that a controller aims at, landscapes matter most. With `magnify`, the heads also see
+tanh(s (a_t - aim)) for s = 3, 10, 30, 100, where the aim is the controller's choice for z_t and h_t
+at the time of the last fit (`WorldModel.aim_fn`).
+
 The thesis has one member. Several, which differ by their first weights, disagree where they saw
 little (R. Kidambi et al.; T. Yu et al.: MOPO, 2020). The temperature τ widens the mixture as in Ha
 and Schmidhuber: the logits of π are divided by τ, and σ is multiplied by √τ.
@@ -26,6 +30,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +47,10 @@ from tfrl_systems.networks.permits import NUM_PLACES, Permits
 # a coordinate that is always right outweighs all others.
 _LEAST_LOG_STD, _MOST_LOG_STD = math.log(0.02), math.log(2.0)
 _NUM_BINS, _GREATEST_LOG = 255, 5.0
+_MAGNIFICATIONS = (3.0, 10.0, 30.0, 100.0)
+
+AimFn = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+"""(latents [N, L], the first member's memory [N, H]) -> the actions that a controller aims at."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +62,7 @@ class Shape:
       memory_size: units of each member's LSTM.
       head_size: units of each of the two layers between memory and heads.
       num_waves: for float actions, the number of wave lengths.
+      magnify: for float actions, whether heads see the distance from the controller's aim.
       num_gaussians: components of the mixture.
       two_hot: whether rewards are distributions over values, not numbers.
       graph_width: for graphs, the length of latents.
@@ -63,6 +73,7 @@ class Shape:
     memory_size: int = 256
     head_size: int = 128
     num_waves: int = 5
+    magnify: bool = True
     num_gaussians: int = 8
     two_hot: bool = True
     graph_width: int = 32
@@ -128,9 +139,11 @@ class Member(snt.Module):
         super().__init__(name=name)
         self._latent_size, self._num_gaussians = latent_size, shape.num_gaussians
         self.memory = Memory(latent_size, action_spec, shape.memory_size, generator)
-        is_float = actors.read_action_spec(action_spec).kind == "normal"
+        actions = actors.read_action_spec(action_spec)
+        is_float = actions.kind == "normal"
         self._num_waves = shape.num_waves if is_float else 0
         joined = shape.memory_size + self.memory.num_inputs * (1 + 2 * self._num_waves)
+        joined += actions.size * len(_MAGNIFICATIONS) if is_float and shape.magnify else 0
         # The mixture's gradients are large. In layers of its own the reward does not drown in them.
         self.towers = [
             _Tower(generator, (joined, shape.head_size), name) for name in ("state", "value")
@@ -153,11 +166,20 @@ class Member(snt.Module):
         bias[mixture : mixture * (1 + latent_size)] = apart
         self.out.b.assign(bias)
 
-    def heads(self, hidden: tf.Tensor, inputs: tf.Tensor, latents: tf.Tensor) -> list[tf.Tensor]:
-        """Return the fields of `Predicted` without K, from [N, H], [N, I] and [N, L]."""
+    def heads(
+        self, hidden: tf.Tensor, inputs: tf.Tensor, latents: tf.Tensor, near: list[tf.Tensor]
+    ) -> list[tf.Tensor]:
+        """Return the fields of `Predicted` without K.
+
+        Args:
+          hidden: [N, H], the memory after the step.
+          inputs: [N, I], what entered it.
+          latents: [N, L].
+          near: magnified distances from the aim, [N, A] each.
+        """
         waves = [math.pi * 2**number * inputs for number in range(self._num_waves)]
         turned = [turn(one) for one in waves for turn in (tf.sin, tf.cos)]
-        joined = tf.concat([hidden, inputs, *turned], axis=1)
+        joined = tf.concat([hidden, inputs, *turned, *near], axis=1)
         state, value = (tower(joined) for tower in self.towers)
         parts = tf.split(self.out(state), self._sizes, axis=1)
         logits, means, stds, ends, allowed, places = parts
@@ -189,6 +211,7 @@ class WorldModel(snt.Module):
       allowed: how observations say what is allowed.
       members: the K members.
       reward_scale: the unit of predicted rewards, a variable.
+      aim_fn: tells where the controller aims; None for the middle of all actions.
     """
 
     def __init__(
@@ -207,6 +230,7 @@ class WorldModel(snt.Module):
             for k in range(shape.num_members)
         ]
         self.actions = actors.read_action_spec(action_spec)
+        self.aim_fn: AimFn | None = None
         self.reward_scale = tf.Variable(1.0, trainable=False, name="reward_scale")
         self._bins = tf.constant(_symexp(np.linspace(-_GREATEST_LOG, _GREATEST_LOG, _NUM_BINS)))
 
@@ -219,11 +243,12 @@ class WorldModel(snt.Module):
     ) -> tuple[tuple[State, ...], Predicted]:
         """Predict one step from latents [N, L], actions [N, …] and the members' memories."""
         following, found = [], []
+        near = self._near(latents, states[0].hidden, actions)
         for member, state in zip(self.members, states, strict=True):
             inputs = member.memory.inputs(latents, actions)
             after = member.memory(inputs, state)
             following.append(after)
-            found.append(member.heads(after.hidden, inputs, latents))
+            found.append(member.heads(after.hidden, inputs, latents, near))
         return tuple(following), _stacked(found)
 
     def unroll(self, latents: tf.Tensor, actions: tf.Tensor) -> tuple[tuple[State, ...], Predicted]:
@@ -241,6 +266,7 @@ class WorldModel(snt.Module):
         acted = tf.reshape(actions, tf.concat([[-1], tf.shape(actions)[2:]], axis=0))
         acted = tf.ensure_shape(acted, [None, *actions.shape[2:]])
         states, found = [], []
+        near: list[tf.Tensor] | None = None
         for member in self.members:
             inputs = member.memory.inputs(flat, acted)
             by_time = tf.reshape(inputs, [num_rows, -1, member.memory.num_inputs])
@@ -253,8 +279,22 @@ class WorldModel(snt.Module):
                 *[tf.reshape(tf.transpose(one, [1, 0, 2]), [-1, one.shape[-1]]) for one in every]
             )
             states.append(after)
-            found.append(member.heads(after.hidden, inputs, flat))
+            if near is None:
+                near = self._near(flat, before(after.hidden, tf.shape(latents)[:2]), acted)
+            found.append(member.heads(after.hidden, inputs, flat, near))
         return tuple(states), _stacked(found)
+
+    def _near(
+        self, latents: tf.Tensor, hidden: tf.Tensor, actions: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """Return the magnified distances of actions from the aim, [N, A] each."""
+        if not (self.shape.magnify and self.actions.kind == "normal"):
+            return []
+        low, high = (np.array(one, np.float32) for one in (self.actions.low, self.actions.high))
+        middle, half_range = (low + high) / 2, (high - low) / 2
+        aim = middle if self.aim_fn is None else tf.stop_gradient(self.aim_fn(latents, hidden))
+        bounded = tf.clip_by_value(tf.cast(actions, tf.float32), low, high)
+        return [tf.tanh(one * (bounded - aim) / half_range) for one in _MAGNIFICATIONS]
 
     def rewards(self, predicted: Predicted) -> tf.Tensor:
         """Return the expected rewards [K, N], in the environment's unit."""
@@ -297,6 +337,13 @@ class WorldModel(snt.Module):
     def permit_type(self) -> tf.DType:
         """The dtype of what is allowed."""
         return tf.int32 if self.allowed.name == NUM_PLACES else tf.bool
+
+
+def before(memory: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
+    """Return memories [B T, H] before each step from those after it; `shape` is [B, T]."""
+    size = memory.shape[-1]
+    by_time = tf.reshape(memory, [shape[0], shape[1], size])
+    return tf.reshape(tf.pad(by_time, [[0, 0], [1, 0], [0, 0]])[:, :-1], [-1, size])
 
 
 def mixture_log_density(predicted: Predicted, latents: tf.Tensor) -> tf.Tensor:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -29,16 +28,15 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
 from tfrl_systems.agents import policy_gradients, ppo
+from tfrl_systems.agents.sleeper import Dreaming, Recent, Sleeper
 from tfrl_systems.networks import actors
 from tfrl_systems.policies.controller_policy import (
     ControllerPolicy,
     Parts,
     actor_spec,
-    distribution_parameters,
     seen_by_actor,
 )
-from tfrl_systems.world_models import dream as dreams
-from tfrl_systems.world_models.fitting import Fitter, Losses, Replay, Sequences, Steps
+from tfrl_systems.world_models.fitting import Fitter, Losses, Replay, Steps
 from tfrl_systems.world_models.judging import Judge, Judgement
 from tfrl_systems.world_models.mdn_rnn import Shape, WorldModel
 
@@ -240,13 +238,16 @@ class WorldModelAgent(tf_agent.TFAgent):
         self._aim = self._make_aim(seen, action_spec) if config.magnify else None
         self.fitter = Fitter(self.model, config.fit_learning_rate)
         self.replay = Replay(self.model)
-        self._dream = dreams.Dream(self.model, config.temperature, config.disagreement)
-        self._remember, self._judge = dreams.Remembering(self.model), Judge(self.model)
+        self._sleeper = Sleeper(
+            self.model,
+            self.controller,
+            Dreaming(
+                **{one.name: getattr(config, one.name) for one in dataclasses.fields(Dreaming)}
+            ),
+        )
+        self._judge = Judge(self.model)
         self._judgement: Judgement | None = None
-        self._imagine_fn = tf.function(self._imagine, autograph=False)
         self._progress = tf.Variable(0.0, trainable=False, name="progress")
-        self._dream_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="dream_steps")
-        self._dream_s = tf.Variable(0.0, trainable=False, name="dream_s")
         self._by_chance = tf.Variable(config.random_share > 0, trainable=False, name="by_chance")
         memory = self.model.members[0].memory
         actor = self.controller.actor_network
@@ -273,9 +274,9 @@ class WorldModelAgent(tf_agent.TFAgent):
         )
         made = actors.ActorNetwork(seen, action_spec, settings, np.random.default_rng(0))
         made.create_variables()
-        self.model.aim_fn = lambda latents, hidden: made(
-            seen_by_actor(latents, hidden, None, "")
-        )[0].mode()
+        self.model.aim_fn = lambda latents, hidden: made(seen_by_actor(latents, hidden, None, ""))[
+            0
+        ].mode()
         return made
 
     def _take_aim(self) -> None:
@@ -299,88 +300,13 @@ class WorldModelAgent(tf_agent.TFAgent):
             self._judgement = self._judge.judge(new, generator)
         self._take_aim()
         config = self._config
-        losses = self.fitter.fit(
-            self.replay, config.fit_updates, config.fit_episodes, generator
-        )
+        losses = self.fitter.fit(self.replay, config.fit_updates, config.fit_episodes, generator)
         dreamed_reward, loss = 0.0, 0.0
         if float(self._progress.numpy()) >= config.controller_from:
-            dreamed_reward, loss = self._train_controller(experience, new, generator)
+            recent = None if self._by_chance.numpy() else Recent(new, _info_of(experience))
+            dreamed_reward, loss = self._sleeper.train(self.replay, recent, generator)
         self.train_step_counter.assign_add(1)
         return tf_agent.LossInfo(sum(losses) + loss, self._info(losses, dreamed_reward, loss))
-
-    def _train_controller(
-        self, experience: trajectory.Trajectory, new: Sequences, generator: np.random.Generator
-    ) -> tuple[float, float]:
-        """Train the controller; return the mean dreamed reward, and PPO's last loss."""
-        config, began_s = self._config, time.perf_counter()
-        num_steps = config.dream_steps or int(self.replay.lengths.max())
-        starts = self._remember(self.replay.every())
-        real = self._real(experience, new, num_steps)
-        num_real = len(real.reward) and round(config.real_share * config.num_dreams)
-        num_dreams, found = config.num_dreams - num_real, []
-        for _ in range(config.dream_updates):
-            start = starts.drawn(num_dreams, not config.dream_from_states, generator)
-            rows = generator.integers(max(len(real.reward), 1), size=num_real)
-            some = tree.map_structure(lambda array, rows=rows: array[rows], real)
-            seed = generator.integers(1 << 31, size=2).astype(np.int32)
-            steps, reward = self._imagine_fn(start, some, tf.constant(num_steps), seed)
-            loss = self.controller.train(steps)
-            found.append((float(reward), float(loss.loss)))
-            self._dream_steps.assign_add(num_dreams * num_steps)
-        self._dream_s.assign_add(time.perf_counter() - began_s)
-        return found[-1] if found else (0.0, 0.0)
-
-    def _real(
-        self, experience: trajectory.Trajectory, new: Sequences, num_steps: int
-    ) -> dreams.Imagined:
-        """Return the newest real experience in segments like dreams; none if made by chance."""
-        is_taken = np.asarray(experience.step_type) != ts.StepType.LAST
-        info = tree.map_structure(lambda array: np.asarray(array)[is_taken], experience.policy_info)
-        starts = self._remember(new)
-        made = dreams.real_segments(self._dream, starts, new, info["dist_params"], num_steps)
-        if self._by_chance.numpy() or not self._config.real_share:
-            return tree.map_structure(lambda array: array[:0], made)
-        return made
-
-    def _imagine(
-        self, start: dreams.DreamState, real: dreams.Imagined, num_steps: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[trajectory.Trajectory, tf.Tensor]:
-        """Dream, and return experience [B, T] for PPO, and the mean reward of a dreamed step."""
-
-        def act(seen: dict[str, tf.Tensor], seed: tf.Tensor) -> tuple[tf.Tensor, Any]:
-            distribution, _ = self.controller.actor_network(seen)
-            action = tf.cast(distribution.sample(seed=seed), self.action_spec.dtype)
-            return action, distribution_parameters(distribution)
-
-        made = dreams.imagine(self._dream, act, start, num_steps, seed)
-        alive = tf.cast(made.is_alive, tf.float32)
-        mean = tf.reduce_sum(made.reward * alive) / tf.reduce_sum(alive)
-        both = tf.nest.map_structure(lambda *arrays: tf.concat(arrays, axis=0), made, real)
-        return self._experience(both), mean
-
-    def _experience(self, made: dreams.Imagined) -> trajectory.Trajectory:
-        """Return dreams as experience [B, T], padded with boundary steps.
-
-        A dream that is cut off has a future. Its last reward holds the value of what follows, so
-        that PPO can take the step for the last one.
-        """
-        shape = tf.shape(made.reward)
-        is_last = tf.range(shape[1]) == shape[1] - 1
-        values, _ = self.controller.value_network(made.final)
-        cut_off = tf.cast(is_last & made.is_alive & ~made.is_end, tf.float32)
-        rewards = made.reward / self.model.reward_scale
-        rewards += self._config.gamma * cut_off * values[:, tf.newaxis]
-        ends = made.is_alive & (made.is_end | is_last)
-        following = tf.where(ends, ts.StepType.LAST, ts.StepType.MID)
-        return trajectory.Trajectory(
-            tf.where(made.is_alive, ts.StepType.MID, ts.StepType.LAST),
-            made.observation,
-            made.action,
-            {"dist_params": made.info},
-            tf.where(made.is_alive, following, ts.StepType.FIRST),
-            tf.where(made.is_alive, rewards, 0.0),
-            tf.where(ends, 0.0, 1.0),
-        )
 
     def _info(self, losses: Losses, dreamed_reward: float, loss: float) -> Info:
         known = self._judgement
@@ -393,10 +319,8 @@ class WorldModelAgent(tf_agent.TFAgent):
 
     def report(self) -> dict[str, Any]:
         """Return the entry `world_model` of result.json."""
-        steps, seconds = int(self._dream_steps.numpy()), float(self._dream_s.numpy())
         return {
-            "dream_steps": steps,
-            "dream_steps_per_second": steps / seconds if seconds else 0.0,
+            **self._sleeper.report(),
             "temperature": self._config.temperature,
             "prediction": self._judgement.to_json() if self._judgement else None,
         }
@@ -422,3 +346,10 @@ class WorldModelAgent(tf_agent.TFAgent):
         nothing = tensor_spec.zero_spec_nest(self.time_step_spec.observation, [1])
         none = np.zeros(0)
         return Steps(self.model.latents.kept(nothing), none, none, none, none)
+
+
+def _info_of(experience: trajectory.Trajectory) -> Any:
+    """Return the parameters of the distributions that actions were drawn from, [N, …]."""
+    is_taken = np.asarray(experience.step_type) != ts.StepType.LAST
+    info = tree.map_structure(lambda array: np.asarray(array)[is_taken], experience.policy_info)
+    return info["dist_params"]

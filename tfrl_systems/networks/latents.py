@@ -20,7 +20,6 @@ from graph_nets import graphs
 
 from tfrl_systems.networks import graph_encoder, graph_heads, inputs, permits
 
-
 _ENCODER = "encoder/"
 
 

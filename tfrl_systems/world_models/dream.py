@@ -26,6 +26,7 @@ from tf_agents.trajectories import time_step as ts
 
 from tfrl_systems.networks.memory import State
 from tfrl_systems.world_models import mdn_rnn
+from tfrl_systems.world_models import predicted as predictions
 from tfrl_systems.world_models.fitting import Sequences
 from tfrl_systems.world_models.mdn_rnn import WorldModel
 
@@ -110,7 +111,7 @@ class Dream:
         seeds = tf.random.experimental.stateless_split(seed, 3)
         count = len(model.members)
         members = tf.random.stateless_uniform([num_rows], seeds[0], 0, count, tf.int32)
-        latents = mdn_rnn.sample_latents(predicted, members, self._temperature, seeds[1])
+        latents = predictions.sample_latents(predicted, members, self._temperature, seeds[1])
         permitted = model.permitted(predicted)
         rewards = model.rewards(predicted)
         spread = tf.math.reduce_std(rewards, axis=0)
@@ -265,9 +266,7 @@ class Remembering:
         model = self._model
         latents = tf.gather(model.latents(observation), place)
         after, _ = model.unroll(latents, tf.gather(action, place))
-        memories = tf.nest.map_structure(
-            lambda one: mdn_rnn.before(one, tf.shape(place)), after
-        )
+        memories = tf.nest.map_structure(lambda one: mdn_rnn.before(one, tf.shape(place)), after)
         return tf.reshape(latents, [-1, model.latents.size]), memories
 
 

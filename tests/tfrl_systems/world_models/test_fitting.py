@@ -17,8 +17,7 @@ from tfrl_systems.world_models.fitting import Fitter, Replay
 def shortened(experience, lengths):
     """The first steps of each episode, padded to a common length."""
     rows = [
-        tree.map_structure(lambda a, i=i, n=n: a[i, :n], experience)
-        for i, n in enumerate(lengths)
+        tree.map_structure(lambda a, i=i, n=n: a[i, :n], experience) for i, n in enumerate(lengths)
     ]
     return split_episodes(
         tree.map_structure(lambda *arrays: np.concatenate(arrays), *rows), lengths

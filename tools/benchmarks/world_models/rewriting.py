@@ -157,5 +157,3 @@ class Search:
             "seconds": found.seconds,
             "expansions": found.expansions,
         }
-
-

@@ -40,7 +40,7 @@ BENCHMARKS = (
 
 # gamma is 0 because an action affects its own reward alone: no step can prepare a later one. Wide
 # standard deviations average narrow valleys out until the policy has found the main one.
-_POLICY_GRADIENT = {
+_POLICY_GRADIENT: dict[str, Any] = {
     "hidden_sizes": (32, 32),
     "learning_rate": 3e-3,
     "final_learning_rate": 3e-5,
@@ -52,8 +52,24 @@ _POLICY_GRADIENT = {
 }
 _PPO = {"num_epochs": 2, "relative_advantages": True, "normalize_rewards": False}
 # Dreams are of one step, because an action affects its own reward alone.
-_WORLD_MODEL = {**_PPO, "memory_size": 64, "dream_steps": 1, "fit_episodes": 128}
-_OF = {"ppo": _PPO, "world_model": _WORLD_MODEL}
+_WORLD_MODEL = {
+    **_PPO,
+    "hidden_sizes": (64, 64),
+    "num_epochs": 8,
+    "search_action_std": 0.015,
+    "final_action_std": 0.004,
+    "memory_size": 64,
+    "num_waves": 2,
+    "disagreement": 0.0,
+    "dream_steps": 1,
+    "num_dreams": 512,
+    "dream_updates": 100,
+    "random_share": 0.15,
+    "fit_updates": 150,
+    "fit_episodes": 128,
+    "fit_learning_rate": 3e-3,
+}
+_OF: dict[str, dict[str, Any]] = {"ppo": _PPO, "world_model": _WORLD_MODEL}
 _LOOP = {"iterations": 10_000, "episodes_per_chunk": 256, "checkpoint_every": 250}
 # Where evaluations are dear: 19,200 of them in all.
 _LOOP_OF = {"world_model": {"iterations": 40, "episodes_per_chunk": 40, "checkpoint_every": 5}}

@@ -34,7 +34,7 @@ _ENVIRONMENT = EnvironmentSettings(
 )
 # Episodes have tens of steps. A step is rewarded at once for what it saves, and later for the steps
 # that it makes possible.
-_POLICY_GRADIENT = {
+_POLICY_GRADIENT: dict[str, Any] = {
     "hidden_sizes": (32, 32),
     "learning_rate": 3e-3,
     "final_learning_rate": 1e-4,
@@ -43,13 +43,13 @@ _POLICY_GRADIENT = {
     "value_weight": 0.1,
     "gradient_clipping": 1.0,
 }
-_PPO = {
+_PPO: dict[str, Any] = {
     "num_epochs": 3,
     "minibatch_size": 100,
     "relative_advantages": True,
     "normalize_rewards": True,
 }
-_OF = {
+_OF: dict[str, dict[str, Any]] = {
     "ppo": _PPO,
     "reinforce": {"episodes_per_update": 2},
     "world_model": {**_PPO, "minibatch_size": 0, "hidden_sizes": (64, 64), "graph_rounds": 3},

@@ -1,0 +1,160 @@
+"""Trains a controller in dreams: PPO with a world model in place of the environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory
+
+from tfrl_systems.agents.ppo import PPOAgent
+from tfrl_systems.policies.controller_policy import distribution_parameters
+from tfrl_systems.world_models import dream as dreams
+from tfrl_systems.world_models.fitting import Replay, Sequences
+from tfrl_systems.world_models.mdn_rnn import WorldModel
+
+
+@dataclasses.dataclass(frozen=True)
+class Dreaming:
+    """How to dream; see `world_model.Config`."""
+
+    dream_steps: int
+    dream_from_states: bool
+    num_dreams: int
+    dream_updates: int
+    real_share: float
+    disagreement: float
+    temperature: float
+    gamma: float
+
+
+class Recent(NamedTuple):
+    """Real episodes that the controller has just played.
+
+    Attributes:
+      episodes: the episodes.
+      info: parameters of the distributions that their actions were drawn from, [N, …].
+    """
+
+    episodes: Sequences
+    info: Any
+
+
+class Sleeper(tf.Module):
+    """Trains a controller in dreams.
+
+    Args:
+      model: the world model.
+      controller: the PPO agent to train.
+      how: how to dream.
+    """
+
+    def __init__(self, model: WorldModel, controller: PPOAgent, how: Dreaming) -> None:
+        super().__init__(name="sleeper")
+        self._model, self._controller, self._how = model, controller, how
+        self._dream = dreams.Dream(model, how.temperature, how.disagreement)
+        self._remember = dreams.Remembering(model)
+        self._imagine_fn = tf.function(self._imagine, autograph=False)
+        self._dream_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="dream_steps")
+        self._dream_s = tf.Variable(0.0, trainable=False, name="dream_s")
+
+    def train(
+        self, replay: Replay, recent: Recent | None, generator: np.random.Generator
+    ) -> tuple[float, float]:
+        """Train the controller.
+
+        Args:
+          replay: the real steps so far; dreams begin at their states.
+          recent: real episodes to mix in; None for none.
+          generator: decides where dreams begin, and everything in them.
+
+        Returns:
+          The mean reward of a dreamed step, and PPO's loss, both of the last update.
+        """
+        how, began_s = self._how, time.perf_counter()
+        num_steps = how.dream_steps or int(replay.lengths.max())
+        starts = self._remember(replay.every())
+        real = self._real(starts, recent, num_steps)
+        num_real = 0 if real is None else round(how.real_share * how.num_dreams)
+        num_dreams, found = how.num_dreams - num_real, []
+        for _ in range(how.dream_updates):
+            start = starts.drawn(num_dreams, not how.dream_from_states, generator)
+            some = None
+            if real is not None:
+                rows = generator.integers(len(real.reward), size=num_real)
+                some = tree.map_structure(lambda array, rows=rows: array[rows], real)
+            seed = generator.integers(1 << 31, size=2).astype(np.int32)
+            steps, reward = self._imagine_fn(start, some, tf.constant(num_steps), seed)
+            loss = self._controller.train(steps)
+            found.append((float(reward), float(loss.loss)))
+            self._dream_steps.assign_add(num_dreams * num_steps)
+        self._dream_s.assign_add(time.perf_counter() - began_s)
+        return found[-1] if found else (0.0, 0.0)
+
+    def report(self) -> dict[str, Any]:
+        """Return the number of dreamed steps, and how many there were in a second."""
+        steps, seconds = int(self._dream_steps.numpy()), float(self._dream_s.numpy())
+        return {
+            "dream_steps": steps,
+            "dream_steps_per_second": steps / seconds if seconds else 0.0,
+        }
+
+    def _real(
+        self, starts: dreams.Starts, recent: Recent | None, num_steps: int
+    ) -> dreams.Imagined | None:
+        """Return recent episodes in segments like dreams, which end the states of `starts`."""
+        if recent is None or not self._how.real_share:
+            return None
+        count = len(recent.episodes.steps.reward)
+        newest = tree.map_structure(lambda array: array[-count:], starts)
+        return dreams.real_segments(self._dream, newest, *recent, num_steps)
+
+    def _imagine(
+        self,
+        start: dreams.DreamState,
+        real: dreams.Imagined | None,
+        num_steps: tf.Tensor,
+        seed: tf.Tensor,
+    ) -> tuple[trajectory.Trajectory, tf.Tensor]:
+        """Dream, and return experience [B, T] for PPO, and the mean reward of a dreamed step."""
+
+        def act(seen: dict[str, tf.Tensor], seed: tf.Tensor) -> tuple[tf.Tensor, Any]:
+            distribution, _ = self._controller.actor_network(seen)
+            action = tf.cast(distribution.sample(seed=seed), self._controller.action_spec.dtype)
+            return action, distribution_parameters(distribution)
+
+        made = dreams.imagine(self._dream, act, start, num_steps, seed)
+        alive = tf.cast(made.is_alive, tf.float32)
+        mean = tf.reduce_sum(made.reward * alive) / tf.reduce_sum(alive)
+        if real is not None:
+            made = tf.nest.map_structure(lambda *arrays: tf.concat(arrays, axis=0), made, real)
+        return self._experience(made), mean
+
+    def _experience(self, made: dreams.Imagined) -> trajectory.Trajectory:
+        """Return dreams as experience [B, T], padded with boundary steps.
+
+        A dream that is cut off has a future. Its last reward holds the value of what follows, so
+        that PPO can take the step for the last one.
+        """
+        shape = tf.shape(made.reward)
+        is_last = tf.range(shape[1]) == shape[1] - 1
+        values, _ = self._controller.value_network(made.final)
+        cut_off = tf.cast(is_last & made.is_alive & ~made.is_end, tf.float32)
+        rewards = made.reward / self._model.reward_scale
+        rewards += self._how.gamma * cut_off * values[:, tf.newaxis]
+        ends = made.is_alive & (made.is_end | is_last)
+        following = tf.where(ends, ts.StepType.LAST, ts.StepType.MID)
+        return trajectory.Trajectory(
+            tf.where(made.is_alive, ts.StepType.MID, ts.StepType.LAST),
+            made.observation,
+            made.action,
+            {"dist_params": made.info},
+            tf.where(made.is_alive, following, ts.StepType.FIRST),
+            tf.where(made.is_alive, rewards, 0.0),
+            tf.where(ends, 0.0, 1.0),
+        )

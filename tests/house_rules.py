@@ -22,7 +22,7 @@ SYSTEMS = {"inlining", "tensor_graphs", "learn_to_optimize"} | {
 ARROWS: Mapping[str, frozenset[str]] = {
     "episodes": frozenset(),
     "networks": frozenset({"episodes"}),
-    "agents": frozenset({"episodes", "networks", "policies"}),
+    "agents": frozenset({"episodes", "networks", "policies", "world_models"}),
     "world_models": frozenset({"episodes", "networks"}),
     "policies": frozenset({"episodes", "networks"}),
     "drivers": frozenset({"episodes", "policies"}),

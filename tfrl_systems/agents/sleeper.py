@@ -78,7 +78,7 @@ class Sleeper(tf.Module):
         """
         how, began_s = self._how, time.perf_counter()
         num_steps = how.dream_steps or int(replay.lengths.max())
-        starts = self._remember(replay.every())
+        starts = self.starts(replay)
         real = self._real(starts, recent, num_steps)
         num_real = 0 if real is None else round(how.real_share * how.num_dreams)
         num_dreams, found = how.num_dreams - num_real, []
@@ -95,6 +95,19 @@ class Sleeper(tf.Module):
             self._dream_steps.assign_add(num_dreams * num_steps)
         self._dream_s.assign_add(time.perf_counter() - began_s)
         return found[-1] if found else (0.0, 0.0)
+
+    def dream(
+        self, starts: dreams.Starts, num_dreams: int, num_steps: int, generator: np.random.Generator
+    ) -> trajectory.Trajectory:
+        """Dream as in training, and return the experience [B, T]."""
+        start = starts.drawn(num_dreams, not self._how.dream_from_states, generator)
+        seed = generator.integers(1 << 31, size=2).astype(np.int32)
+        experience, _ = self._imagine_fn(start, None, tf.constant(num_steps), seed)
+        return experience
+
+    def starts(self, replay: Replay) -> dreams.Starts:
+        """Return the states of all real steps, for dreams to begin at."""
+        return self._remember(replay.every())
 
     def report(self) -> dict[str, Any]:
         """Return the number of dreamed steps, and how many there were in a second."""

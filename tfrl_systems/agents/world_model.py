@@ -219,6 +219,7 @@ class WorldModelAgent(tf_agent.TFAgent):
       model: the world model.
       controller: the PPO agent that learns in its dreams.
       replay: all real steps so far.
+      sleeper: trains the controller in dreams.
     """
 
     def __init__(
@@ -238,7 +239,7 @@ class WorldModelAgent(tf_agent.TFAgent):
         self._aim = self._make_aim(seen, action_spec) if config.magnify else None
         self.fitter = Fitter(self.model, config.fit_learning_rate)
         self.replay = Replay(self.model)
-        self._sleeper = Sleeper(
+        self.sleeper = Sleeper(
             self.model,
             self.controller,
             Dreaming(
@@ -304,7 +305,7 @@ class WorldModelAgent(tf_agent.TFAgent):
         dreamed_reward, loss = 0.0, 0.0
         if float(self._progress.numpy()) >= config.controller_from:
             recent = None if self._by_chance.numpy() else Recent(new, _info_of(experience))
-            dreamed_reward, loss = self._sleeper.train(self.replay, recent, generator)
+            dreamed_reward, loss = self.sleeper.train(self.replay, recent, generator)
         self.train_step_counter.assign_add(1)
         return tf_agent.LossInfo(sum(losses) + loss, self._info(losses, dreamed_reward, loss))
 
@@ -320,7 +321,7 @@ class WorldModelAgent(tf_agent.TFAgent):
     def report(self) -> dict[str, Any]:
         """Return the entry `world_model` of result.json."""
         return {
-            **self._sleeper.report(),
+            **self.sleeper.report(),
             "temperature": self._config.temperature,
             "prediction": self._judgement.to_json() if self._judgement else None,
         }

@@ -65,10 +65,15 @@ def _fill(name: str, parser: shared.LazyParser) -> None:
 def _epilog(system: System) -> str:
     return "\n\n".join(
         f"with --agent {agent}: fields for --set, with their defaults:\n"
-        f"{describe(system.settings(agent, None))}"
+        f"{_presets(agent)}{describe(system.settings(agent, None))}"
         for agent in AGENTS
-        if AGENTS[agent].is_online or system.has_trajectories
+        if not system.why_not(agent)
     )
+
+
+def _presets(agent: str) -> str:
+    names = ", ".join(AGENTS[agent].presets)
+    return f"  preset=NAME  sets several of them at once: {names}\n" if names else ""
 
 
 def run(name: str, options: argparse.Namespace) -> int:

@@ -92,11 +92,8 @@ def plan(
       UserError: an argument cannot be used.
     """
     record = find_system(system)
-    if not (find_agent(agent).is_online or record.has_trajectories):
-        raise UsageError(
-            f"{system}: expected an agent that learns online, found {agent}, which imitates "
-            "trajectories of other policies; take another, such as ppo"
-        )
+    if reason := record.why_not(agent):
+        raise UsageError(f"{system}: {reason}")
     asked: Any = make(record.problem_type, problem)
     given = find_agent(agent).expanded(settings or {})
     chosen = with_values(record.settings(agent, asked), given)

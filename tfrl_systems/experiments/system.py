@@ -45,6 +45,7 @@ class System:
       policies: the policies that users can name, each with a line that says what it does.
       examples: the help text of each verb: what the verb does, with example commands.
       has_trajectories: whether the system has trajectories to imitate (`imitation_task`).
+      refused: agents that do not fit, each with the reason: "expected …, found …, …".
       collects_by_workers: whether one worker per processor collects by default; if not, this
         process collects. Set it for systems whose steps take milliseconds.
     """
@@ -56,7 +57,17 @@ class System:
     policies: Mapping[str, str] = {"random": "actions by chance"}
     examples: Mapping[str, str] = {}
     has_trajectories: bool = False
+    refused: Mapping[str, str] = {}
     collects_by_workers: bool = False
+
+    def why_not(self, agent: str) -> str:
+        """Return why an agent cannot learn in this system, as an error says it; "" if it can."""
+        if find_agent(agent).is_online or self.has_trajectories:
+            return self.refused.get(agent, "")
+        return (
+            f"expected an agent that learns online, found {agent}, which imitates trajectories of "
+            "other policies; take another, such as ppo"
+        )
 
     def settings(self, agent: str, problem: Any) -> Settings:
         """Return the settings that suit an agent in this system, by group.

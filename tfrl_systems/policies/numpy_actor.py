@@ -140,8 +140,11 @@ class NumpyActor:
         return policy_step.PolicyStep(action.astype(self._action_dtype, copy=False), (), info)
 
     def entropy(self, observation: Any) -> np.ndarray:
-        """Return the entropy of each row's distribution in nats, float64 [B]."""
-        return distributions.entropy(self.network.parameters(observation))
+        """Return the entropy of each row's first distribution in nats, float64 [B]."""
+        network = self.network
+        if network.has_memory:
+            return distributions.entropy(network.parameters_at_start(observation))
+        return distributions.entropy(network.parameters(observation))
 
     def mode(self, observation: Any) -> np.ndarray:
         """Return the likeliest action of each row, within bounds: float32 [B, n], or int [B]."""

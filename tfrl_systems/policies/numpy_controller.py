@@ -32,7 +32,7 @@ class NumpyController:
       arrays: the variables, named as by its `named_variables`.
 
     Attributes:
-      by_chance: whether all allowed actions are equally likely, whatever the actor says.
+      by_chance: whether `draw` makes all allowed actions equally likely, whatever the actor says.
 
     Raises:
       KeyError: an array or a field of the description is missing.
@@ -77,22 +77,31 @@ class NumpyController:
     def parameters(self, observation: Any) -> dict[str, np.ndarray]:
         """Return the parameters of each row's action distribution, as in `distributions`."""
         self._latents = self._encode(observation)
-        hidden = np.broadcast_to(self._hidden, (len(self._latents), self._size))
-        seen = {"latent": self._latents, "hidden": hidden}
+        return self._parameters(observation, self._latents, self._hidden)
+
+    def parameters_at_start(self, observation: Any) -> dict[str, np.ndarray]:
+        """Return what `parameters` would with an empty memory; the memory stays as it is."""
+        empty = np.zeros((1, self._size), np.float32)
+        return self._parameters(observation, self._encode(observation), empty)
+
+    def _parameters(
+        self, observation: Any, latents: np.ndarray, hidden: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        every = np.broadcast_to(hidden, (len(latents), self._size))
+        seen = {"latent": latents, "hidden": every}
         if self._permits:
             seen[self._permits] = self._allowed(observation)
-        found = self._actor.parameters(seen)
-        if self.by_chance and "loc" not in found:
-            return distributions.uniform(found)
-        return found
+        return self._actor.parameters(seen)
 
     def draw(self, parameters: Mapping[str, np.ndarray], generator: np.random.Generator) -> Any:
         """Draw one action for each row; by chance if `by_chance` is set."""
-        if self.by_chance and "loc" in parameters:
+        if not self.by_chance:
+            return distributions.draw(parameters, generator)
+        if "loc" in parameters:
             shape = parameters["loc"].shape
             drawn = generator.uniform(-1, 1, shape).astype(np.float32)
             return self._middle + self._half_range * drawn
-        return distributions.draw(parameters, generator)
+        return distributions.draw(distributions.uniform(parameters), generator)
 
     def mode(self, observation: Any) -> np.ndarray:
         """Return the likeliest action of each row."""

@@ -126,6 +126,43 @@ def test_what_was_learned_is_compared_and_used(train, models, tfrl, tmp_path):
     assert len(ran.err.splitlines()) == 1
 
 
+def test_a_world_model_is_learned_compared_and_used(train, models, tfrl, tmp_path):
+    """Its controller acts with the real masks; it knows the rules by their numbers."""
+    dreaming = {
+        **{"memory_size": 16, "head_size": 16, "graph_width": 8, "graph_rounds": 1},
+        **{"num_dreams": 16, "dream_updates": 2, "fit_updates": 3, "fit_episodes": 2},
+    }
+    ran = train(tmp_path / "run", models[:1], "--iterations", 2, agent="world_model", **dreaming)
+    assert ran.status == 0, ran.err
+    told = ran.json["world_model"]
+    assert told["dream_steps"] > 0 and told["dream_steps_per_second"] > 0
+    assert told["temperature"] == 1
+    prediction = told["prediction"]
+    assert prediction.keys() >= {"reward_r2", "mask_f1", "done_accuracy", "error_by_step"}
+    assert 0 <= prediction["invalid_share"] <= 1
+    policy = tmp_path / "run" / "policy"
+    described = json.loads((policy / "policy.json").read_text())
+    assert described["kind"] == "controller" and described["permits"] == "num_places"
+    arguments = ("evaluate", "tensor_graphs", "--model", models[0], "--objective", "analytic")
+    ran = tfrl(*arguments, "--policy", policy, "--rollouts", 8, "--json")
+    assert ran.status == 0, ran.err
+    (one,) = ran.json["models"]
+    (learned,) = one["policies"]
+    assert learned["estimated_ms_after"] <= one["estimated_ms_before"]
+    ran = tfrl(
+        *("optimize", models[0], "-o", tmp_path / "fast.onnx", "--method", "policy"),
+        *("--policy", policy, "--rollouts", 8),
+        *("--objective", "analytic", "--no-measure", "--json"),
+    )
+    assert ran.status == 0, ran.err
+    onnx.checker.check_model(onnx.load(tmp_path / "fast.onnx"))
+    path = policy / "policy.json"
+    path.write_text(json.dumps({**described, "rules_sha256": "0" * 64}))
+    ran = tfrl(*arguments, "--policy", policy)
+    assert ran.status == 1 and "expected the rules that it was trained with" in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
 def of_other_features(policy):
     """As if it had been learned before an operator or a feature was added."""
     path = policy / "policy.json"

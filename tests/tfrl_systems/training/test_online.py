@@ -23,6 +23,16 @@ SETTINGS = {
     "checkpoint_every": 2,
     "hidden_sizes": (8,),
 }
+DREAMING = {
+    "memory_size": 8,
+    "head_size": 8,
+    "num_dreams": 16,
+    "dream_updates": 3,
+    "fit_updates": 4,
+    "fit_episodes": 6,
+    "random_share": 0.5,
+    "real_share": 0.0,
+}
 SAME = ("experience_sha256", "policy_sha256", "environment_steps")
 
 
@@ -84,9 +94,10 @@ def test_workers_collect_the_same_though_one_is_killed_at_work(
     assert piped["seconds"]["collecting"] > 0 and piped["seconds"]["broadcasting"] > 0
 
 
-@pytest.mark.parametrize("agent", ["ppo", "reinforce"])
+@pytest.mark.parametrize("agent", ["ppo", "reinforce", "world_model"])
 def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, monkeypatch, agent):
-    whole = run(tmp_path / "whole", agent)
+    settings = DREAMING if agent == "world_model" else {}
+    whole = run(tmp_path / "whole", agent, **settings)
     step = online.OnlineLoop.step
 
     def interrupted(loop):
@@ -96,11 +107,26 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, monkeypatch, ag
 
     monkeypatch.setattr(online.OnlineLoop, "step", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "run", agent)
+        run(tmp_path / "run", agent, **settings)
     monkeypatch.undo()
-    resumed = run(tmp_path / "run", agent, resume=True)
+    resumed = run(tmp_path / "run", agent, resume=True, **settings)
     assert [resumed[name] for name in SAME] == [whole[name] for name in SAME]
     assert resumed["evaluation"] == whole["evaluation"]
+    if agent == "world_model":
+        told, again = whole["world_model"], resumed["world_model"]
+        assert told["dream_steps"] == again["dream_steps"] == 6 * 3 * 16
+        assert told["prediction"] == again["prediction"]
+
+
+def test_a_world_model_learns_the_same_with_workers(tmp_path):
+    here = run(tmp_path / "here", "world_model", **DREAMING)
+    piped = run(tmp_path / "piped", "world_model", collect=Collect("pipes", 2), **DREAMING)
+    assert [piped[name] for name in SAME] == [here[name] for name in SAME]
+    assert piped["world_model"]["prediction"] == here["world_model"]["prediction"]
+    assert OptimizerPolicy.load(tmp_path / "here" / "policy")(np.zeros(1)).shape == (1,)
+    # Every prediction has a figure; the episodes of this system have two steps.
+    found = here["world_model"]["prediction"]
+    assert len(found["error_by_step"]) == 1 and len(found["reward_error_by_step"]) == 2
 
 
 def test_another_seed_is_another_run(finished, tmp_path):

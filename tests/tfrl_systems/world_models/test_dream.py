@@ -148,7 +148,9 @@ def test_real_segments(fitted):
     expected = [min(4, length - begin) for length in lengths for begin in range(0, length, 4)]
     assert made.is_alive.sum(axis=1).tolist() == expected
     assert made.is_end.sum() == len(lengths) and not np.any(made.is_end & ~made.is_alive)
-    rewards = np.concatenate([row[alive] for row, alive in zip(made.reward, made.is_alive)])
+    rewards = np.concatenate(
+        [row[alive] for row, alive in zip(made.reward, made.is_alive, strict=True)]
+    )
     np.testing.assert_array_equal(rewards, given.steps.reward)
     first = int(np.flatnonzero(lengths > 4)[0])
     segment = sum(-(-int(one) // 4) for one in lengths[:first])

@@ -59,6 +59,11 @@ class Inlining(System):
         "random": "inlines by chance",
         "cost<N": "inlines where LLVM's cost estimate is below N; -Oz uses 5",
     }
+    refused = {
+        "world_model": "expected an agent whose policy decides each call site by itself, found "
+        "world_model, whose policy remembers the episode, which no compiler does for it; take "
+        "another, such as bc_max"
+    }
     examples = {
         "train": help.TRAIN,
         "evaluate": help.EVALUATE,

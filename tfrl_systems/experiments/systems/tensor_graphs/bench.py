@@ -21,7 +21,12 @@ from environments.tensor_graphs.rewriting.matching import CompiledRule, Match, c
 from environments.tensor_graphs.settings import Settings
 from tfrl_systems.experiments.cpu_time import timed_ms
 from tfrl_systems.experiments.reporting import Reporter
-from tfrl_systems.experiments.systems.tensor_graphs.bench_learning import measure_learning
+from tfrl_systems.experiments.systems.tensor_graphs.bench_learning import (
+    DREAM_STEPS,
+    NUM_DREAMS,
+    measure_dreaming,
+    measure_learning,
+)
 from tfrl_systems.experiments.systems.tensor_graphs.problem import (
     Benchmarks,
     GraphProblem,
@@ -56,7 +61,7 @@ class Cost:
 def measure(asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
     """Measure, and return what `tfrl bench tensor_graphs --json` prints."""
     benchmarks: list[dict[str, Any]] = []
-    advance = reporter.task("measuring", 3 * len(asked.models))
+    advance = reporter.task("measuring", 3 * len(asked.models) + 1)
     for name in asked.models:
         problem = GraphProblem.of(name, find_model(name, asked.seed), asked)
         benchmarks += _of_engine(problem, *measure_engine(problem, asked.steps, asked.seed))
@@ -66,6 +71,16 @@ def measure(asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
         advance(1)
         benchmarks += _of_learning(problem, *measure_learning(asked, name, asked.seed))
         advance(1)
+    first = asked.models[0]
+    benchmarks.append(
+        {
+            "name": "dream_steps_per_second",
+            "value": measure_dreaming(asked, first, asked.seed),
+            "unit": "steps/s",
+            "of": f"{NUM_DREAMS} dreams of {first} side by side, {DREAM_STEPS} steps each",
+        }
+    )
+    advance(1)
     return {"benchmarks": benchmarks}
 
 

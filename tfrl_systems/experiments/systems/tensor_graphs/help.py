@@ -8,9 +8,12 @@ Learns which rule to apply where, so that graphs of tensor operations cost less.
   tfrl train tensor_graphs --agent ppo --model bert-tiny --workdir runs/graphs
   tfrl train tensor_graphs --agent ppo --model resnet-50 --model model.onnx \\
       --workdir runs/several --collect pipes --workers 2
+  tfrl train tensor_graphs --agent world_model --model bert-tiny --workdir runs/dreams
 
 With several models, each episode rewrites one of them. A policy sees what a graph and a rule
-consist of, so it can be used on models that it never saw.
+consist of, so it can be used on models that it never saw. world_model needs few steps of the real
+engine: it learns what steps do, and trains the policy on that. Its policy knows rules by their
+numbers, so it is for the models that it learned on.
 """
 EVALUATE = """\
 Compares how cheap policies make the graphs of models. A graph's cost is the sum over its operators,
@@ -37,4 +40,5 @@ memory_growth_mib_MODEL             how much the process grew in the last nine t
                                     steps; --steps 100000 says more
 policy_ms_MODEL                     a decision of a policy that has learned nothing
 train_step_ms_MODEL                 PPO's update from 32 decisions
+dream_steps_per_second              steps of a world model of the first model, with the controller
 """

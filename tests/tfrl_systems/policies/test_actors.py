@@ -12,12 +12,16 @@ import pytest
 import tensorflow as tf
 import tree
 from tf_agents.policies import random_tf_policy
+from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from environments.errors import UserError
 from tests.tfrl_systems import actor_problems
 from tests.tfrl_systems.actor_problems import AGENTS, SPECS, make_agent, observations
+from tests.tfrl_systems.world_models import chain
 from tfrl_systems.agents import ppo, reinforce
+from tfrl_systems.drivers.episode_runner import EpisodeRunner
+from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.policies import distributions, variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
 
@@ -250,3 +254,24 @@ def test_a_policy_of_both_kinds_of_observations_and_several_actions():
     np.testing.assert_allclose(
         actor.network.parameters(seen)["logits"], found.logits_parameter(), atol=1e-6
     )
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_what_is_not_allowed_is_never_done(name):
+    """The chain fails at a masked action. Training keeps the masked logits apart, too."""
+    environment = chain.Chain()
+    specs = tensor_spec.from_spec((environment.time_step_spec(), environment.action_spec()))
+    agent = AGENTS[name].make_agent(AGENTS[name].Config(hidden_sizes=(8,)), *specs)
+    actor = NumpyActor.from_policy(agent.collect_policy)
+    runner = EpisodeRunner([environment], actor, 4)
+    for number in range(2):
+        runner.load(variables.to_bytes(agent.collect_policy.variables(), number))
+        experience = runner.run(Chunk(number, 0))
+        assert np.isfinite(agent.train(experience.with_usual_length().trajectory).loss)
+    seen = tree.map_structure(lambda array: array[:, 0], experience.trajectory.observation)
+    now = ts.restart(tree.map_structure(tf.constant, seen), 4)
+    found = agent.collect_policy.distribution(now).action
+    shares = tf.nn.softmax(found.logits).numpy()
+    assert np.all((shares > 0) == seen["action_mask"])
+    logits = actor.network.parameters(seen)["logits"]
+    assert np.all((logits > -1e8) == seen["action_mask"])

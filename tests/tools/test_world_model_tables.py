@@ -1,0 +1,85 @@
+"""The tables of world models: a tiny run of each."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.environments.tensor_graphs.small_models import adapter, write
+from tools.benchmarks import world_model_tables
+from tools.benchmarks.world_models import counted, rewriting
+from tools.benchmarks.world_models.landscapes import Few
+from tools.benchmarks.world_models.rewriting import Case, Play, Search
+
+TINY = (
+    ("memory_size", 8),
+    ("head_size", 8),
+    ("num_dreams", 8),
+    ("dream_updates", 1),
+    ("fit_updates", 2),
+)
+
+
+def test_graphs(tmp_path, monkeypatch):
+    monkeypatch.setattr(rewriting, "NUM_EPISODES", 3)
+    model = str(write(tmp_path / "adapter.onnx", adapter()))
+    settings = (*TINY, ("max_steps", 4), ("graph_width", 4), ("graph_rounds", 1))
+    case = Case("world model", "world_model", model, 0, 2, settings)
+    monkeypatch.setattr(Case, "name", property(lambda one: f"{one.agent}-{one.seed}"))
+    play = Play(case, tmp_path / "out")
+    made = play()
+    assert made["environment_steps"] <= 2 * 4 * 4 and made["world_model"]["dream_steps"] > 0
+    assert made["best"] <= made["mean"] and made["best"] <= made["greedy"] <= 1
+    # It is kept, and not made again.
+    monkeypatch.setattr(Play, "_made", None)
+    assert play() == made
+
+
+def test_chance_learns_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(rewriting, "NUM_EPISODES", 3)
+    monkeypatch.setattr(Case, "name", property(lambda one: one.agent))
+    model = str(write(tmp_path / "adapter.onnx", adapter()))
+    made = Play(Case("chance", "chance", model, 0), tmp_path / "out")()
+    assert made["environment_steps"] == 0 and made["greedy"] is None and made["best"] <= 1
+
+
+def test_evaluations_are_counted(tmp_path):
+    """Each environment measures 256 fixed points; an episode of two steps takes three."""
+    before = counted.num_evaluations
+    settings = (*TINY, ("fit_episodes", 4))
+    made = Few("world_model", 0, 1, settings, tmp_path)()
+    assert made["evaluations"] == 2 * 256 + 4 * 40 * 3 + 21
+    assert counted.num_evaluations - before >= made["evaluations"]
+    assert made["mse"] > 0
+
+
+def test_the_tables(tmp_path, monkeypatch, capsys):
+    """Made from records; the median and the range of the savings."""
+    record = {
+        "environment_steps": 2880,
+        "seconds": 10.0,
+        "world_model": {"prediction": {"predicted_return": 1.0, "real_return": 2.0}},
+    }
+
+    def played(one):
+        cost = 0.9 - one.case.seed / 10
+        found = {"label": one.case.label, "model": one.case.model, "seed": one.case.seed}
+        return {**record, **found, "greedy": cost, "mean": cost, "best": cost}
+
+    monkeypatch.setattr(Play, "__call__", played)
+    monkeypatch.setattr(
+        Search,
+        "__call__",
+        lambda one: {"model": one.model, "best": 0.5, "seconds": 3.0, "expansions": 7},
+    )
+    arguments = ["--output", str(tmp_path), "--tables", "graphs,temperatures", "--seeds", "2"]
+    world_model_tables.run(world_model_tables.parse_arguments([*arguments, "--temperatures", "1"]))
+    text = (tmp_path / "table.md").read_text()
+    assert text in capsys.readouterr().out
+    assert "-15.00% (-10.00..-20.00)" in text and "7 expansions" in text and "-50.00%" in text
+    assert "| 1 | 1.00 | 2.00 |" in text
+
+
+def test_mistakes(capsys):
+    with pytest.raises(SystemExit):
+        world_model_tables.parse_arguments(["--output", "x", "--tables", "graph"])
+    assert "expected some of graphs,temperatures,landscape" in capsys.readouterr().err

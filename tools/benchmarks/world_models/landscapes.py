@@ -1,0 +1,74 @@
+"""Landscapes that are learned from few evaluations of a function."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import time
+from typing import Any
+
+from environments.learn_to_optimize import references
+from tfrl_systems import experiments
+from tfrl_systems.experiments import Reporter
+from tfrl_systems.experiments.systems.learn_to_optimize.evaluating import truth_cache
+from tfrl_systems.experiments.systems.learn_to_optimize.problem import Function
+from tools.benchmarks import shared
+from tools.benchmarks.world_models import counted
+
+FUNCTION = f"{counted.__name__}:value"
+EPISODES_PER_CHUNK = 40
+"""4 chunks of 40 episodes, each of 3 evaluations: 480 in an iteration."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Few:
+    """A task: learn the function from few evaluations.
+
+    Attributes:
+      agent: the agent.
+      seed: seed of everything random.
+      iterations: iterations of 480 evaluations.
+      settings: settings of the agent, by name.
+      output: directory of the records.
+    """
+
+    agent: str
+    seed: int
+    iterations: int
+    settings: tuple[tuple[str, Any], ...]
+    output: pathlib.Path
+
+    def __call__(self) -> shared.Record:
+        """Do it, unless there is a record of it; return the record."""
+        name = f"landscape-{self.agent}-{self.iterations}-seed-{self.seed}"
+        decided = {**dataclasses.asdict(self), "output": ""}
+        return shared.kept(self.output / f"{name}.json", decided, lambda: self._made(name))
+
+    def _made(self, name: str) -> shared.Record:
+        # The true minima cost evaluations too, but not the agent's.
+        objective = Function(function=FUNCTION).objective
+        free = references.reference_points(objective.num_free)
+        references.errors(objective, free * 0, free, truth_cache())
+        before, began_s = counted.num_evaluations, time.monotonic()
+        run = experiments.train(
+            "learn_to_optimize",
+            agent=self.agent,
+            workdir=self.output / "runs" / name,
+            seed=self.seed,
+            iterations=self.iterations,
+            settings={
+                "episodes_per_chunk": EPISODES_PER_CHUNK,
+                "evaluate_every": self.iterations,
+                **dict(self.settings),
+            },
+            reporter=Reporter(),
+            function=FUNCTION,
+        )
+        return {
+            "agent": self.agent,
+            "seed": self.seed,
+            "evaluations": counted.num_evaluations - before,
+            "seconds": time.monotonic() - began_s,
+            "mse": run.result["evaluation"]["last"]["mse"],
+            "world_model": run.result.get("world_model"),
+        }

@@ -38,7 +38,7 @@ LEARNING = {
     "fit_updates": 500,
     "fit_episodes": 16,
     "fit_learning_rate": 3e-3,
-    "dream_updates": 60,
+    "dream_updates": 40,
     "num_dreams": 256,
 }
 
@@ -60,8 +60,6 @@ def learned():
     """An agent that saw 100 random episodes and nothing else."""
     agent = make(**LEARNING)
     agent.train(chain.played_by_chance(100, seed=0))
-    agent.set_progress(0.5)
-    agent.train(chain.played_by_chance(20, seed=1))
     return agent
 
 

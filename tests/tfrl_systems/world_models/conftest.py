@@ -11,7 +11,7 @@ from tfrl_systems.world_models.mdn_rnn import Shape, WorldModel
 
 def make_model(num_members: int = 1, **sizes: int) -> WorldModel:
     environment = chain.Chain()
-    shape = Shape(num_members=num_members, **{"memory_size": 64, **sizes})
+    shape = Shape(num_members=num_members, **{"memory_size": 32, "head_size": 64, **sizes})
     specs = tensor_spec.from_spec((environment.observation_spec(), environment.action_spec()))
     return WorldModel(*specs, shape, np.random.default_rng(0))
 
@@ -23,7 +23,7 @@ def fitted() -> WorldModel:
     replay = Replay(model)
     replay.add(chain.played_by_chance(100, seed=0))
     fitter, generator = Fitter(model, 3e-3), np.random.default_rng(0)
-    fitter.fit(replay, 1500, 16, generator)
+    fitter.fit(replay, 1200, 16, generator)
     return model
 
 

@@ -71,7 +71,7 @@ VIOLATIONS = [
     ("tfrl_systems/episodes.py", "from tfrl_systems import networks", "never imports networks"),
     ("tfrl_systems/networks/heads.py", "from ..agents import ppo", "never imports agents"),
     ("tfrl_systems/agents/ppo.py", "import tfrl_systems.training.online", "never imports training"),
-    ("tfrl_systems/agents/ppo.py", "from tfrl_systems.world_models import x", "world_models"),
+    ("tfrl_systems/policies/export.py", "from tfrl_systems.world_models import x", "world_models"),
     ("tfrl_systems/policies/export.py", "from tfrl_systems.drivers import collect", "drivers"),
     ("tfrl_systems/training/online.py", "from tfrl_systems.cli import main", "never imports cli"),
     ("tfrl_systems/__init__.py", "from tfrl_systems import cli", "tfrl_systems itself never"),

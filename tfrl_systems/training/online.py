@@ -235,6 +235,13 @@ class _Curves:
         self.training.append({name: record[name] for name in _TRAINING_FIGURES})
         self.rows.append((number, {**_shown(record), **self._best()}))
 
+    def summary(self) -> dict[str, Any]:
+        """Return the figures that result.json holds."""
+        return {
+            "evaluation": {**summarise(self.evaluations), "iterations": self.evaluations},
+            "training": self.training,
+        }
+
     def record(self) -> dict[str, Any]:
         """Return the figures that a checkpoint keeps."""
         return {"evaluations": self.evaluations, "training": self.training}
@@ -302,8 +309,7 @@ def run_online(
         "seconds": seconds,
         "experience_sha256": loop.experience_sha256,
         "policy_sha256": variables.sha256(loop.variables()),
-        "evaluation": {**summarise(curves.evaluations), "iterations": curves.evaluations},
-        "training": curves.training,
+        **curves.summary(),
         **({about["agent"]: told} if (told := loop.report()) else {}),
         **_provenance(workdir, config.iterations),
     }

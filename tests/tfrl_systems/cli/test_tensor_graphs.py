@@ -78,7 +78,9 @@ def test_what_a_step_costs(model, tfrl):
             "policy_ms",
             "train_step_ms",
         )
-    }
+    } | {"dream_steps_per_second"}
+    dreams = found["dream_steps_per_second"]
+    assert dreams["value"] > 0 and "256 dreams" in dreams["of"]
     step = found["engine_step_ms_bert-tiny"]
     assert 0 < step["value"] < 50 and step["unit"] == "ms" and "--steps 20" in step["command"]
     ratio = found["incremental_over_full_match_bert-tiny"]

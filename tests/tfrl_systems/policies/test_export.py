@@ -166,7 +166,7 @@ def change_json(policy, **changes):
         ({"margin": None}, "expected the fields margin"),
         ({"arrays_sha256": "0"}, "SHA-256 0, found"),
         ({"features": []}, "files fit each other"),
-        ({"kind": "forest"}, "expected a policy of the kind actor, graph_actor, networks, trees"),
+        ({"kind": "forest"}, "expected a policy of the kind actor, graph_actor, controller"),
     ],
 )
 def test_a_policy_that_does_not_fit_is_refused(policy, changes, words):

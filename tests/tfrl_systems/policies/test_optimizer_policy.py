@@ -137,7 +137,7 @@ def test_policy_json_says_what_it_is(saved):
     [
         ({"dimensions": 4}, "expected a policy from 4 numbers to 2, found one from 5 to 3"),
         ({"kind": "trees"}, "expected the fields num_models, features"),
-        ({"kind": "forest"}, "expected a policy of the kind actor, graph_actor, networks, trees"),
+        ({"kind": "forest"}, "expected a policy of the kind actor, graph_actor, controller"),
         ({"dimensions": None, "kind": "actor"}, "expected a policy of learn_to_optimize"),
         ({"hidden_sizes": [9]}, "expected a policy whose files fit each other"),
         ({"activation": "gelu"}, "expected a policy whose files fit each other"),

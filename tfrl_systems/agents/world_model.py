@@ -51,6 +51,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "random_share": 1.0,
         "controller_from": 0.5,
         "memory_size": 256,
+        "num_waves": 0,
+        "magnify": False,
     },
 }
 """Values of several settings at once; single ones can be set beside them."""
@@ -275,9 +277,12 @@ class WorldModelAgent(tf_agent.TFAgent):
         )
         made = actors.ActorNetwork(seen, action_spec, settings, np.random.default_rng(0))
         made.create_variables()
-        self.model.aim_fn = lambda latents, hidden: made(seen_by_actor(latents, hidden, None, ""))[
-            0
-        ].mode()
+
+        def aim(latents: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
+            distribution, _ = made(seen_by_actor(latents, hidden, None, ""))
+            return distribution.mode()
+
+        self.model.aim_fn = aim
         return made
 
     def _take_aim(self) -> None:

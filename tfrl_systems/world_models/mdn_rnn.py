@@ -72,7 +72,7 @@ class Shape:
     num_members: int = 1
     memory_size: int = 256
     head_size: int = 128
-    num_waves: int = 5
+    num_waves: int = 3
     magnify: bool = True
     num_gaussians: int = 8
     two_hot: bool = True
@@ -307,11 +307,6 @@ class WorldModel(snt.Module):
     def entry(self, permitted: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return what is allowed as an observation's entry; empty if there is none."""
         return {self.allowed.name: permitted} if self.allowed.name else {}
-
-    @property
-    def permit_type(self) -> tf.DType:
-        """The dtype of what is allowed."""
-        return tf.int32 if self.allowed.name == NUM_PLACES else tf.bool
 
 
 def before(memory: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:

@@ -85,7 +85,7 @@ def test_permits_are_a_majority_and_places_are_whole():
         log_places=tf.constant(places, tf.float32),
     )
     assert model.permitted(found).numpy().tolist() == [[2, 0, 0]]
-    assert model.permit_type == tf.int32
+    assert model.permitted(found).dtype == tf.int32
 
 
 def test_members_differ_and_the_seed_decides_them():

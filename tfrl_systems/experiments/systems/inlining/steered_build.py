@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from environments.errors import UsageError, UserError
@@ -172,22 +172,27 @@ def _run(asked: Build, steering: Steering | None) -> int:
             f"build: expected {asked.command[0]} to start, found: {error}; name a program"
         ) from error
     with _passing_on(process):
-        while True:
-            try:
-                status = process.wait()
-            except KeyboardInterrupt:
-                continue  # The terminal has interrupted the command as well; it ends by itself.
-            return 128 - status if status < 0 else status
+        status = process.wait()
+    return 128 - status if status < 0 else status
 
 
 @contextlib.contextmanager
 def _passing_on(process: subprocess.Popen) -> Iterator[None]:
-    """Pass on a request to end to the command, whose compilers then clean up after themselves."""
-    before = signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
+    """Leave it to the command to end when it is asked to, so that its compilers can clean up.
+
+    A terminal interrupts the command as well. An exception here would come between the command's
+    end and its status, and could lose that.
+    """
+    handlers: dict[signal.Signals, Callable[[int, Any], None]] = {
+        signal.SIGTERM: lambda number, _: process.send_signal(number),
+        signal.SIGINT: lambda *_: None,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def to_text(found: Mapping[str, Any]) -> str:

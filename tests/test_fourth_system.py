@@ -102,6 +102,24 @@ def test_it_learns_and_is_compared_with_chance(checkout):
     assert policy["misses"] < 0.95 * chance["misses"]
 
 
+def test_a_world_model_dreams_of_it(checkout):
+    """Without an edit: observations and actions are known by their specs."""
+    tfrl = ("tfrl_systems.cli.main",)
+    small = ("iterations=3", "episodes_per_chunk=4", "memory_size=16", "head_size=16")
+    few = ("num_dreams=32", "dream_updates=4", "fit_updates=8", "evaluate_every=3")
+    learned = run(
+        checkout,
+        *(*tfrl, "train", "caching", "--agent", "world_model", "--workdir", "learned", "--json"),
+        *(word for one in (*small, *few) for word in ("--set", one)),
+    )
+    assert learned.returncode == 0, learned.stderr
+    assert json.loads(learned.stdout)["world_model"]["prediction"]["done_accuracy"] > 0.8
+    compared = run(checkout, *tfrl, "evaluate", "caching", "--policy", "learned/policy", "--json")
+    assert compared.returncode == 0, compared.stderr
+    (policy,) = json.loads(compared.stdout)["policies"]
+    assert policy["requests"] == 30 and 0 < policy["misses"] <= 30
+
+
 def test_its_tests_can_fail(checkout):
     path = checkout / "environments" / "caching" / "environment.py"
     text = path.read_text(encoding="utf-8")

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from tf_agents.environments import py_environment
 from tf_agents.specs import array_spec
+from tf_agents.trajectories import time_step as ts
 
 from environments.errors import UserError
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
@@ -27,8 +28,8 @@ from tfrl_systems.training.online import EvaluateFn
 NUM_EPISODES = 200
 _NUM_EPISODES_IN_TRAINING = 20
 
-ActFn = Callable[[Any], Any]
-"""(observation without a batch axis) -> action."""
+ActFn = Callable[[ts.TimeStep], Any]
+"""(time step without a batch axis) -> action; a first time step begins a new episode."""
 
 
 class Playable(Protocol):
@@ -127,7 +128,7 @@ def play(
     for _ in range(num_episodes):
         time_step, total = environment.reset(), 0.0
         while not time_step.is_last():
-            time_step = environment.step(act_fn(time_step.observation))
+            time_step = environment.step(act_fn(time_step))
             total += float(time_step.reward)
         returns.append(total)
         for name, value in environment.get_info().items():
@@ -138,12 +139,18 @@ def play(
 
 
 def _greedy(network: Any) -> ActFn:
-    def act(observation: Any) -> Any:
+    def act(time_step: ts.TimeStep) -> Any:
+        observation = time_step.observation
         if isinstance(observation, Mapping):
             observation = {name: value[np.newaxis] for name, value in observation.items()}
         else:
             observation = observation[np.newaxis]
-        return network.mode(observation)[0]
+        if network.has_memory and time_step.is_first():
+            network.begin()
+        action = network.mode(observation)
+        if network.has_memory:
+            network.remember(action)
+        return action[0]
 
     return act
 
@@ -154,7 +161,7 @@ def _load(
     if name == "random":
         generator = np.random.RandomState(seed)
         spec = environment.action_spec()
-        return lambda observation: array_spec.sample_spec_nest(spec, generator)
+        return lambda time_step: array_spec.sample_spec_nest(spec, generator)
     if not pathlib.Path(name).is_dir():
         raise UserError(
             f"policy: expected a policy directory or one of {', '.join(system.policies)}; found "
@@ -166,4 +173,4 @@ def _load(
             f"{name}: expected a policy of {system.name}, found one of "
             f"{described.get('environment')}; name another"
         )
-    return _greedy(load_network(name))
+    return _greedy(load_network(name, described["kind"]))

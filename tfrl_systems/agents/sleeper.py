@@ -110,7 +110,7 @@ class Sleeper(tf.Module):
         return self._remember(replay.every())
 
     def report(self) -> dict[str, Any]:
-        """Return the number of dreamed steps, and how many there were in a second."""
+        """Return the number of dreamed steps, and how many a second, PPO's updates included."""
         steps, seconds = int(self._dream_steps.numpy()), float(self._dream_s.numpy())
         return {
             "dream_steps": steps,

@@ -202,8 +202,9 @@ def make_agent(
             },
             **{
                 name: 0 <= getattr(config, name) <= 1
-                for name in ("real_share", "random_share", "controller_from")
+                for name in ("random_share", "controller_from")
             },
+            "real_share": 0 <= config.real_share < 1,
             "fit_learning_rate": config.fit_learning_rate > 0,
         },
     )

@@ -30,12 +30,8 @@ from tf_agents.trajectories import trajectory
 from tfrl_systems.agents import policy_gradients, ppo
 from tfrl_systems.agents.sleeper import Dreaming, Recent, Sleeper
 from tfrl_systems.networks import actors
-from tfrl_systems.policies.controller_policy import (
-    ControllerPolicy,
-    Parts,
-    actor_spec,
-    seen_by_actor,
-)
+from tfrl_systems.networks.latents import actor_spec, seen_by_actor
+from tfrl_systems.policies.controller_policy import ControllerPolicy, Parts
 from tfrl_systems.world_models.fitting import Fitter, Losses, Replay, Steps
 from tfrl_systems.world_models.judging import Judge, Judgement
 from tfrl_systems.world_models.mdn_rnn import Shape, WorldModel

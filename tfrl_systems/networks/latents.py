@@ -21,6 +21,7 @@ from graph_nets import graphs
 from tfrl_systems.networks import graph_encoder, graph_heads, inputs, permits
 
 _ENCODER = "encoder/"
+LATENT, HIDDEN = "latent", "hidden"
 
 
 class VectorLatents(snt.Module):
@@ -121,3 +122,24 @@ def make_latents(
     if isinstance(observation_spec, Mapping) and observation_spec.keys() >= set(graphs.ALL_FIELDS):
         return GraphLatents(observation_spec, width, num_rounds, generator)
     return VectorLatents(observation_spec)
+
+
+def seen_by_actor(latents: tf.Tensor, hidden: tf.Tensor, permitted: Any, name: str) -> dict:
+    """Return what a controller's actor observes, by name.
+
+    Args:
+      latents: [..., L].
+      hidden: [..., H].
+      permitted: what is allowed, as `permits.Permits.of` returns it.
+      name: name of the permits' entry, or "".
+    """
+    return {LATENT: latents, HIDDEN: hidden, **({name: permitted} if name else {})}
+
+
+def actor_spec(latent_size: int, hidden_size: int, allowed: permits.Permits) -> dict[str, Any]:
+    """Return the spec of what a controller's actor observes."""
+    return {
+        LATENT: tf.TensorSpec([latent_size], tf.float32, LATENT),
+        HIDDEN: tf.TensorSpec([hidden_size], tf.float32, HIDDEN),
+        **allowed.spec(),
+    }

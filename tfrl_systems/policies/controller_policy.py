@@ -22,31 +22,8 @@ from tf_agents.trajectories import policy_step
 from tf_agents.trajectories import time_step as ts
 
 from tfrl_systems.networks import actors, permits
-from tfrl_systems.networks.latents import GraphLatents, VectorLatents
+from tfrl_systems.networks.latents import LATENT, GraphLatents, VectorLatents, seen_by_actor
 from tfrl_systems.networks.memory import Memory, State
-
-LATENT, HIDDEN = "latent", "hidden"
-
-
-def seen_by_actor(latents: tf.Tensor, hidden: tf.Tensor, permitted: Any, name: str) -> dict:
-    """Return what a controller's actor observes, by name.
-
-    Args:
-      latents: [..., L].
-      hidden: [..., H].
-      permitted: what is allowed, as `permits.Permits.of` returns it.
-      name: name of the permits' entry, or "".
-    """
-    return {LATENT: latents, HIDDEN: hidden, **({name: permitted} if name else {})}
-
-
-def actor_spec(latent_size: int, hidden_size: int, allowed: permits.Permits) -> dict[str, Any]:
-    """Return the spec of what a controller's actor observes."""
-    return {
-        LATENT: tf.TensorSpec([latent_size], tf.float32, LATENT),
-        HIDDEN: tf.TensorSpec([hidden_size], tf.float32, HIDDEN),
-        **allowed.spec(),
-    }
 
 
 def distribution_parameters(distribution: Any) -> Any:

@@ -21,16 +21,15 @@ import numpy as np
 import tensorflow as tf
 import tree
 from tf_agents.environments import py_environment
-from tf_agents.specs import array_spec, tensor_spec
+from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
+from tfrl_systems.networks.latents import actor_spec, seen_by_actor
 from tfrl_systems.networks.memory import State
 from tfrl_systems.world_models import mdn_rnn
 from tfrl_systems.world_models import predicted as predictions
 from tfrl_systems.world_models.fitting import Sequences
 from tfrl_systems.world_models.mdn_rnn import WorldModel
-
-LATENT, HIDDEN = "latent", "hidden"
 
 
 class DreamState(NamedTuple):
@@ -90,8 +89,8 @@ class Dream:
 
     def observed(self, state: DreamState) -> dict[str, tf.Tensor]:
         """Return what a controller sees: latent, the first member's memory, and what is allowed."""
-        seen = {LATENT: state.latents, HIDDEN: state.memories[0].hidden}
-        return seen | self.model.entry(state.permitted)
+        hidden, name = state.memories[0].hidden, self.model.allowed.name
+        return seen_by_actor(state.latents, hidden, state.permitted, name)
 
     def step(
         self, state: DreamState, actions: tf.Tensor, seed: tf.Tensor
@@ -329,12 +328,8 @@ class DreamEnvironment(py_environment.PyEnvironment):
     def observation_spec(self) -> dict[str, Any]:
         """Return the spec of what a controller sees."""
         model = self._dream.model
-        size = model.shape.memory_size
-        specs = {
-            LATENT: array_spec.ArraySpec((model.latents.size,), np.float32, LATENT),
-            HIDDEN: array_spec.ArraySpec((size,), np.float32, HIDDEN),
-        }
-        return specs | tensor_spec.to_nest_array_spec(model.allowed.spec())
+        spec = actor_spec(model.latents.size, model.shape.memory_size, model.allowed)
+        return tensor_spec.to_nest_array_spec(spec)
 
     def action_spec(self) -> Any:
         """Return the real environment's action spec."""

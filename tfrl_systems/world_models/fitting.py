@@ -179,8 +179,7 @@ def sequences(steps: Steps, lengths: np.ndarray, rows: np.ndarray) -> Sequences:
       rows: int [B], the numbers of the episodes to take.
     """
     starts = np.cumsum(lengths) - lengths
-    longest = 1 << (int(lengths.max()) - 1).bit_length()  # one graph function for each length
-    number = np.arange(min(longest, max(int(lengths.max()), 1)))
+    number = np.arange(int(lengths.max()))
     chosen = lengths[rows][:, np.newaxis]
     within = np.minimum(number, chosen - 1)
     is_real = number < chosen

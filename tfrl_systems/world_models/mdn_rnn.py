@@ -304,10 +304,6 @@ class WorldModel(snt.Module):
         counts = tf.clip_by_value(tf.round(places), 1.0, float(self.allowed.most))
         return tf.where(is_allowed, tf.cast(counts, tf.int32), 0)
 
-    def entry(self, permitted: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return what is allowed as an observation's entry; empty if there is none."""
-        return {self.allowed.name: permitted} if self.allowed.name else {}
-
 
 def before(memory: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
     """Return memories [B T, H] before each step from those after it; `shape` is [B, T]."""

@@ -62,6 +62,7 @@ class Sleeper(tf.Module):
         self._imagine_fn = tf.function(self._imagine, autograph=False)
         self._dream_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="dream_steps")
         self._dream_s = tf.Variable(0.0, trainable=False, name="dream_s")
+        self._dreamed_return = tf.Variable(0.0, trainable=False, name="dreamed_return")
 
     def train(
         self, replay: Replay, recent: Recent | None, generator: np.random.Generator
@@ -74,7 +75,7 @@ class Sleeper(tf.Module):
           generator: decides where dreams begin, and everything in them.
 
         Returns:
-          The mean reward of a dreamed step, and PPO's loss, both of the last update.
+          The mean return of the dreams, and PPO's loss, both of the last update.
         """
         how, began_s = self._how, time.perf_counter()
         num_steps = how.dream_steps or int(replay.lengths.max())
@@ -89,11 +90,13 @@ class Sleeper(tf.Module):
                 rows = generator.integers(len(real.reward), size=num_real)
                 some = tree.map_structure(lambda array, rows=rows: array[rows], real)
             seed = generator.integers(1 << 31, size=2).astype(np.int32)
-            steps, reward = self._imagine_fn(start, some, tf.constant(num_steps), seed)
+            steps, dreamed = self._imagine_fn(start, some, tf.constant(num_steps), seed)
             loss = self._controller.train(steps)
-            found.append((float(reward), float(loss.loss)))
+            found.append((float(dreamed), float(loss.loss)))
             self._dream_steps.assign_add(num_dreams * num_steps)
         self._dream_s.assign_add(time.perf_counter() - began_s)
+        if found:
+            self._dreamed_return.assign(found[-1][0])
         return found[-1] if found else (0.0, 0.0)
 
     def dream(
@@ -110,11 +113,12 @@ class Sleeper(tf.Module):
         return self._remember(replay.every())
 
     def report(self) -> dict[str, Any]:
-        """Return the number of dreamed steps, and how many a second, PPO's updates included."""
+        """Return what dreams came to, and how many steps there were, PPO's updates included."""
         steps, seconds = int(self._dream_steps.numpy()), float(self._dream_s.numpy())
         return {
             "dream_steps": steps,
             "dream_steps_per_second": steps / seconds if seconds else 0.0,
+            "dreamed_return": float(self._dreamed_return.numpy()),
         }
 
     def _real(
@@ -134,7 +138,7 @@ class Sleeper(tf.Module):
         num_steps: tf.Tensor,
         seed: tf.Tensor,
     ) -> tuple[trajectory.Trajectory, tf.Tensor]:
-        """Dream, and return experience [B, T] for PPO, and the mean reward of a dreamed step."""
+        """Dream, and return experience [B, T] for PPO, and the mean return of a dream."""
 
         def act(seen: dict[str, tf.Tensor], seed: tf.Tensor) -> tuple[tf.Tensor, Any]:
             distribution, _ = self._controller.actor_network(seen)
@@ -143,7 +147,7 @@ class Sleeper(tf.Module):
 
         made = dreams.imagine(self._dream, act, start, num_steps, seed)
         alive = tf.cast(made.is_alive, tf.float32)
-        mean = tf.reduce_sum(made.reward * alive) / tf.reduce_sum(alive)
+        mean = tf.reduce_mean(tf.reduce_sum(made.reward * alive, axis=1))
         if real is not None:
             made = tf.nest.map_structure(lambda *arrays: tf.concat(arrays, axis=0), made, real)
         return self._experience(made), mean

@@ -129,7 +129,8 @@ class Info(NamedTuple):
 
     Attributes:
       mixture, reward, end, permits: parts of the model's loss.
-      dreamed_reward: mean reward of a dreamed step, without what disagreement costs subtracted.
+      dreamed_return: mean return of the dreams that the controller last learned from; what members'
+        disagreement costs is subtracted.
       policy_gradient: PPO's loss.
       reward_r2, mask_f1, done_accuracy, real_return, predicted_return, invalid_share, error_1,
       error_last: see `judging.Judgement`; the errors 1 and 20 steps ahead.
@@ -139,7 +140,7 @@ class Info(NamedTuple):
     reward: float
     end: float
     permits: float
-    dreamed_reward: float
+    dreamed_return: float
     policy_gradient: float
     reward_r2: float = 0.0
     mask_f1: float = 0.0
@@ -304,16 +305,16 @@ class WorldModelAgent(tf_agent.TFAgent):
         self._take_aim()
         config = self._config
         losses = self.fitter.fit(self.replay, config.fit_updates, config.fit_episodes, generator)
-        dreamed_reward, loss = 0.0, 0.0
+        dreamed_return, loss = 0.0, 0.0
         if float(self._progress.numpy()) >= config.controller_from:
             recent = None if self._by_chance.numpy() else Recent(new, _info_of(experience))
-            dreamed_reward, loss = self.sleeper.train(self.replay, recent, generator)
+            dreamed_return, loss = self.sleeper.train(self.replay, recent, generator)
         self.train_step_counter.assign_add(1)
-        return tf_agent.LossInfo(sum(losses) + loss, self._info(losses, dreamed_reward, loss))
+        return tf_agent.LossInfo(sum(losses) + loss, self._info(losses, dreamed_return, loss))
 
-    def _info(self, losses: Losses, dreamed_reward: float, loss: float) -> Info:
+    def _info(self, losses: Losses, dreamed_return: float, loss: float) -> Info:
         known = self._judgement
-        made = Info(*losses, dreamed_reward, loss)
+        made = Info(*losses, dreamed_return, loss)
         if known is None:
             return made
         shared = {name: getattr(known, name) for name in Info._fields if hasattr(known, name)}

@@ -27,6 +27,7 @@ class Agent:
         must offer.
       may_change: settings of the loop that a resumed run may change.
       has_presets: whether the module has `PRESETS`, names for the values of several settings.
+      counts_evaluation: whether `environment_steps` counts steps of evaluations too.
     """
 
     module: str
@@ -34,6 +35,7 @@ class Agent:
     is_online: bool
     may_change: tuple[str, ...]
     has_presets: bool = False
+    counts_evaluation: bool = False
 
     @property
     def presets(self) -> Mapping[str, Mapping[str, Any]]:
@@ -82,7 +84,12 @@ AGENTS: Mapping[str, Agent] = {
     "ppo": Agent(f"{_AGENTS}.ppo", f"{_TRAINING}.online", True, ("checkpoint_every",)),
     "reinforce": Agent(f"{_AGENTS}.reinforce", f"{_TRAINING}.online", True, ("checkpoint_every",)),
     "world_model": Agent(
-        f"{_AGENTS}.world_model", f"{_TRAINING}.online", True, ("checkpoint_every",), True
+        f"{_AGENTS}.world_model",
+        f"{_TRAINING}.online",
+        True,
+        ("checkpoint_every",),
+        has_presets=True,
+        counts_evaluation=True,
     ),
     "bc_max": Agent(f"{_AGENTS}.bc_max", f"{_TRAINING}.bc_max", False, ("iterations",)),
 }

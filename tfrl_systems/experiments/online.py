@@ -94,7 +94,7 @@ def train(
     make_runner = task.make_runner(NumpyActor.from_policy(agent.collect_policy))
     with make_pool(collect, make_runner, Supervision(timeout_s=task.timeout_s)) as pool:
         return run_online(
-            OnlineLoop(agent, learn, pool, config),
+            OnlineLoop(agent, learn, pool, config, find_agent(run.agent).counts_evaluation),
             config,
             workdir,
             task.make_evaluate_fn(agent),

@@ -38,7 +38,8 @@ _TRAINING_FIGURES = ("iteration", "environment_steps", "mean_return", "steps_per
 
 EvaluateFn = Callable[[bytes], Mapping[str, float | Heatmap]]
 """(all variables of the collect policy, as one buffer) -> figures by name, and pictures for
-TensorBoard. Figures to minimise are named "cost", or "cost/…" if there are several."""
+TensorBoard. Figures to minimise are named "cost", or "cost/…" if there are several. Those named
+"steps", or "steps/…", count steps of the real environment."""
 
 SavePolicyFn = Callable[[pathlib.Path], None]
 """Writes the policy into a directory that does not exist yet."""
@@ -94,10 +95,12 @@ class OnlineLoop:
       train_fn: trains the agent: (iteration from 0, experience [B, T]) -> the agent's loss info.
       pool: collects the chunks.
       config: settings of the loop.
+      counts_evaluation: whether steps of evaluations are counted too, because an agent is judged by
+        how few real steps it needs.
 
     Attributes:
       iteration: number of finished iterations.
-      environment_steps: number of collected steps; padding does not count.
+      environment_steps: number of steps; padding does not count.
       experience_sha256: digest of the experience of all iterations so far.
     """
 
@@ -107,8 +110,10 @@ class OnlineLoop:
         train_fn: Callable[[int, Experience], tf_agent.LossInfo],
         pool: Pool[Chunk, Experience],
         config: Config,
+        counts_evaluation: bool = False,
     ) -> None:
         self._agent = agent
+        self._counts_evaluation = counts_evaluation
         self._train_fn = train_fn
         self._pool = pool
         self._config = config
@@ -162,6 +167,19 @@ class OnlineLoop:
             "failures": failures,
             "jobs_per_s": [worker.jobs_per_s for worker in spent.workers],
         }
+
+    def evaluate(self, evaluate_fn: EvaluateFn, record: dict[str, Any]) -> None:
+        """Evaluate the policy, and add what was found to the record of the iteration."""
+        began_s = time.perf_counter()
+        found = dict(evaluate_fn(self.variables()))
+        heatmaps = {name: one for name, one in found.items() if isinstance(one, Heatmap)}
+        figures = {name: one for name, one in found.items() if not isinstance(one, Heatmap)}
+        if self._counts_evaluation:
+            steps = [one for name, one in figures.items() if name.partition("/")[0] == "steps"]
+            self.environment_steps += round(sum(steps))
+        record |= {"heatmaps": heatmaps, "evaluation": figures}
+        record["environment_steps"] = self.environment_steps
+        record["seconds"]["evaluating"] = time.perf_counter() - began_s
 
     def _collect(self) -> tuple[Experience, list[str]]:
         """Return the experience of an iteration's chunks, and the messages of failed chunks."""
@@ -293,7 +311,7 @@ def run_online(
         record = loop.step()
         number, is_last = loop.iteration, loop.iteration == config.iterations
         if is_last or number % config.evaluate_every == 0:
-            _evaluate(evaluate_fn, loop.variables(), record)
+            loop.evaluate(evaluate_fn, record)
             curves.add(record)
         seconds = {name: spent + record["seconds"].get(name, 0) for name, spent in seconds.items()}
         if is_last or number % config.checkpoint_every == 0:
@@ -315,17 +333,6 @@ def run_online(
     }
     workdir.finish(config.iterations, result)
     return result
-
-
-def _evaluate(evaluate_fn: EvaluateFn, data: bytes, record: dict[str, Any]) -> None:
-    """Evaluate the policy, and add the figures and the time spent to an iteration's record."""
-    began_s = time.perf_counter()
-    found = dict(evaluate_fn(data))
-    record["heatmaps"] = {name: one for name, one in found.items() if isinstance(one, Heatmap)}
-    record["evaluation"] = {
-        name: one for name, one in found.items() if not isinstance(one, Heatmap)
-    }
-    record["seconds"]["evaluating"] = time.perf_counter() - began_s
 
 
 def _provenance(workdir: Workdir, number: int) -> dict[str, Any]:

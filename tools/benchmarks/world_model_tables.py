@@ -5,28 +5,34 @@
 makes the tables of the thesis's section 4.3.3 with this project's engine and learners:
 
   graphs        what policies save that learned from the same number of real steps, with PPO and in
-                dreams, beside chance and a search (figure 4.7)
-  temperatures  the thesis's preset at several temperatures: predicted and real (table 4.3)
+                dreams, beside PPO in the same time, chance and a search (figure 4.7)
+  temperatures  the thesis's preset at several temperatures: dreamed and real (table 4.3)
+  parts         the world model without each of its parts, and the thesis's preset
+  measured      PPO and the world model, where some rewards are measured
   landscape     shifted Ackley from a number of evaluations, which the function counts
 
-Costs are estimated analytically, so they are the same on every machine. --output gets table.md, one
-file for each measurement, and the training runs. If the tool was stopped, run it again to go on.
+Costs are estimated analytically and the same on every machine, except for `measured`. --output
+gets table.md, one file for each measurement, and the training runs. If the tool was stopped, run it
+again to go on.
 """
 
 from __future__ import annotations
 
 import argparse
 import pathlib
-import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tfrl_systems.experiments.arguments import whole_number
 from tfrl_systems.experiments.reporting import Terminal
 from tools import running
 from tools.benchmarks import shared
+from tools.benchmarks.world_models import tables
 from tools.benchmarks.world_models.landscapes import Few
+from tools.benchmarks.world_models.measured import Measured
 from tools.benchmarks.world_models.rewriting import (
+    CHANCE,
     STEPS_PER_ITERATION,
     Case,
     Play,
@@ -34,132 +40,136 @@ from tools.benchmarks.world_models.rewriting import (
     Settings,
 )
 
-TABLES = ("graphs", "temperatures", "landscape")
-_MODELS = ("bert-tiny",)
 _TEMPERATURES = (0.1, 0.5, 0.75, 1.0, 1.2, 1.5, 1.75, 2.0, 2.5, 3.0)
-_AGENTS = {"chance": "chance", "PPO": "ppo", "world model": "world_model"}
+_SAME_TIME = "PPO for as long"
+_AGENTS: Mapping[str, tuple[str, Settings]] = {
+    CHANCE: (CHANCE, ()),
+    "PPO": ("ppo", ()),
+    "world model": ("world_model", ()),
+    "thesis": ("world_model", (("preset", "thesis"),)),
+}
+_PARTS: Mapping[str, Settings] = {
+    "all parts": (),
+    "one member": (("num_members", 1),),
+    "disagreement is free": (("disagreement", 0.0),),
+    "dreams of whole episodes": (("dream_steps", 0), ("dream_from_states", False)),
+    "rewards as numbers": (("two_hot_rewards", False),),
+    "no real experience": (("real_share", 0.0),),
+    "thesis": (("preset", "thesis"),),
+}
+_MEASURED: Settings = (("measure_every", 20),)
+# Real steps between two fits of the model, in units of an iteration's. Fits are the dear part of
+# the sweep, and the thesis's model learns from steps of chance, however many come at once.
+_STEPS_BETWEEN_FITS = 3
+
+Doing = Callable[[Sequence[shared.Task], str], list[shared.Record]]
+"""Does tasks and returns their records; the text says what they are."""
 
 
 def run(options: argparse.Namespace) -> None:
     """Measure what has no record yet, and write the tables."""
-    made: list[str] = []
     with Terminal() as terminal, shared.doing(options.jobs) as do:
 
-        def done(tasks: Sequence[shared.Task], label: str) -> list[shared.Record]:
+        def doing(tasks: Sequence[shared.Task], label: str) -> list[shared.Record]:
             return list(shared.followed(do(tasks), len(tasks), terminal, label))
 
-        if "graphs" in options.tables:
-            cases = [
-                Case(label, agent, model, seed, options.iterations)
-                for model in options.models
-                for label, agent in _AGENTS.items()
-                for seed in range(options.seeds)
-            ]
-            found = done([Play(case, options.output) for case in cases], "graphs")
-            searches = done(
-                [
-                    Search(one, options.seconds, "analytic", options.output)
-                    for one in options.models
-                ],
-                "regions",
-            )
-            made.append(_graphs(found, searches, options))
-        if "temperatures" in options.tables:
-            tasks = [
-                Play(_at(one, options.models[0], seed, options.iterations), options.output)
-                for one in options.temperatures
-                for seed in range(options.seeds)
-            ]
-            made.append(_temperatures(done(tasks, "temperatures"), options))
-        if "landscape" in options.tables:
-            few = [
-                Few(agent, seed, options.rounds, (), options.output)
-                for agent in ("ppo", "world_model")
-                for seed in range(options.seeds)
-            ]
-            made.append(_landscape(done(few, "landscape")))
+        made = [_TABLES[name](options, doing) for name in options.tables]
     text = "\n\n".join([f"`{options.command_line}` at {shared.commit()}", *made]) + "\n"
     (options.output / "table.md").write_text(text, encoding="utf-8")
     print(text)
 
 
-def _at(temperature: float, model: str, seed: int, iterations: int) -> Case:
-    settings: Settings = (("preset", "thesis"), ("temperature", temperature))
-    return Case(f"thesis-{temperature:g}", "world_model", model, seed, iterations, settings)
+def _graphs(options: argparse.Namespace, doing: Doing) -> str:
+    asked = [label for label in options.agents if label != _SAME_TIME]
+    cases = [
+        Case(label, agent, model, seed, options.iterations, settings)
+        for model in options.models
+        for label, (agent, settings) in ((one, _AGENTS[one]) for one in asked)
+        for seed in range(options.seeds)
+    ]
+    found = doing([Play(case, options.output, options.episodes) for case in cases], "graphs")
+    if _SAME_TIME in options.agents:
+        longer = _at_equal_time(found, options.iterations)
+        found += doing([Play(one, options.output, options.episodes) for one in longer], "longer")
+    searches = [Search(one, options.seconds, "analytic", options.output) for one in options.models]
+    return tables.of_graphs(found, doing(searches, "regions"))
 
 
-def _graphs(
-    found: Sequence[shared.Record],
-    searches: Sequence[shared.Record],
-    options: argparse.Namespace,
-) -> str:
-    rows = []
-    for model in options.models:
-        for label in _AGENTS:
-            of_it = [one for one in found if (one["model"], one["label"]) == (model, label)]
-            greedy = [one["greedy"] for one in of_it if one["greedy"] is not None]
-            rows.append(
-                [
-                    f"{model}, {label}",
-                    str(of_it[0]["environment_steps"]),
-                    _saved(greedy) if greedy else "",
-                    _saved([one["mean"] for one in of_it]),
-                    _saved([one["best"] for one in of_it]),
-                    f"{statistics.fmean(one['seconds'] for one in of_it):.0f}",
-                ]
-            )
-        rows += [
-            [f"{model}, regions", f"{one['expansions']} expansions", "", "", *_searched(one)]
-            for one in searches
-            if one["model"] == model
-        ]
-    header = ["", "real steps", "likeliest actions", "mean of 64", "best of 64", "s"]
-    return shared.markdown_table(header, rows)
+def _at_equal_time(found: Sequence[shared.Record], iterations: int) -> list[Case]:
+    """Return PPO with as many iterations as it has time for while the world model learns."""
+    by_label = {(one["label"], one["model"], one["seed"]): one["seconds"] for one in found}
+    cases = []
+    for (label, model, seed), seconds in by_label.items():
+        if label == "world model" and ("PPO", model, seed) in by_label:
+            times = seconds / by_label["PPO", model, seed]
+            cases.append(Case(_SAME_TIME, "ppo", model, seed, max(round(iterations * times), 1)))
+    return cases
 
 
-def _searched(one: shared.Record) -> list[str]:
-    return [_saved([one["best"]]), f"{one['seconds']:.0f}"]
-
-
-def _temperatures(found: Sequence[shared.Record], options: argparse.Namespace) -> str:
-    rows = []
-    for one in options.temperatures:
-        of_it = [record for record in found if record["label"] == f"thesis-{one:g}"]
-        predictions = [record["world_model"]["prediction"] for record in of_it]
-        rows.append(
-            [
+def _temperatures(options: argparse.Namespace, doing: Doing) -> str:
+    iterations = -(-options.iterations // _STEPS_BETWEEN_FITS)
+    tasks = [
+        Play(
+            Case(
                 f"{one:g}",
-                f"{statistics.fmean(p['predicted_return'] for p in predictions):.2f}",
-                f"{statistics.fmean(p['real_return'] for p in predictions):.2f}",
-                _saved([record["greedy"] for record in of_it]),
-                _saved([record["mean"] for record in of_it]),
-            ]
+                "world_model",
+                options.models[0],
+                seed,
+                iterations,
+                (
+                    ("preset", "thesis"),
+                    ("num_chunks", 4 * _STEPS_BETWEEN_FITS),
+                    ("temperature", one),
+                ),
+            ),
+            options.output / "temperatures",
+            options.episodes,
         )
-    header = ["τ", "predicted return", "real return", "likeliest actions", "mean of 64"]
-    return shared.markdown_table(header, rows)
+        for one in options.temperatures
+        for seed in range(options.seeds)
+    ]
+    return tables.of_temperatures(doing(tasks, "temperatures"))
 
 
-def _landscape(found: Sequence[shared.Record]) -> str:
-    rows = []
-    for agent in ("ppo", "world_model"):
-        of_it = [one for one in found if one["agent"] == agent]
-        errors = sorted(one["mse"] for one in of_it)
-        rows.append(
-            [
-                agent,
-                str(max(one["evaluations"] for one in of_it)),
-                f"{statistics.median(errors):.3g} ({errors[0]:.3g}..{errors[-1]:.3g})",
-                f"{statistics.fmean(one['seconds'] for one in of_it):.0f}",
-            ]
+def _parts(options: argparse.Namespace, doing: Doing) -> str:
+    tasks = [
+        Play(
+            Case(label, "world_model", model, seed, options.iterations, settings),
+            options.output / "parts",
+            options.episodes,
         )
-    return shared.markdown_table(["shifted Ackley", "evaluations", "MSE", "s"], rows)
+        for label, settings in _PARTS.items()
+        for model in options.models
+        for seed in range(options.seeds)
+    ]
+    return tables.of_parts(doing(tasks, "parts"))
 
 
-def _saved(costs: Iterable[float]) -> str:
-    """Return the median saving in percent, and the range if there are several."""
-    savings = sorted(100 * (1 - cost) for cost in costs)
-    median = f"-{statistics.median(savings):.2f}%"
-    return median if len(savings) == 1 else f"{median} (-{savings[0]:.2f}..-{savings[-1]:.2f})"
+def _measured(options: argparse.Namespace, doing: Doing) -> str:
+    cases = [
+        Case(label, agent, options.models[0], seed, options.iterations, _MEASURED, "onnxruntime")
+        for label, agent in ((CHANCE, CHANCE), ("PPO", "ppo"), ("world model", "world_model"))
+        for seed in range(options.seeds)
+    ]
+    return tables.of_measured(doing([Measured(case, options.output) for case in cases], "measured"))
+
+
+def _landscape(options: argparse.Namespace, doing: Doing) -> str:
+    few = [
+        Few(agent, seed, options.rounds, (), options.output)
+        for agent in ("ppo", "world_model")
+        for seed in range(options.seeds)
+    ]
+    return tables.of_landscape(doing(few, "landscape"))
+
+
+_TABLES: Mapping[str, Callable[[argparse.Namespace, Doing], str]] = {
+    "graphs": _graphs,
+    "temperatures": _temperatures,
+    "parts": _parts,
+    "measured": _measured,
+    "landscape": _landscape,
+}
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -167,45 +177,28 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+
+    def add(name: str, parse: Callable[[str], Any], default: Any, metavar: str, text: str) -> None:
+        parser.add_argument(name, type=parse, default=default, metavar=metavar, help=text)
+
+    def numbers(text: str) -> tuple[float, ...]:
+        return tuple(map(float, text.split(",")))
+
+    def names(text: str) -> tuple[str, ...]:
+        return tuple(text.split(","))
+
     parser.add_argument("--output", type=pathlib.Path, required=True, metavar="DIR")
-    parser.add_argument(
-        "--tables",
-        type=shared.some_of(TABLES),
-        default=TABLES,
-        metavar="NAMES",
-        help="by default all",
-    )
-    parser.add_argument(
-        "--models",
-        type=lambda text: tuple(text.split(",")),
-        default=_MODELS,
-        metavar="NAMES",
-        help=f"default: {','.join(_MODELS)}",
-    )
-    parser.add_argument("--seeds", type=whole_number(1), default=5, help="0, 1, …; default: 5")
-    parser.add_argument(
-        "--iterations",
-        type=whole_number(1),
-        default=12,
-        metavar="N",
-        help=f"of {STEPS_PER_ITERATION} real steps on graphs (default: 12)",
-    )
-    parser.add_argument(
-        "--rounds",
-        type=whole_number(1),
-        default=40,
-        metavar="N",
-        help="of 480 evaluations of the landscape (default: 40)",
-    )
-    parser.add_argument(
-        "--temperatures",
-        type=lambda text: tuple(map(float, text.split(","))),
-        default=_TEMPERATURES,
-        metavar="NUMBERS",
-        help="default: the thesis's ten",
-    )
-    parser.add_argument("--seconds", type=float, default=60.0, metavar="N", help="of the search")
-    parser.add_argument("--jobs", type=whole_number(1), default=1, metavar="N")
+    labels = (*_AGENTS, _SAME_TIME)
+    add("--tables", shared.some_of(tuple(_TABLES)), tuple(_TABLES), "NAMES", "default: all")
+    add("--models", names, ("bert-tiny",), "NAMES", "of graphs and parts (default: bert-tiny)")
+    add("--agents", shared.some_of(labels), labels, "NAMES", f"of graphs: {', '.join(labels)}")
+    add("--seeds", whole_number(1), 5, "N", "0, 1, …; default: 5")
+    add("--iterations", whole_number(1), 12, "N", f"of {STEPS_PER_ITERATION} real steps (12)")
+    add("--rounds", whole_number(1), 40, "N", "of 480 evaluations of the landscape (40)")
+    add("--temperatures", numbers, _TEMPERATURES, "NUMBERS", "default: the thesis's ten")
+    add("--episodes", whole_number(2), 64, "N", "of each policy, the first its likeliest (64)")
+    add("--seconds", float, 60.0, "N", "of the search (60)")
+    add("--jobs", whole_number(1), 1, "N", "measurements at a time (1)")
     options = parser.parse_args(arguments)
     options.command_line = " ".join(["python -m tools.benchmarks.world_model_tables", *arguments])
     return options

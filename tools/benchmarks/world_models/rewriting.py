@@ -21,8 +21,9 @@ from tfrl_systems.experiments.systems.tensor_graphs.problem import (
     find_model,
 )
 from tools.benchmarks import shared
+from tools.benchmarks.tensor_graphs.cases import slug
 
-NUM_EPISODES = 64
+CHANCE = "chance"
 STEPS_PER_ITERATION = 240
 """Real steps of an iteration: 4 episodes of 60 steps."""
 
@@ -35,7 +36,7 @@ class Case:
 
     Attributes:
       label: what the tables call it.
-      agent: the agent that learns it; "chance" to draw all actions by chance.
+      agent: the agent that learns it; `CHANCE` to draw all actions by chance.
       model: the model.
       seed: seed of everything random.
       iterations: iterations of `STEPS_PER_ITERATION` real steps.
@@ -54,20 +55,47 @@ class Case:
     @property
     def name(self) -> str:
         """Name of the record's file."""
-        return f"{self.label}-{self.model}-{self.iterations}-seed-{self.seed}"
+        return slug(f"{self.label}-{self.model}-{self.iterations}-seed-{self.seed}")
+
+
+def learned(case: Case, runs: pathlib.Path) -> experiments.Run:
+    """Train a case's policy in a directory of its own in `runs`, or go on with that."""
+    settings = {"evaluate_every": case.iterations, "episodes_per_chunk": 1}
+    return experiments.train(
+        "tensor_graphs",
+        agent=case.agent,
+        workdir=runs / case.name,
+        seed=case.seed,
+        iterations=case.iterations,
+        settings={**settings, **dict(case.settings)},
+        resume=True,
+        reporter=Reporter(),
+        models=[case.model],
+        objective=case.objective,
+    )
+
+
+def environment_of(case: Case) -> TensorGraphEnvironment:
+    """Make an environment of a case's model, with the usual settings."""
+    run = experiments.plan(
+        "tensor_graphs", agent="ppo", models=[case.model], objective=case.objective
+    )
+    return learning.make_environment(run.problem, run.settings["environment"])
 
 
 @dataclasses.dataclass(frozen=True)
 class Play:
-    """A task: learn, then play `NUM_EPISODES` real episodes, and one of the likeliest actions.
+    """A task: learn, then play real episodes, the first of them by the likeliest actions.
 
     Attributes:
       case: what to learn.
       output: directory of the records.
+      num_episodes: number of episodes.
     """
 
     case: Case
     output: pathlib.Path
+    num_episodes: int
 
     def __call__(self) -> shared.Record:
         """Do it, unless there is a record of it; return the record."""
@@ -79,27 +107,17 @@ class Play:
         began_s = time.monotonic()
         told: dict[str, Any] = {"environment_steps": 0}
         policy = GraphPolicy(None, seed=case.seed)
-        if case.agent != "chance":
-            workdir = self.output / "runs" / case.name
-            settings = {"evaluate_every": case.iterations, "episodes_per_chunk": 1}
-            result = experiments.train(
-                "tensor_graphs",
-                agent=case.agent,
-                workdir=workdir,
-                seed=case.seed,
-                iterations=case.iterations,
-                settings={**settings, **dict(case.settings)},
-                resume=True,
-                reporter=Reporter(),
-                models=[case.model],
-                objective=case.objective,
-            ).result
-            told = {name: result.get(name) for name in ("environment_steps", "world_model")}
-            policy = GraphPolicy.load(workdir / "policy", case.seed)
+        if case.agent != CHANCE:
+            run = learned(case, self.output / "runs")
+            told = {name: run.result.get(name) for name in ("environment_steps", "world_model")}
+            policy = GraphPolicy.load(run.policy, case.seed)
         learned_s = time.monotonic() - began_s
-        environment = self._environment()
-        by_chance = case.agent == "chance"
-        costs = [self._cost(policy, environment, n + by_chance) for n in range(NUM_EPISODES)]
+        environment = environment_of(case)
+        by_chance = case.agent == CHANCE
+        played = [
+            self._played(policy, environment, n + by_chance) for n in range(self.num_episodes)
+        ]
+        costs = [cost for cost, _ in played]
         return {
             **told,
             "label": case.label,
@@ -109,21 +127,20 @@ class Play:
             "greedy": None if by_chance else costs[0],
             "mean": float(np.mean(costs)),
             "best": min(costs),
+            "return": float(np.mean([gained for _, gained in played[not by_chance :]])),
         }
 
-    def _environment(self) -> TensorGraphEnvironment:
-        case = self.case
-        run = experiments.plan(
-            "tensor_graphs", agent="ppo", models=[case.model], objective=case.objective
+    def _played(
+        self, policy: GraphPolicy, environment: TensorGraphEnvironment, number: int
+    ) -> tuple[float, float]:
+        """Return the cost of an episode's cheapest graph beside the model's, and the return."""
+        by_chance = self.case.agent == CHANCE
+        gained = sum(
+            float(environment.current_time_step().reward)
+            for _ in policy.play(environment, number, by_chance=by_chance)
         )
-        return learning.make_environment(run.problem, run.settings["environment"])
-
-    def _cost(self, policy: GraphPolicy, environment: TensorGraphEnvironment, number: int) -> float:
-        """Return the cost of the cheapest graph of an episode, beside that of the model."""
-        for _ in policy.play(environment, number, by_chance=self.case.agent == "chance"):
-            pass
         info = environment.get_info()
-        return float(info["best_cost_ms"] / info["start_cost_ms"])
+        return info["best_cost_ms"] / info["start_cost_ms"], gained
 
 
 @dataclasses.dataclass(frozen=True)

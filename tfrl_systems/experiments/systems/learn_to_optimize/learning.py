@@ -71,6 +71,7 @@ def _evaluator(problem: Problem, agent: Any) -> EvaluateFn:
         actor.load(variables)
         network = actor.network.first_step() if actor.network.has_memory else actor.network
         x = OptimizerPolicy(network, problem.objective.num_tuned)(free)
-        return references.errors(problem.objective, x, free, truth_cache())._asdict()
+        errors = references.errors(problem.objective, x, free, truth_cache())
+        return {**errors._asdict(), "steps": float(len(free))}
 
     return evaluate_fn

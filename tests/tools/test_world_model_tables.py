@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from environments.tensor_graphs import rewards
 from tests.environments.tensor_graphs.small_models import adapter, write
 from tools.benchmarks import world_model_tables
-from tools.benchmarks.world_models import counted, rewriting
+from tools.benchmarks.world_models import counted, measured
 from tools.benchmarks.world_models.landscapes import Few
+from tools.benchmarks.world_models.measured import Measured
 from tools.benchmarks.world_models.rewriting import Case, Play, Search
 
 TINY = (
@@ -20,14 +22,16 @@ TINY = (
 
 
 def test_graphs(tmp_path, monkeypatch):
-    monkeypatch.setattr(rewriting, "NUM_EPISODES", 3)
     model = str(write(tmp_path / "adapter.onnx", adapter()))
     settings = (*TINY, ("max_steps", 4), ("graph_width", 4), ("graph_rounds", 1))
     case = Case("world model", "world_model", model, 0, 2, settings)
     monkeypatch.setattr(Case, "name", property(lambda one: f"{one.agent}-{one.seed}"))
-    play = Play(case, tmp_path / "out")
+    play = Play(case, tmp_path / "out", 3)
     made = play()
-    assert made["environment_steps"] <= 2 * 4 * 4 and made["world_model"]["dream_steps"] > 0
+    # 2 iterations of 4 episodes, and an evaluation after the last.
+    assert made["environment_steps"] <= (2 * 4 + 1) * 4
+    assert made["world_model"]["dream_steps"] > 0
+    assert made["return"] <= 100 * (1 - made["best"])
     assert made["best"] <= made["mean"] and made["best"] <= made["greedy"] <= 1
     # It is kept, and not made again.
     monkeypatch.setattr(Play, "_made", None)
@@ -35,10 +39,9 @@ def test_graphs(tmp_path, monkeypatch):
 
 
 def test_chance_learns_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(rewriting, "NUM_EPISODES", 3)
     monkeypatch.setattr(Case, "name", property(lambda one: one.agent))
     model = str(write(tmp_path / "adapter.onnx", adapter()))
-    made = Play(Case("chance", "chance", model, 0), tmp_path / "out")()
+    made = Play(Case("chance", "chance", model, 0), tmp_path / "out", 3)()
     assert made["environment_steps"] == 0 and made["greedy"] is None and made["best"] <= 1
 
 
@@ -57,13 +60,18 @@ def test_the_tables(tmp_path, monkeypatch, capsys):
     record = {
         "environment_steps": 2880,
         "seconds": 10.0,
-        "world_model": {"prediction": {"predicted_return": 1.0, "real_return": 2.0}},
+        "world_model": {"dreamed_return": 1.0},
+        "return": 2.0,
     }
+
+    iterations = []
 
     def played(one):
         cost = 0.9 - one.case.seed / 10
         found = {"label": one.case.label, "model": one.case.model, "seed": one.case.seed}
-        return {**record, **found, "greedy": cost, "mean": cost, "best": cost}
+        slow = {"seconds": 30.0} if one.case.agent == "world_model" else {}
+        iterations.append((one.case.label, one.case.iterations))
+        return {**record, **found, **slow, "greedy": cost, "mean": cost, "best": cost}
 
     monkeypatch.setattr(Play, "__call__", played)
     monkeypatch.setattr(
@@ -71,15 +79,32 @@ def test_the_tables(tmp_path, monkeypatch, capsys):
         "__call__",
         lambda one: {"model": one.model, "best": 0.5, "seconds": 3.0, "expansions": 7},
     )
-    arguments = ["--output", str(tmp_path), "--tables", "graphs,temperatures", "--seeds", "2"]
+    arguments = ["--output", str(tmp_path), "--tables", "graphs,temperatures,parts", "--seeds", "2"]
     world_model_tables.run(world_model_tables.parse_arguments([*arguments, "--temperatures", "1"]))
     text = (tmp_path / "table.md").read_text()
     assert text in capsys.readouterr().out
-    assert "-15.00% (-10.00..-20.00)" in text and "7 expansions" in text and "-50.00%" in text
+    assert "-15.00% (-20.00%..-10.00%)" in text and "7 expansions" in text and "-50.00%" in text
     assert "| 1 | 1.00 | 2.00 |" in text
+    # PPO was three times as fast as the world model, so it gets three times the iterations.
+    assert iterations.count(("PPO", 12)) == 2 and iterations.count(("PPO for as long", 36)) == 2
+
+
+def test_measured_rewards(tmp_path, monkeypatch):
+    """Both learn where some rewards are measured; all that counts in the end is measured too."""
+    monkeypatch.setattr(rewards, "end_to_end", lambda *_, **__: lambda first, graph: 0.9)
+    monkeypatch.setattr(measured, "end_to_end", lambda *_: lambda first, graph: 0.8)
+    monkeypatch.setattr(Case, "name", property(lambda one: one.agent))
+    model = str(write(tmp_path / "adapter.onnx", adapter()))
+    tiny = (*TINY, ("max_steps", 4), ("graph_width", 4), ("graph_rounds", 1), ("measure_every", 2))
+    for agent, settings in (("chance", ()), ("world_model", tiny)):
+        case = Case(agent, agent, model, 0, 1, settings)
+        made = Measured(case, tmp_path / "out")()
+        assert made["ratio"] == 0.8 and (made["environment_steps"] > 0) == (agent != "chance")
 
 
 def test_mistakes(capsys):
     with pytest.raises(SystemExit):
         world_model_tables.parse_arguments(["--output", "x", "--tables", "graph"])
-    assert "expected some of graphs,temperatures,landscape" in capsys.readouterr().err
+    assert (
+        "expected some of graphs,temperatures,parts,measured,landscape" in capsys.readouterr().err
+    )

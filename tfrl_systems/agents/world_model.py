@@ -32,6 +32,7 @@ from tfrl_systems.agents.sleeper import Dreaming, Recent, Sleeper
 from tfrl_systems.networks import actors
 from tfrl_systems.networks.latents import actor_spec, seen_by_actor
 from tfrl_systems.policies.controller_policy import ControllerPolicy, Parts
+from tfrl_systems.world_models.dream import Dream, DreamEnvironment, Remembering
 from tfrl_systems.world_models.fitting import Fitter, Losses, Replay, Steps
 from tfrl_systems.world_models.judging import Judge, Judgement
 from tfrl_systems.world_models.mdn_rnn import Shape, WorldModel
@@ -320,6 +321,13 @@ class WorldModelAgent(tf_agent.TFAgent):
         shared = {name: getattr(known, name) for name in Info._fields if hasattr(known, name)}
         errors = known.error_by_step or [0.0]
         return made._replace(**shared, error_1=errors[0], error_last=errors[-1])
+
+    def dreams(self, new: trajectory.Trajectory, num_steps: int, seed: int) -> DreamEnvironment:
+        """Return dreams that begin where new episodes [B, T] began; they are not learned from."""
+        known = Replay(self.model)
+        starts = Remembering(self.model)(known.add(new))
+        dream = Dream(self.model, self._config.temperature, self._config.disagreement)
+        return DreamEnvironment(dream, starts, self.action_spec, num_steps, True, seed=seed)
 
     def report(self) -> dict[str, Any]:
         """Return the entry `world_model` of result.json."""

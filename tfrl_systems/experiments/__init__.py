@@ -30,8 +30,10 @@ from tfrl_systems.experiments.training_run import TrainingRun
 
 if TYPE_CHECKING:
     import onnx
+    from tf_agents.trajectories.trajectory import Trajectory
 
     from tfrl_systems.drivers.collect import Collect
+    from tfrl_systems.world_models.dream import DreamEnvironment
 
 __all__ = [
     "Reporter",
@@ -40,6 +42,7 @@ __all__ = [
     "Terminal",
     "TrainingRun",
     "bench",
+    "dream",
     "evaluate",
     "find_system",
     "optimize",
@@ -56,10 +59,12 @@ class Run:
     """A finished training run.
 
     Attributes:
+      plan: what was trained.
       workdir: directory of the run.
       result: contents of `workdir`/result.json.
     """
 
+    plan: TrainingRun
     workdir: pathlib.Path
     result: Mapping[str, Any]
 
@@ -149,7 +154,7 @@ def train(
             teller.say(f"{workdir}: already finished")
         else:
             result = _train(record, run, opened, collect or default_collect(record), teller)
-    return Run(place, result)
+    return Run(run, place, result)
 
 
 def _train(
@@ -164,6 +169,29 @@ def _train(
 
     with record.imitation_task(run, collect, reporter) as offline:
         return imitation.train(run, offline, workdir, reporter)
+
+
+def dream(run: Run, *, seed: int = 0) -> tuple[Trajectory, DreamEnvironment]:
+    """Play new real episodes; return them, and dreams that begin as they do.
+
+    Give the dreams the real actions, and compare the rewards; or let a policy of your own act.
+
+    Args:
+      run: a run of the agent world_model.
+      seed: seed of the real episodes and of the dreams.
+
+    Returns:
+      Episodes [B, T], arrays, played by the run's last policy as it explores; B is the run's
+      `episodes_per_chunk`. The world model has not seen them. And an environment whose dreams each
+      begin where one of these episodes began.
+
+    Raises:
+      UsageError: the run's agent has no world model.
+      UserError: the run's last checkpoint is damaged.
+    """
+    from tfrl_systems.experiments import dreaming
+
+    return dreaming.dream(run.plan, run.workdir, seed)
 
 
 def default_collect(record: System) -> Collect:

@@ -87,6 +87,25 @@ class Remembering(Protocol):
         """Return an entry of result.json, which is named like the agent."""
 
 
+def restore_agent(agent: tf_agent.TFAgent, directory: pathlib.Path) -> None:
+    """Return an agent to the state that a checkpoint's directory holds.
+
+    Raises:
+      UserError: the checkpoint is of another agent, or damaged.
+    """
+    path = directory / _STATE_NAME
+    try:
+        status = tf.train.Checkpoint(agent=agent).read(str(path))
+        status.assert_existing_objects_matched()
+    except (AssertionError, ValueError, tf.errors.OpError) as error:
+        raise UserError(
+            f"{path}: expected the state of this agent, found: {str(error).splitlines()[0]}; "
+            "remove the run's directory and train again"
+        ) from error
+    if isinstance(agent, Remembering):
+        agent.restore(directory)
+
+
 class OnlineLoop:
     """The online loop; each call of `step` runs one iteration.
 
@@ -216,17 +235,7 @@ class OnlineLoop:
         Raises:
           UserError: the checkpoint is of another agent, or damaged.
         """
-        path = kept.directory / _STATE_NAME
-        try:
-            status = tf.train.Checkpoint(agent=self._agent).read(str(path))
-            status.assert_existing_objects_matched()
-        except (AssertionError, ValueError, tf.errors.OpError) as error:
-            raise UserError(
-                f"{path}: expected the state of this agent, found: {str(error).splitlines()[0]}; "
-                "remove the run's directory and train again"
-            ) from error
-        if isinstance(self._agent, Remembering):
-            self._agent.restore(kept.directory)
+        restore_agent(self._agent, kept.directory)
         self.iteration = kept.record["iteration"]
         self.environment_steps = kept.record["environment_steps"]
         self.experience_sha256 = kept.record["experience_sha256"]

@@ -61,7 +61,7 @@ def test_train_says_one_json_object_and_leaves_it(trained):
     assert result["environment_steps"] == 20 * 2 * 4 * 2
     parts = {"collecting", "broadcasting", "waiting", "training", "evaluating"}
     assert result["seconds"].keys() == parts
-    assert result["evaluation"]["last_tenth"].keys() == {"mse", "msle"}
+    assert result["evaluation"]["last_tenth"].keys() == {"mse", "msle", "steps"}
     # Progress, and nothing of TensorFlow.
     assert all("iterations" in line for line in said.stderr.splitlines()), said.stderr
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from environments.errors import UsageError, UserError
@@ -84,3 +85,22 @@ def test_there_is_no_such_system():
         experiments.evaluate("chess", policies=["random"])
     with pytest.raises(UsageError, match="expected models, found none"):
         experiments.evaluate("tensor_graphs", policies=["greedy"])
+
+
+def test_a_run_is_dreamed_of_beside_new_real_episodes(tmp_path):
+    tiny = {"memory_size": 4, "head_size": 4, "num_dreams": 4, "dream_updates": 1, "fit_updates": 2}
+    run = train(tmp_path, agent="world_model", settings={**SMALL, **tiny})
+    real, dreams = experiments.dream(run, seed=1)
+    # Two episodes of two steps.
+    assert real.reward.shape == (2, 2)
+    firsts = real.observation[:, 0]
+    for _ in range(4):
+        first = dreams.reset().observation["latent"]
+        assert any(np.allclose(first, one) for one in firsts)
+    for action in real.action[0]:
+        step = dreams.step(action)
+    assert step.is_last() and np.isfinite(step.reward)
+    again, _ = experiments.dream(run, seed=1)
+    np.testing.assert_array_equal(again.reward, real.reward)
+    with pytest.raises(UsageError, match="expected a run of world_model, found one of ppo"):
+        experiments.dream(train(tmp_path / "other"))

@@ -100,7 +100,8 @@ class Play:
     def __call__(self) -> shared.Record:
         """Do it, unless there is a record of it; return the record."""
         path = self.output / f"{self.case.name}.json"
-        return shared.kept(path, dataclasses.asdict(self.case), self._made)
+        decided = {**dataclasses.asdict(self.case), "num_episodes": self.num_episodes}
+        return shared.kept(path, decided, self._made)
 
     def _made(self) -> shared.Record:
         case = self.case
@@ -114,9 +115,8 @@ class Play:
         learned_s = time.monotonic() - began_s
         environment = environment_of(case)
         by_chance = case.agent == CHANCE
-        played = [
-            self._played(policy, environment, n + by_chance) for n in range(self.num_episodes)
-        ]
+        numbers = range(by_chance, by_chance + self.num_episodes)
+        played = [self._played(policy, environment, number) for number in numbers]
         costs = [cost for cost, _ in played]
         return {
             **told,

@@ -34,7 +34,7 @@ def of_graphs(found: Sequence[shared.Record], searches: Sequence[shared.Record])
             ]
             for one in _where(searches, "model", model)
         ]
-    header = ["", "real steps", "likeliest actions", "mean of all", "best of all", "s"]
+    header = ["", "real steps", "likeliest actions", "mean", "best", "s"]
     return shared.markdown_table(header, rows)
 
 

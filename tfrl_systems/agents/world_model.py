@@ -337,6 +337,11 @@ class WorldModelAgent(tf_agent.TFAgent):
             "prediction": self._judgement.to_json() if self._judgement else None,
         }
 
+    def tables(self) -> dict[str, dict[str, dict[str, float]]]:
+        """Return the errors of predictions 1 to 20 steps ahead, for a picture."""
+        known = self._judgement
+        return {"errors by steps ahead": known.by_steps_ahead()} if known else {}
+
     def save(self, directory: pathlib.Path) -> None:
         """Write into a directory what a resumed run needs beside the variables."""
         self.replay.save(directory)

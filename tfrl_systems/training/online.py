@@ -86,6 +86,9 @@ class Remembering(Protocol):
     def report(self) -> Mapping[str, Any]:
         """Return an entry of result.json, which is named like the agent."""
 
+    def tables(self) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+        """Return pictures for TensorBoard: title -> column -> row -> number."""
+
 
 def restore_agent(agent: tf_agent.TFAgent, directory: pathlib.Path) -> None:
     """Return an agent to the state that a checkpoint's directory holds.
@@ -192,6 +195,9 @@ class OnlineLoop:
         began_s = time.perf_counter()
         found = dict(evaluate_fn(self.variables()))
         heatmaps = {name: one for name, one in found.items() if isinstance(one, Heatmap)}
+        if isinstance(self._agent, Remembering):
+            tables = self._agent.tables()
+            heatmaps |= {title: Heatmap.of(title, table) for title, table in tables.items()}
         figures = {name: one for name, one in found.items() if not isinstance(one, Heatmap)}
         if self._counts_evaluation:
             steps = [one for name, one in figures.items() if name.partition("/")[0] == "steps"]

@@ -46,6 +46,14 @@ class Judgement:
     predicted_return: float
     invalid_share: float
 
+    def by_steps_ahead(self) -> dict[str, dict[str, float]]:
+        """Return the errors of latents and rewards by the number of steps, from "1"."""
+        errors = zip(self.error_by_step, self.reward_error_by_step, strict=False)
+        return {
+            str(steps): {"latents": latent, "rewards": reward}
+            for steps, (latent, reward) in enumerate(errors, start=1)
+        }
+
     def to_json(self) -> dict[str, Any]:
         """Return all figures as JSON values."""
         return dataclasses.asdict(self)

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from environments.errors import UsageError, UserError
 from tfrl_systems import experiments
@@ -97,10 +98,12 @@ def test_a_run_is_dreamed_of_beside_new_real_episodes(tmp_path):
     for _ in range(4):
         first = dreams.reset().observation["latent"]
         assert any(np.allclose(first, one) for one in firsts)
-    for action in real.action[0]:
-        step = dreams.step(action)
-    assert step.is_last() and np.isfinite(step.reward)
+    steps = [dreams.step(action) for action in real.action[0]]
+    assert any(one.is_last() for one in steps) and all(np.isfinite(one.reward) for one in steps)
     again, _ = experiments.dream(run, seed=1)
     np.testing.assert_array_equal(again.reward, real.reward)
+    (directory,) = (tmp_path / "run" / "tensorboard").iterdir()
+    curves = EventAccumulator(str(directory)).Reload()
+    assert "evaluation/errors by steps ahead" in curves.Tags()["tensors"]
     with pytest.raises(UsageError, match="expected a run of world_model, found one of ppo"):
         experiments.dream(train(tmp_path / "other"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tree
@@ -104,6 +104,33 @@ def _rows_of(
     )
 
 
+class Collected(Protocol):
+    """What a pool collects in an iteration, and an agent learns from."""
+
+    @property
+    def num_episodes(self) -> int:
+        """Return the number of episodes that were played."""
+
+    @property
+    def num_steps(self) -> int:
+        """Return the number of steps in which an action was taken."""
+
+    @property
+    def mean_return(self) -> float:
+        """Return the mean over episodes of the undiscounted sum of rewards."""
+
+    @property
+    def messages(self) -> Sequence[str]:
+        """Return what failed in it, for people to read."""
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Any]) -> Any:
+        """Join parts, in their order."""
+
+    def sha256(self) -> str:
+        """Return a hash of all numbers."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Experience:
     """The collected episodes that an agent is trained on, side by side.
@@ -118,6 +145,7 @@ class Experience:
     trajectory: trajectory.Trajectory
     contexts: np.ndarray
     info: Mapping[str, np.ndarray]
+    messages = ()
 
     @classmethod
     def of(

@@ -104,8 +104,9 @@ class InliningEnvironment(py_environment.PyEnvironment):
 
         Returns:
           `context`, the module's name; `size_bytes` and `default_size_bytes`, the text columns;
-          `exec_bytes` and `default_exec_bytes`, executable sections only; and `decisions`, the
-          number of call sites. Empty until an episode has ended.
+          `exec_bytes` and `default_exec_bytes`, executable sections only; `cost_bytes` and
+          `default_cost_bytes`, what the objective counts; and `decisions`, the number of call
+          sites. Empty until an episode has ended.
         """
         return dict(self._info)
 
@@ -182,19 +183,19 @@ class InliningEnvironment(py_environment.PyEnvironment):
         default = self._default_sizes.get(self._module.name)
         if default is None:
             default = perform(CompilePlainly(), self._compiler, self._module, self._store)
-        size = self._trajectory.size
+        size, project = self._trajectory.size, self._module.project
+        costs = [self._objective.cost(project, one) for one in (size, default)]
         self._info = {
             "context": self._module.name,
             "size_bytes": size.text_bytes,
             "default_size_bytes": default.text_bytes,
             "exec_bytes": size.exec_bytes,
             "default_exec_bytes": default.exec_bytes,
+            "cost_bytes": float(costs[0]),
+            "default_cost_bytes": float(costs[1]),
             "decisions": len(self._trajectory.decisions),
         }
-        project = self._module.project
-        return relative_saving(
-            self._objective.cost(project, size), self._objective.cost(project, default)
-        )
+        return relative_saving(*costs)
 
     def _observation(self, features: np.ndarray | None) -> dict[str, np.ndarray]:
         values = np.zeros(len(self._names), np.int64) if features is None else features

@@ -1,8 +1,9 @@
-"""The settings, networks and functions that PPO and REINFORCE share."""
+"""The settings, networks and functions that agents with an actor network share."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +22,8 @@ _SEARCH_BEGINS, _SEARCH_ENDS, _LAST_STD_BEGINS = 0.1, 0.7, 0.9
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    """Settings that policy gradient agents share.
+class NetworkConfig:
+    """Settings of an actor network and of its learning rate.
 
     The defaults suit no system in particular. The settings that suit a system are in its record
     (`experiments/systems/`).
@@ -42,6 +43,28 @@ class Config:
         too certain on others; 0 for no bound.
       learning_rate: Adam's learning rate at the start.
       final_learning_rate: Adam's learning rate at the end. In between it falls by equal factors.
+      warm_start: directory of a policy to begin with, whose network is of the same sizes; "" to
+        begin anew.
+      seed: decides the initial weights.
+    """
+
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    graph_width: int = 32
+    graph_rounds: int = 5
+    head: str = "local"
+    max_logit: float = 0.0
+    learning_rate: float = 1e-3
+    final_learning_rate: float = 1e-4
+    warm_start: str = ""
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(NetworkConfig):
+    """Settings that policy gradient agents share, beside those of their networks.
+
+    Attributes:
       gamma: discount of later rewards. At 0 an action answers only for its own reward. At 1 it
         answers for all later rewards too, which suits rewards that come at the end.
       entropy_regularization: weight of the policy's entropy in the objective.
@@ -56,17 +79,8 @@ class Config:
       state_dependent_std: whether the policy learns where to keep a greater standard deviation, up
         to e times as great. Without it the entropy is the same everywhere, and samplers that ask
         where the policy is unsure learn nothing from it.
-      seed: decides the initial weights.
     """
 
-    hidden_sizes: tuple[int, ...] = (64, 64)
-    activation: str = "tanh"
-    graph_width: int = 32
-    graph_rounds: int = 5
-    head: str = "local"
-    max_logit: float = 0.0
-    learning_rate: float = 1e-3
-    final_learning_rate: float = 1e-4
     gamma: float = 0.99
     entropy_regularization: float = 0.0
     value_weight: float = 0.5
@@ -75,7 +89,26 @@ class Config:
     search_action_std: float = 0.3
     final_action_std: float = 0.1
     state_dependent_std: bool = False
-    seed: int = 0
+
+
+_RANGES: Mapping[str, Callable[[Any], bool]] = {
+    "hidden_sizes": lambda sizes: all(size >= 1 for size in sizes),
+    "activation": lambda name: name in actors.ACTIVATIONS,
+    "graph_width": lambda size: size >= 1,
+    "graph_rounds": lambda number: number >= 1,
+    "head": lambda name: name in graph_actors.HEADS,
+    "max_logit": lambda bound: bound >= 0,
+    "learning_rate": lambda rate: rate > 0,
+    "final_learning_rate": lambda rate: rate > 0,
+    "gamma": lambda gamma: 0 <= gamma <= 1,
+    "entropy_regularization": lambda weight: weight >= 0,
+    "gradient_clipping": lambda norm: norm >= 0,
+    "action_std": lambda std: std > 0,
+    "search_action_std": lambda std: std > 0,
+    "final_action_std": lambda std: std > 0,
+    "value_weight": lambda weight: weight >= 0,
+    "seed": lambda seed: seed >= 0,
+}
 
 
 class Parts(NamedTuple):
@@ -93,7 +126,7 @@ class Parts(NamedTuple):
     optimizer: adam.Adam
 
 
-def make_parts(config: Config, time_step_spec: ts.TimeStep, action_spec: Any) -> Parts:
+def make_parts(config: NetworkConfig, time_step_spec: ts.TimeStep, action_spec: Any) -> Parts:
     """Make networks and optimizer; only the configuration's seed decides the initial weights.
 
     Args:
@@ -114,17 +147,21 @@ def make_parts(config: Config, time_step_spec: ts.TimeStep, action_spec: Any) ->
     for net in networks:
         net.create_variables()
     variables = [one for net in networks for one in net.trainable_variables]
-    return Parts(*networks, adam.Adam(config.learning_rate, variables, config.gradient_clipping))
+    max_norm = getattr(config, "gradient_clipping", 0.0)
+    return Parts(*networks, adam.Adam(config.learning_rate, variables, max_norm))
 
 
 def _networks(
-    config: Config, specs: tuple[Any, Any], generators: list[np.random.Generator], has_spread: bool
+    config: NetworkConfig,
+    specs: tuple[Any, Any],
+    generators: list[np.random.Generator],
+    has_spread: bool,
 ) -> tuple[actors.ActorNetwork, actors.ValueNetwork]:
     settings = actors.ActorSettings(
         tuple(config.hidden_sizes),
         config.activation,
-        config.action_std,
-        config.state_dependent_std,
+        getattr(config, "action_std", Config.action_std),
+        getattr(config, "state_dependent_std", False),
     )
     actor = actors.ActorNetwork(*specs, settings, generators[0])
     value = actors.ValueNetwork(
@@ -134,7 +171,10 @@ def _networks(
 
 
 def _graph_networks(
-    config: Config, specs: tuple[Any, Any], generators: list[np.random.Generator], has_spread: bool
+    config: NetworkConfig,
+    specs: tuple[Any, Any],
+    generators: list[np.random.Generator],
+    has_spread: bool,
 ) -> tuple[graph_actors.GraphActorNetwork, graph_actors.GraphValueNetwork]:
     settings = graph_actors.GraphSettings(
         config.graph_width, config.graph_rounds, config.head, config.max_logit
@@ -206,7 +246,7 @@ def taken_steps(experience: trajectory.Trajectory, *columns: Any) -> Any:
     return (packed, *map(take, columns)) if columns else packed
 
 
-def check(name: str, config: Config, ranges: dict[str, bool]) -> None:
+def check(name: str, config: NetworkConfig, ranges: dict[str, bool]) -> None:
     """Raise a UserError that names the first setting that is out of its range.
 
     Args:
@@ -215,22 +255,9 @@ def check(name: str, config: Config, ranges: dict[str, bool]) -> None:
       ranges: for each of the agent's own settings, whether it is within its range.
     """
     shared = {
-        "hidden_sizes": all(size >= 1 for size in config.hidden_sizes),
-        "activation": config.activation in actors.ACTIVATIONS,
-        "graph_width": config.graph_width >= 1,
-        "graph_rounds": config.graph_rounds >= 1,
-        "head": config.head in graph_actors.HEADS,
-        "max_logit": config.max_logit >= 0,
-        "learning_rate": config.learning_rate > 0,
-        "final_learning_rate": config.final_learning_rate > 0,
-        "gamma": 0 <= config.gamma <= 1,
-        "entropy_regularization": config.entropy_regularization >= 0,
-        "gradient_clipping": config.gradient_clipping >= 0,
-        "action_std": config.action_std > 0,
-        "search_action_std": config.search_action_std > 0,
-        "final_action_std": config.final_action_std > 0,
-        "value_weight": config.value_weight >= 0,
-        "seed": config.seed >= 0,
+        setting: is_right(getattr(config, setting))
+        for setting, is_right in _RANGES.items()
+        if hasattr(config, setting)
     }
     for setting, holds in (shared | ranges).items():
         if not holds:

@@ -83,6 +83,7 @@ _AGENTS, _TRAINING = "tfrl_systems.agents", "tfrl_systems.training"
 AGENTS: Mapping[str, Agent] = {
     "ppo": Agent(f"{_AGENTS}.ppo", f"{_TRAINING}.online", True, ("checkpoint_every",)),
     "reinforce": Agent(f"{_AGENTS}.reinforce", f"{_TRAINING}.online", True, ("checkpoint_every",)),
+    "es": Agent(f"{_AGENTS}.es", f"{_TRAINING}.online", True, ("checkpoint_every",)),
     "world_model": Agent(
         f"{_AGENTS}.world_model",
         f"{_TRAINING}.online",

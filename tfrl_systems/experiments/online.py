@@ -10,16 +10,20 @@ from typing import Any
 from tf_agents.agents import tf_agent
 from tf_agents.trajectories import time_step as ts
 
+from tfrl_systems.agents.es import takes_directions
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
+from tfrl_systems.drivers.direction_runner import MakeDirectionRunner, ScoreFn, mean_return
 from tfrl_systems.drivers.jobs import Chunk, MakeRunner
 from tfrl_systems.episodes import Experience
 from tfrl_systems.experiments.agents import find_agent
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.training_run import TrainingRun
+from tfrl_systems.policies.directions import SIGNS
 from tfrl_systems.policies.export import save_policy
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.training.checkpoints import Workdir
 from tfrl_systems.training.online import EvaluateFn, OnIteration, OnlineLoop, run_online
+from tfrl_systems.training.warm_start import copy_actor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +40,7 @@ class OnlineTask:
       begin: agent -> None; prepares the agent's first policy.
       describe: evaluation -> one line for people to read, or "".
       timeout_s: seconds that a worker may take for one chunk.
+      score_fn: what episodes came to, for agents that compare policies by whole chunks.
     """
 
     time_step_spec: ts.TimeStep
@@ -46,6 +51,7 @@ class OnlineTask:
     begin: Callable[[Any], None] = lambda agent: None
     describe: Callable[[Mapping[str, Any]], str] = lambda evaluation: ""
     timeout_s: float = 300.0
+    score_fn: ScoreFn = mean_return
 
 
 def make_agent(run: TrainingRun, task: OnlineTask) -> Any:
@@ -58,6 +64,8 @@ def make_agent(run: TrainingRun, task: OnlineTask) -> Any:
         run.settings["agent"], task.time_step_spec, task.action_spec
     )
     task.begin(agent)
+    if directory := getattr(run.settings["agent"], "warm_start", ""):
+        copy_actor(agent.actor_network, directory)
     return agent
 
 
@@ -80,8 +88,10 @@ def train(
     agent = make_agent(run, task)
     about = {**task.about, "environment": run.system, "agent": run.agent}
 
-    def learn(iteration: int, experience: Experience) -> tf_agent.LossInfo:
-        loss_info = agent.train(experience.with_usual_length().trajectory)
+    def learn(iteration: int, collected: Any) -> tf_agent.LossInfo:
+        if isinstance(collected, Experience):
+            collected = collected.with_usual_length().trajectory
+        loss_info = agent.train(collected)
         # Move on only after learning, so that experience is collected and learned from at the same
         # progress (standard deviation, learning rate).
         agent.set_progress((iteration + 1) / config.iterations)
@@ -91,8 +101,13 @@ def train(
         described = {**about, "seed": config.seed, "run": dict(workdir.settings)}
         save_policy(directory, agent.policy, described)
 
-    make_runner = task.make_runner(NumpyActor.from_policy(agent.collect_policy))
-    with make_pool(collect, make_runner, Supervision(timeout_s=task.timeout_s)) as pool:
+    make_runner: Any = task.make_runner(NumpyActor.from_policy(agent.collect_policy))
+    timeout_s = task.timeout_s
+    if takes_directions(agent):
+        perturbation = agent.perturbation(config.iterations)
+        make_runner = MakeDirectionRunner(make_runner, perturbation, task.score_fn)
+        timeout_s *= len(SIGNS)
+    with make_pool(collect, make_runner, Supervision(timeout_s=timeout_s)) as pool:
         return run_online(
             OnlineLoop(agent, learn, pool, config, find_agent(run.agent).counts_evaluation),
             config,

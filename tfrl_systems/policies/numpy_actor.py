@@ -43,6 +43,7 @@ class NumpyActor:
     Args:
       description: as the actor network's `describe` returns it.
       has_info: whether `act` returns the distributions' parameters as policy info, as PPO needs.
+      is_greedy: whether `act` takes the likeliest actions instead of drawing them.
       layout: layout of all variables of the collect policy.
       positions: for each array of the network, its position among these variables.
     """
@@ -51,11 +52,12 @@ class NumpyActor:
         self,
         description: Mapping[str, Any],
         has_info: bool,
+        is_greedy: bool,
         layout: variables.Layout,
         positions: Mapping[str, int],
     ) -> None:
         self._description = dict(description)
-        self._has_info = has_info
+        self._has_info, self._is_greedy = has_info, is_greedy
         self._layout = layout
         self._positions = dict(positions)
         self._action_dtype = np.dtype(description["actions"]["dtype"])
@@ -74,14 +76,18 @@ class NumpyActor:
         Raises:
           UserError: NumPy cannot run the policy.
         """
+        from tf_agents.policies import greedy_policy
+
         network, named = read_policy(policy)
+        is_greedy = isinstance(policy, greedy_policy.GreedyPolicy)
         every = list(policy.variables())
         positions = {
             name: next(i for i, each in enumerate(every) if each is variable)
             for name, variable in named.items()
         }
         layout = variables.Layout.of(every)
-        return cls(network.describe(), bool(policy.info_spec), layout, positions)
+        has_info = bool(policy.info_spec) and not is_greedy
+        return cls(network.describe(), has_info, is_greedy, layout, positions)
 
     @property
     def network(self) -> Any:
@@ -115,7 +121,7 @@ class NumpyActor:
         return version
 
     def act(self, time_step: ts.TimeStep, generator: np.random.Generator) -> policy_step.PolicyStep:
-        """Draw one action for each row.
+        """Choose one action for each row.
 
         Args:
           time_step: batched arrays [B, ...].
@@ -134,6 +140,8 @@ class NumpyActor:
         if network.has_memory:
             action = network.draw(parameters, generator)
             network.remember(action)
+        elif self._is_greedy:
+            action = distributions.mode(parameters)
         else:
             action = distributions.draw(parameters, generator)
         info = {"dist_params": parameters} if self._has_info else ()

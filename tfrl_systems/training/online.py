@@ -23,7 +23,7 @@ from tf_agents.agents import tf_agent
 
 from environments.errors import Failure, UserError
 from tfrl_systems.drivers.jobs import Chunk, Pool, PoolError
-from tfrl_systems.episodes import Experience
+from tfrl_systems.episodes import Collected, Experience
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.policy_files import load_policy_json
 from tfrl_systems.training.checkpoints import Checkpoint, Workdir
@@ -114,7 +114,7 @@ class OnlineLoop:
 
     Args:
       agent: the agent that learns; the runners get the variables of its collect policy.
-      train_fn: trains the agent: (iteration from 0, experience [B, T]) -> the agent's loss info.
+      train_fn: trains the agent: (iteration from 0, what was collected) -> the agent's loss info.
       pool: collects the chunks.
       config: settings of the loop.
       counts_evaluation: whether steps of evaluations are counted too, because an agent is judged by
@@ -129,8 +129,8 @@ class OnlineLoop:
     def __init__(
         self,
         agent: tf_agent.TFAgent,
-        train_fn: Callable[[int, Experience], tf_agent.LossInfo],
-        pool: Pool[Chunk, Experience],
+        train_fn: Callable[[int, Any], tf_agent.LossInfo],
+        pool: Pool[Chunk, Any],
         config: Config,
         counts_evaluation: bool = False,
     ) -> None:
@@ -177,7 +177,7 @@ class OnlineLoop:
             "environment_steps": self.environment_steps,
             "loss": loss,
             "losses": {name: float(part) for name, part in loss_info.extra._asdict().items()},
-            "entropy": mean_entropy(experience),
+            "entropy": mean_entropy(experience) if isinstance(experience, Experience) else None,
             "mean_return": experience.mean_return,
             "steps_per_episode": experience.num_steps / experience.num_episodes,
             "seconds": {
@@ -206,7 +206,7 @@ class OnlineLoop:
         record["environment_steps"] = self.environment_steps
         record["seconds"]["evaluating"] = time.perf_counter() - began_s
 
-    def _collect(self) -> tuple[Experience, list[str]]:
+    def _collect(self) -> tuple[Collected, list[str]]:
         """Return the experience of an iteration's chunks, and the messages of failed chunks."""
         config = self._config
         chunks = [Chunk(self.iteration, index, config.seed) for index in range(config.num_chunks)]
@@ -215,7 +215,8 @@ class OnlineLoop:
         if len(failures) > min(config.max_failed_chunks, len(chunks) - 1):
             raise PoolError(f"{len(failures)} of {len(chunks)} chunks failed: {failures[0]}")
         collected = [one for one in found if not isinstance(one, Failure)]
-        return Experience.concatenate(collected), failures
+        joined = type(collected[0]).concatenate(collected)
+        return joined, [*failures, *joined.messages]
 
     def save(self, directory: pathlib.Path) -> None:
         """Save all that a resumed run needs beside `record`."""

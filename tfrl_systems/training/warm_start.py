@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from environments.errors import UserError
 from tfrl_systems.agents import bc_max
 from tfrl_systems.episodes import labelled_experience
 from tfrl_systems.networks import actors
+from tfrl_systems.policies import policy_files
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 from tfrl_systems.training.decisions import Outcome, decision_specs
 
@@ -61,6 +64,32 @@ def clone_default(
         if share >= ENOUGH:
             break
     return clone, share
+
+
+def copy_actor(network: Any, directory: str) -> None:
+    """Give an actor the weights of a saved policy.
+
+    Args:
+      network: the actor network of an agent.
+      directory: directory of the policy.
+
+    Raises:
+      UserError: the directory holds no policy, or one whose network has other variables.
+    """
+    described = policy_files.load_policy_json(directory)
+    arrays = policy_files.load_arrays(directory, described)
+    named = network.named_variables()
+    wanted = {name: tuple(one.shape) for name, one in named.items()}
+    found = {name: array.shape for name, array in arrays.items()}
+    if wanted != found:
+        differing = [name for name in sorted(wanted | found) if wanted.get(name) != found.get(name)]
+        raise UserError(
+            f"{directory}: expected a policy with the network of this run, found another "
+            f"{differing[0]}: {found.get(differing[0])}, not {wanted.get(differing[0])}; give this "
+            "run the sizes of that one (--set hidden_sizes=…), or another warm_start"
+        )
+    for name, variable in named.items():
+        variable.assign(arrays[name])
 
 
 def follow_feature(network: actors.ActorNetwork, feature: str, probability: float) -> None:

@@ -87,6 +87,8 @@ def test_one_episode_by_hand(make_environment, tmp_path):
         "default_size_bytes": default.text_bytes,
         "exec_bytes": never.exec_bytes,
         "default_exec_bytes": default.exec_bytes,
+        "cost_bytes": never.text_bytes,
+        "default_cost_bytes": default.text_bytes,
         "decisions": 5,
     }
 

@@ -62,6 +62,18 @@ def test_ppo_learns_and_any_number_of_workers_learns_the_same(train, tfrl, savin
     assert sum(sizes.values()) - sizes["alpha/none.c"] == last["cost"]
 
 
+def test_es_learns_what_all_modules_save_together(train, tmp_path):
+    """A step of its first policy is LLVM's own decision; its last policy is better."""
+    settings = {"num_chunks": 8, "episodes_per_chunk": 8, "evaluate_every": 10}
+    more = ("--iterations", 10, "--workers", 2)
+    ran = train("es", tmp_path / "run", *more, learning_rate=0.2, noise_std=0.1, **settings)
+    assert ran.status == 0, ran.err
+    last = ran.json["evaluation"]["last"]
+    assert last["saving_percent"] > 5 and ran.json["agent"] == "es"
+    described = json.loads((tmp_path / "run" / "policy" / "policy.json").read_text())
+    assert (described["kind"], described["agent"]) == ("actor", "es")
+
+
 def test_reinforce_begins_with_llvm_s_own_decisions(train, holdout, tmp_path):
     more = ("--iterations", 1, "--workers", 1, "--holdout", holdout)
     ran = train("reinforce", tmp_path / "run", *more, learning_rate=1e-6)

@@ -94,7 +94,7 @@ def test_workers_collect_the_same_though_one_is_killed_at_work(
     assert piped["seconds"]["collecting"] > 0 and piped["seconds"]["broadcasting"] > 0
 
 
-@pytest.mark.parametrize("agent", ["ppo", "reinforce", "world_model"])
+@pytest.mark.parametrize("agent", ["ppo", "reinforce", "es", "world_model"])
 def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, monkeypatch, agent):
     settings = DREAMING if agent == "world_model" else {}
     whole = run(tmp_path / "whole", agent, **settings)
@@ -116,6 +116,35 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, monkeypatch, ag
         told, again = whole["world_model"], resumed["world_model"]
         assert told["dream_steps"] == again["dream_steps"] == 6 * 3 * 16
         assert told["prediction"] == again["prediction"]
+
+
+def test_directions_are_the_same_with_workers_though_one_is_killed(tmp_path, monkeypatch):
+    here = run(tmp_path / "here", "es")
+    # 3 directions with two ends of 4 episodes of 2 steps.
+    assert here["environment_steps"] == 6 * 3 * 2 * 4 * 2
+    given = []
+
+    def give_and_kill(worker, number, job_pickled, give=WorkerHandle.run):
+        given.append(number)
+        if len(given) == 5:
+            worker._process.kill()
+        give(worker, number, job_pickled)
+
+    monkeypatch.setattr(WorkerHandle, "run", give_and_kill)
+    piped = run(tmp_path / "piped", "es", collect=Collect("pipes", 2))
+    assert len(given) > 6 * 3
+    assert [piped[name] for name in SAME] == [here[name] for name in SAME]
+
+
+def test_a_run_can_begin_with_the_policy_of_another(finished, tmp_path):
+    """The network is the same; steps that are next to nothing leave it as it was."""
+    begun = {"warm_start": str(finished[0] / "policy"), "learning_rate": 1e-9}
+    run(tmp_path / "run", "reinforce", final_learning_rate=1e-9, **begun)
+    c = np.linspace(-1, 1, 5)[:, np.newaxis]
+    policies = [OptimizerPolicy.load(one / "policy") for one in (finished[0], tmp_path / "run")]
+    np.testing.assert_allclose(policies[1](c), policies[0](c), atol=1e-5)
+    with pytest.raises(UserError, match="expected a policy with the network of this run, found"):
+        run(tmp_path / "other", "es", **begun)
 
 
 def test_a_world_model_learns_the_same_with_workers(tmp_path):

@@ -33,13 +33,22 @@ _POLICY_GRADIENT = {
     "gamma": 1.0,
     "gradient_clipping": 0.5,
 }
-_OF = {
+_OF: dict[str, dict[str, Any]] = {
     "ppo": {
+        **_POLICY_GRADIENT,
         "num_epochs": 10,
         "gae_lambda": 1.0,
         "relative_advantages": False,
         "normalize_rewards": True,
-    }
+    },
+    "reinforce": _POLICY_GRADIENT,
+    "es": {
+        "hidden_sizes": (64, 64),
+        "learning_rate": 0.1,
+        "final_learning_rate": 0.01,
+        "noise_std": 0.1,
+        "final_noise_std": 0.02,
+    },
 }
 
 
@@ -93,9 +102,12 @@ class Inlining(System):
                 max_failed_chunks=2,
                 evaluate_every=20,
             ),
-            "episodes": EpisodeConfig(),
+            # Noise must be able to change decisions from the start.
+            "episodes": EpisodeConfig(default_probability=0.6)
+            if agent == "es"
+            else EpisodeConfig(),
             "objective": ObjectiveConfig(),
-            "agent": found.make_config(**_POLICY_GRADIENT, **_OF.get(agent, {})),
+            "agent": found.make_config(**_OF.get(agent, {})),
         }
 
     def describe(self, run: TrainingRun) -> dict[str, Any]:

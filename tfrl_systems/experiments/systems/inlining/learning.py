@@ -8,6 +8,8 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from environments import contexts
 from environments.errors import Failure, UserError
 from environments.inlining.collection.collector import Collector
@@ -17,11 +19,12 @@ from environments.inlining.compilers.compilation import DEFAULT_TIMEOUT_S
 from environments.inlining.compilers.compiler import make_compiler
 from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.corpus.modules import Corpus, Module, largest_first
-from environments.inlining.environment import InliningEnvironment
+from environments.inlining.environment import InliningEnvironment, relative_saving
 from environments.inlining.exploration.explore import ExplorationConfig
 from environments.inlining.linking.objective import OBJECT, Objective, make_objective
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
+from tfrl_systems.episodes import Experience
 from tfrl_systems.experiments.imitation import ImitationTask
 from tfrl_systems.experiments.online import OnlineTask
 from tfrl_systems.experiments.reporting import Reporter, percent
@@ -129,6 +132,7 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
             describe=_describe,
             # Each episode may be compiled twice.
             timeout_s=2 * num_episodes * DEFAULT_TIMEOUT_S,
+            score_fn=saving_of_all,
         )
 
 
@@ -243,6 +247,16 @@ def _evaluator(
         return {**found, **{f"saving_percent/{name}": one for name, one in by_project.items()}}
 
     return measure
+
+
+def saving_of_all(experience: Experience) -> float:
+    """Return what the episodes' modules save together, as a share of what they cost by default.
+
+    A program is as large as its modules together. The mean of their own savings would count a byte
+    of a small module more than a byte of a large one.
+    """
+    info = experience.info
+    return float(relative_saving(np.sum(info["cost_bytes"]), np.sum(info["default_cost_bytes"])))
 
 
 def _describe(found: Mapping[str, Any]) -> str:

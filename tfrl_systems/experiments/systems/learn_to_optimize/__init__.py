@@ -69,10 +69,25 @@ _WORLD_MODEL = {
     "fit_episodes": 128,
     "fit_learning_rate": 3e-3,
 }
-_OF: dict[str, dict[str, Any]] = {"ppo": _PPO, "world_model": _WORLD_MODEL}
+_ES = {
+    "hidden_sizes": (32, 32),
+    "learning_rate": 0.03,
+    "final_learning_rate": 0.001,
+    "noise_std": 0.05,
+    "final_noise_std": 0.002,
+}
+_OF: dict[str, dict[str, Any]] = {
+    "ppo": {**_POLICY_GRADIENT, **_PPO},
+    "reinforce": _POLICY_GRADIENT,
+    "es": _ES,
+    "world_model": {**_POLICY_GRADIENT, **_WORLD_MODEL},
+}
 _LOOP = {"iterations": 10_000, "episodes_per_chunk": 256, "checkpoint_every": 250}
 # Where evaluations are dear: 19,200 of them in all.
-_LOOP_OF = {"world_model": {"iterations": 40, "episodes_per_chunk": 40, "checkpoint_every": 5}}
+_LOOP_OF = {
+    "es": {"iterations": 1000, "num_chunks": 16, "episodes_per_chunk": 64, "checkpoint_every": 100},
+    "world_model": {"iterations": 40, "episodes_per_chunk": 40, "checkpoint_every": 5},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +127,9 @@ class LearnToOptimize(System):
         found = find_agent(agent)
         if not found.is_online:
             return super().settings(agent, problem)
-        own = {**_POLICY_GRADIENT, **_OF.get(agent, {})}
-        own["state_dependent_std"] = problem is not None and problem.asks_the_policy
+        own = dict(_OF[agent])
+        if agent != "es":
+            own["state_dependent_std"] = problem is not None and problem.asks_the_policy
         return {
             "loop": found.make_loop_config(**_LOOP_OF.get(agent, _LOOP)),
             "environment": EnvironmentSettings(reward="auto", reference="mean"),

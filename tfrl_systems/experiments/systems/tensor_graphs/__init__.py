@@ -49,14 +49,31 @@ _PPO: dict[str, Any] = {
     "relative_advantages": True,
     "normalize_rewards": True,
 }
+_ES = {
+    "learning_rate": 0.02,
+    "final_learning_rate": 0.002,
+    "noise_std": 0.1,
+    "final_noise_std": 0.02,
+    "graph_rounds": 3,
+}
 _OF: dict[str, dict[str, Any]] = {
-    "ppo": _PPO,
-    "reinforce": {"episodes_per_update": 2},
-    "world_model": {**_PPO, "minibatch_size": 0, "hidden_sizes": (64, 64), "graph_rounds": 3},
+    "ppo": {**_POLICY_GRADIENT, **_PPO},
+    "reinforce": {**_POLICY_GRADIENT, "episodes_per_update": 2},
+    "es": _ES,
+    "world_model": {
+        **_POLICY_GRADIENT,
+        **_PPO,
+        "minibatch_size": 0,
+        "hidden_sizes": (64, 64),
+        "graph_rounds": 3,
+    },
 }
 _LOOP = {"iterations": 40, "episodes_per_chunk": 4}
 # Few real steps: 48 episodes in all.
-_LOOP_OF = {"world_model": {"iterations": 12, "episodes_per_chunk": 1, "checkpoint_every": 2}}
+_LOOP_OF = {
+    "es": {"num_chunks": 8, "episodes_per_chunk": 1, "checkpoint_every": 5},
+    "world_model": {"iterations": 12, "episodes_per_chunk": 1, "checkpoint_every": 2},
+}
 # A policy for several models must not be too certain: a rule that pays on one may not on another.
 _MAX_LOGIT_OF_SEVERAL_MODELS = 4.0
 
@@ -87,10 +104,10 @@ class TensorGraphs(System):
         if not found.is_online:
             return super().settings(agent, problem)
         several = problem is not None and len(problem.models) > 1
-        own = {**_POLICY_GRADIENT, **_OF.get(agent, {})}
+        own = dict(_OF[agent])
         own["max_logit"] = _MAX_LOGIT_OF_SEVERAL_MODELS if several else 0.0
         return {
-            "loop": found.make_loop_config(**_LOOP_OF.get(agent, _LOOP)),
+            "loop": found.make_loop_config(**{**_LOOP, **_LOOP_OF.get(agent, {})}),
             "environment": _ENVIRONMENT,
             "agent": found.make_config(**own),
         }

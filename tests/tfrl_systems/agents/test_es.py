@@ -1,0 +1,157 @@
+"""Evolution strategies: ranks by hand, noise that anyone can draw again, and what failures do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tf_agents.specs import array_spec
+from tf_agents.trajectories import time_step as ts
+
+from environments.errors import UserError
+from tfrl_systems.agents import es
+from tfrl_systems.drivers.direction_runner import DirectionRunner
+from tfrl_systems.drivers.jobs import Chunk
+from tfrl_systems.policies import variables
+from tfrl_systems.policies.directions import Directions
+from tfrl_systems.policies.numpy_actor import NumpyActor
+
+OBSERVATION = np.array([[0.5, -0.25]], np.float32)
+TARGET = 0.7
+
+
+def make_agent(**settings):
+    spec = ts.time_step_spec(array_spec.ArraySpec((2,), np.float32, "seen"))
+    action = array_spec.BoundedArraySpec((1,), np.float32, -1, 1, "x")
+    return es.make_agent(es.Config(hidden_sizes=(4,), **settings), spec, action)
+
+
+class Played:
+    """Episodes, as far as a direction cares."""
+
+    num_steps, num_episodes = 3, 1
+
+    def __init__(self, value):
+        self.mean_return = value
+
+
+class Runner:
+    """Plays nothing: the return is how near the policy's answer is to the target."""
+
+    target = TARGET
+
+    def __init__(self, agent):
+        self._actor = NumpyActor.from_policy(agent.collect_policy)
+        self.load = self._actor.load
+
+    def run(self, job):
+        step = ts.restart(OBSERVATION, batch_size=1)
+        answer = self._actor.act(step, np.random.default_rng(job.index)).action
+        return Played(-float(abs(answer[0, 0] - self.target)))
+
+    def close(self):
+        pass
+
+
+class Crashing(Runner):
+    """Crashes wherever the answer is above 0; the target is far below."""
+
+    target = -TARGET
+
+    def run(self, job):
+        played = super().run(job)
+        if played.mean_return < -TARGET:
+            raise RuntimeError("core dumped")
+        return played
+
+
+def tried(agent, runner, iteration, count=8, iterations=60):
+    directions = DirectionRunner(runner, agent.perturbation(iterations))
+    directions.load(variables.to_bytes(agent.collect_policy.variables(), iteration))
+    return Directions.concatenate([directions.run(Chunk(iteration, k, 5)) for k in range(count)])
+
+
+def test_ranks_by_hand():
+    """Six returns have ranks 0 … 5; equal ones share theirs, and a failure is the worst."""
+    returns = np.array([[3.0, 1.0], [2.0, 2.0], [np.nan, 5.0]])
+    # Ascending: nan 0, 1.0 1, 2.0 and 2.0 share 2.5, 3.0 4, 5.0 5.
+    expected = np.array([[4, 1], [2.5, 2.5], [0, 5]]) / 5 - 0.5
+    np.testing.assert_allclose(es.centred_ranks(returns), expected)
+    assert not es.centred_ranks(np.full((4, 2), 7.0)).any()
+
+
+def test_the_gradient_by_hand():
+    """One direction, better at its first end: half of its noise, as 1 / (2 N) (1/2 + 1/2)."""
+    agent = make_agent()
+    seeds = np.array([[5, 0, 0]])
+    found = agent._gradients(Directions(seeds, np.array([[2.0, 1.0]]), 0, 2))
+    for gradient, noise in zip(found, agent.perturbation(1).noise(seeds[0]), strict=True):
+        np.testing.assert_allclose(gradient, noise / 2)
+    found = agent._gradients(Directions(seeds, np.array([[1.0, 1.0]]), 0, 2))
+    assert not any(one.any() for one in found)
+
+
+def test_both_ends_are_as_far_from_the_middle_and_only_trained_variables_move():
+    agent = make_agent(noise_std=0.1, final_noise_std=0.001)
+    every = agent.collect_policy.variables()
+    data, how = variables.to_bytes(every, 3), agent.perturbation(3)
+    trained = {id(one) for one in agent.actor_network.trainable_variables}
+    assert 0 < len(trained) < len(every)
+    for iteration, std in ((0, 0.1), (1, 0.01), (2, 0.001)):
+        seeds = (5, iteration, 7)
+        ends = [how.layout.read(how.perturbed(data, seeds, sign)) for sign in (1, -1)]
+        assert [version for version, _ in ends] == [3, 3]
+        noises = iter(how.noise(seeds))
+        for variable, plus, minus in zip(every, ends[0][1], ends[1][1], strict=True):
+            middle = variable.numpy()
+            moved = std * next(noises) if id(variable) in trained else 0 * middle
+            np.testing.assert_allclose(plus, middle + moved, atol=1e-6)
+            np.testing.assert_allclose(minus, middle - moved, atol=1e-6)
+
+
+def test_it_learns_and_likeliest_actions_are_all_it_takes():
+    agent = make_agent(learning_rate=0.1, final_learning_rate=0.01, noise_std=0.1)
+    runner, first = Runner(agent), None
+    for iteration in range(60):
+        found = tried(agent, runner, iteration)
+        assert found.num_steps == 8 * 2 * 3 and found.num_episodes == 16
+        first = found.mean_return if first is None else first
+        loss = agent.train(found)
+        assert float(loss.loss) == -found.mean_return
+        agent.set_progress((iteration + 1) / 60)
+    assert first < -0.3 and found.mean_return > -0.05
+
+
+def test_what_fails_is_avoided_and_told(monkeypatch):
+    agent = make_agent(learning_rate=0.1, final_learning_rate=0.01, noise_std=0.2)
+    runner = Crashing(agent)
+    found = tried(agent, runner, 0)
+    failed = int(np.isnan(found.returns).sum())
+    assert 0 < failed < 16 and len(found.messages) == failed
+    assert "core dumped" in found.messages[0] and "iteration 0" in found.messages[0]
+    info = agent.train(found).extra
+    assert info.failed == failed and info.worst_return >= -TARGET
+    for iteration in range(1, 40):
+        found = tried(agent, runner, iteration)
+        agent.train(found)
+    assert not np.isnan(found.returns).any()
+
+
+def test_if_everything_fails_the_run_ends_with_the_reason():
+    agent = make_agent()
+    nothing = Directions(np.zeros((2, 3), np.int64), np.full((2, 2), np.nan), 0, 0, ("too dark",))
+    with pytest.raises(UserError, match="found 2 that do: too dark"):
+        agent.train(nothing)
+
+
+@pytest.mark.parametrize("name", ["noise_std", "final_noise_std", "learning_rate"])
+def test_settings_out_of_range(name):
+    with pytest.raises(UserError, match=f"es: expected {name} within its range, found 0"):
+        make_agent(**{name: 0})
+
+
+def test_what_is_collected_is_hashed():
+    seeds, returns = np.array([[0, 1, 2]]), np.array([[1.0, np.nan]])
+    one = Directions(seeds, returns, 1, 1)
+    assert one.sha256() == Directions(seeds, returns.copy(), 1, 1).sha256()
+    assert one.sha256() != Directions(seeds, returns[:, ::-1], 1, 1).sha256()
+    assert one.sha256() != Directions(seeds + 1, returns, 1, 1).sha256()

@@ -1,0 +1,168 @@
+"""Evolution strategies: the policy's variables move to where episodes came to more.
+
+T. Salimans et al.: Evolution Strategies as a Scalable Alternative to Reinforcement Learning (2017),
+Algorithm 2, as the BC-Max paper trains one of its base policies. In an iteration, N directions ε_k
+are tried at both ends (antithetic sampling):
+
+    F_k± = mean return of the policy θ ± σ ε_k
+    w_k± = rank of F_k± among all 2 N, evenly from -1/2 for the worst to 1/2 for the best
+    θ   ← Adam(θ, 1 / (2 N) Σ_k (w_k+ - w_k-) ε_k)
+
+Ranks make it not matter in what unit returns are, or how far the best is ahead. Where episodes
+fail, the rank is the worst. Policies take their likeliest actions; the noise on the variables is
+all there is to explore.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.stats
+import tensorflow as tf
+from tf_agents.agents import tf_agent
+from tf_agents.policies import actor_policy, greedy_policy
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
+
+from environments.errors import UserError
+from tfrl_systems.agents import policy_gradients
+from tfrl_systems.networks.adam import Adam
+from tfrl_systems.policies.directions import Directions, Perturbation
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(policy_gradients.NetworkConfig):
+    """Settings of an evolution strategy, beside those of its network.
+
+    Attributes:
+      noise_std: σ, the standard deviation of the noise on each variable, in the first iteration.
+      final_noise_std: σ in the last iteration. In between it falls by equal factors.
+    """
+
+    noise_std: float = 0.05
+    final_noise_std: float = 0.005
+
+
+class Info(NamedTuple):
+    """What an iteration's directions came to.
+
+    Attributes:
+      best_return, worst_return: of all ends of directions that did not fail.
+      failed: number of ends whose episodes failed.
+      step_norm: norm of the estimated gradient.
+    """
+
+    best_return: float
+    worst_return: float
+    failed: float
+    step_norm: float
+
+
+def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec) -> ESAgent:
+    """Make an agent that learns by an evolution strategy.
+
+    Args:
+      config: settings of the agent.
+      time_step_spec: spec whose observation is a nest of numbers, or a graph with a list of
+        actions.
+      action_spec: spec of a bounded float32 vector, or of an integer scalar whose least value is 0;
+        for graphs, of (xfer_id, location).
+
+    Returns:
+      The agent.
+
+    Raises:
+      UserError: a setting is out of its range, or the specs are of another kind.
+    """
+    ranges = {"noise_std": config.noise_std > 0, "final_noise_std": config.final_noise_std > 0}
+    policy_gradients.check("es", config, ranges)
+    return ESAgent(
+        config, tensor_spec.from_spec(time_step_spec), tensor_spec.from_spec(action_spec)
+    )
+
+
+class ESAgent(tf_agent.TFAgent):
+    """The agent; make it with `make_agent`, which checks the arguments.
+
+    `train` takes `Directions`.
+
+    Attributes:
+      optimizer: the Adam optimizer.
+      actor_network: the network of the policy.
+    """
+
+    def __init__(
+        self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
+    ) -> None:
+        self._config = config
+        actor = policy_gradients.make_parts(config, time_step_spec, action_spec).actor
+        self.actor_network, self._variables = actor, list(actor.trainable_variables)
+        self.optimizer = Adam(config.learning_rate, self._variables)
+        policy = greedy_policy.GreedyPolicy(
+            actor_policy.ActorPolicy(time_step_spec, action_spec, actor)
+        )
+        self._perturbation = Perturbation.of(policy.variables(), self._variables, config.noise_std)
+        super().__init__(
+            time_step_spec,
+            action_spec,
+            policy,
+            policy,
+            train_sequence_length=None,
+            train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
+        )
+
+    def perturbation(self, iterations: int) -> Perturbation:
+        """Return what workers need to try the directions of so many iterations."""
+        return self._perturbation.falling_to(self._config.final_noise_std, iterations)
+
+    def set_progress(self, progress: float) -> None:
+        """Set the learning rate; `progress` goes from 0 to 1 in training."""
+        config = self._config
+        self.optimizer.learning_rate = policy_gradients.falling(
+            config.learning_rate, config.final_learning_rate, progress
+        )
+
+    def _train(self, experience: Directions, weights: None = None) -> tf_agent.LossInfo:
+        returns = experience.returns
+        done = returns[np.isfinite(returns)]
+        if not len(done):
+            raise UserError(
+                f"es: expected a direction whose episodes do not fail, found {len(returns)} that "
+                f"do: {'; '.join(experience.messages[:1])}"
+            )
+        gradients = self._gradients(experience)
+        pairs = zip(gradients, self._variables, strict=True)
+        # Adam descends.
+        self.optimizer.apply_gradients([(tf.constant(-one), variable) for one, variable in pairs])
+        self.train_step_counter.assign_add(1)
+        norm = float(np.sqrt(sum(np.sum(one.astype(np.float64) ** 2) for one in gradients)))
+        failed = float(returns.size - len(done))
+        info = Info(float(done.max()), float(done.min()), failed, norm)
+        return tf_agent.LossInfo(-float(done.mean()), info)
+
+    def _gradients(self, directions: Directions) -> list[np.ndarray]:
+        """Return the estimated gradient of the rank, for each variable."""
+        ranks = centred_ranks(directions.returns)
+        weights = (ranks[:, 0] - ranks[:, 1]) / ranks.size
+        sums = [np.zeros(one.shape, np.float32) for one in self._variables]
+        for seeds, weight in zip(directions.seeds, weights, strict=True):
+            for total, noise in zip(sums, self._perturbation.noise(seeds), strict=True):
+                total += np.float32(weight) * noise
+        return sums
+
+
+def centred_ranks(returns: np.ndarray) -> np.ndarray:
+    """Return ranks from -1/2 to 1/2, of the shape of `returns`.
+
+    Equal returns have the same rank. Those that are no finite number are worse than all others.
+    """
+    known = np.where(np.isfinite(returns), returns, -np.inf)
+    ranks: np.ndarray = scipy.stats.rankdata(known).reshape(returns.shape)
+    return (ranks - 1) / max(ranks.size - 1, 1) - 0.5
+
+
+def takes_directions(agent: Any) -> bool:
+    """Return whether an agent learns from directions, and not from episodes."""
+    return isinstance(agent, ESAgent)

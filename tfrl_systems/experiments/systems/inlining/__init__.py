@@ -52,6 +52,10 @@ _OF: dict[str, dict[str, Any]] = {
 }
 
 
+# The noise on a network must be able to change decisions from the start.
+_EPISODES_OF: dict[str, dict[str, Any]] = {"es": {"default_probability": 0.6}}
+
+
 class Inlining(System):
     """The record of the system; see the module."""
 
@@ -102,10 +106,7 @@ class Inlining(System):
                 max_failed_chunks=2,
                 evaluate_every=20,
             ),
-            # Noise must be able to change decisions from the start.
-            "episodes": EpisodeConfig(default_probability=0.6)
-            if agent == "es"
-            else EpisodeConfig(),
+            "episodes": EpisodeConfig(**_EPISODES_OF.get(agent, {})),
             "objective": ObjectiveConfig(),
             "agent": found.make_config(**_OF.get(agent, {})),
         }

@@ -79,6 +79,15 @@ def test_evaluate(trained, tfrl):
     assert learned["mse"] == json.loads(trained[1].stdout)["evaluation"]["last"]["mse"]
 
 
+def test_a_few_evaluations_polish_an_answer(trained, tfrl):
+    """A sphere has nothing to hide from a quadratic."""
+    arguments = ("evaluate", "learn_to_optimize", "--policy", trained[0] / "policy", "--json")
+    plain, polished = tfrl(*arguments).json, tfrl(*arguments, "--polish", 10).json
+    assert (plain["polish"], polished["polish"]) == (0, 10)
+    (rough,), (smooth,) = plain["policies"], polished["policies"]
+    assert smooth["mse"] < 1e-6 < rough["mse"]
+
+
 def test_evaluate_by_hand(tfrl, tmp_path, monkeypatch):
     # |x - c| + 1: x = 0 is off by |c|, and so is whatever constant is best.
     (tmp_path / "hand.py").write_text(

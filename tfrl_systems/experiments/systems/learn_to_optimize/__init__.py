@@ -13,8 +13,11 @@ from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import Settings, option
 from tfrl_systems.experiments.system import System
 from tfrl_systems.experiments.systems.learn_to_optimize import help
-from tfrl_systems.experiments.systems.learn_to_optimize.evaluating import evaluate_policies
-from tfrl_systems.experiments.systems.learn_to_optimize.problem import Function, Problem
+from tfrl_systems.experiments.systems.learn_to_optimize.evaluating import (
+    Evaluation,
+    evaluate_policies,
+)
+from tfrl_systems.experiments.systems.learn_to_optimize.problem import Problem
 from tfrl_systems.experiments.training_run import TrainingRun
 
 if TYPE_CHECKING:
@@ -108,7 +111,7 @@ class LearnToOptimize(System):
 
     name = "learn_to_optimize"
     problem_type = Problem
-    evaluation_type = Function
+    evaluation_type = Evaluation
     bench_type = Benchmarks
     policies = {
         "random": "a random x",
@@ -146,7 +149,7 @@ class LearnToOptimize(System):
         yield learning.online_task(run)
 
     def evaluate(
-        self, policies: Sequence[str], asked: Function, seed: int, reporter: Reporter
+        self, policies: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
     ) -> dict[str, Any]:
         """See `System.evaluate`."""
         return evaluate_policies(policies, asked, seed)

@@ -15,6 +15,7 @@ from environments.errors import UsageError, UserError
 from environments.learn_to_optimize import baselines, references
 from environments.learn_to_optimize.functions import Objective
 from environments.machine import cache_directory
+from tfrl_systems.experiments.settings import option
 from tfrl_systems.experiments.systems.learn_to_optimize.problem import Function
 from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
 from tfrl_systems.policies.policy_files import load_policy_json
@@ -43,11 +44,28 @@ class Evaluated:
     microseconds_per_query: float
 
 
-def evaluate_policies(policies: Sequence[str], asked: Function, seed: int) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class Evaluation(Function):
+    """What to evaluate on.
+
+    Attributes:
+      polish: evaluations of the function that make each answer of a learned policy better, at most;
+        0 for none.
+    """
+
+    polish: int = option(0, metavar="N", minimum=0)
+
+
+def evaluate_policies(policies: Sequence[str], asked: Evaluation, seed: int) -> dict[str, Any]:
     """Evaluate policies, and return what `tfrl evaluate learn_to_optimize --json` prints."""
     function = _function(policies, asked)
-    found = [evaluate(name, _load(name, function, seed), function.objective) for name in policies]
-    return {**function.describe(), "policies": [dataclasses.asdict(one) for one in found]}
+    chosen = [_load(name, function, asked.polish, seed) for name in policies]
+    found = [
+        evaluate(name, choose, function.objective)
+        for name, choose in zip(policies, chosen, strict=True)
+    ]
+    about = {**function.describe(), "polish": asked.polish}
+    return {**about, "policies": [dataclasses.asdict(one) for one in found]}
 
 
 def evaluate(name: str, choose: Choose, objective: Objective) -> Evaluated:
@@ -79,10 +97,12 @@ def _microseconds(choose: Choose, free: np.ndarray) -> float:
     return 1e6 * statistics.median(spent_s)
 
 
-def _load(name: str, function: Function, seed: int) -> Choose:
+def _load(name: str, function: Function, polish: int, seed: int) -> Choose:
     if name in baselines.NAMES and not pathlib.Path(name).is_dir():
         return baselines.make_baseline(name, function.objective, seed=seed)
-    policy = OptimizerPolicy.load(name)
+    policy = OptimizerPolicy.load(
+        name, polish=polish, function=function.objective if polish else None
+    )
     about = load_policy_json(name)
     for field in ("dimensions", "free"):
         if about[field] != getattr(function, field):

@@ -19,10 +19,12 @@ Compares what policies choose with the minimum of the function, for every free p
 {-1, -0.9, ..., 1}. With several free parameters it takes all combinations, at most 1,000 of them.
 
   tfrl evaluate learn_to_optimize --policy runs/ackley/policy --policy scipy --policy constant
+  tfrl evaluate learn_to_optimize --policy runs/ackley/policy --polish 10
   tfrl evaluate learn_to_optimize --policy random --policy scipy --function rosenbrock --json
 
 mse   mean square of f(policy(c), c) - min over x of f(x, c)
 msle  the same of sign(v) log(1 + |v|) of both values
+With --polish N a learned policy's answer is made better by at most N evaluations of the function.
 Without --function, the function, dimensions and free parameters are those of the first directory.
 """
 BENCH = """\

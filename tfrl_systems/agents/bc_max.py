@@ -232,8 +232,8 @@ def bucket_weights(sizes: Sequence[float] | np.ndarray) -> np.ndarray:
 
 
 def hedge_weights(
-    sizes: Sequence[int] | np.ndarray,
-    learned_sizes: Sequence[Sequence[int]] | np.ndarray,
+    sizes: Sequence[float] | np.ndarray,
+    learned_sizes: Sequence[Sequence[float]] | np.ndarray,
     eta: float,
 ) -> np.ndarray:
     """Return module weights that grow where the learned policies left modules large (D.4).

@@ -21,6 +21,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from environments.errors import UserError
 from tfrl_systems.agents import bc_max
 from tfrl_systems.episodes import labelled_experience
@@ -39,6 +41,8 @@ from tfrl_systems.training.labels import Labels, advantage_labels, imitation_lab
 from tfrl_systems.training.selection import Chosen, Judge
 from tfrl_systems.training.warm_start import clone_default
 
+CONTEXT_WEIGHTS = ("buckets", "hedge")
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -56,6 +60,10 @@ class Config:
         this carries over to other groups; elsewhere take the default's action.
       imitation_scale: factor of the weights of imitated actions, to balance them against explored
         actions, whose weights are min(clip_cost, 3 + |Δcost|).
+      context_weights: how contexts of different sizes count in imitation: "buckets" gives each
+        order of magnitude the same weight (D.3); "hedge" begins with that, and shifts towards those
+        that the learned policies left large (D.4).
+      hedge_eta: step size of Hedge, η.
       imitation_rows: the most imitated actions; if there are more, they are drawn at random.
       clip_cost: the greatest weight of an explored action; see imitation_scale.
       margins: candidates for the margin, in logits.
@@ -71,6 +79,8 @@ class Config:
     imitation: bool = True
     scoped: bool = True
     imitation_scale: float = 0.02
+    context_weights: str = "buckets"
+    hedge_eta: float = 1.0
     imitation_rows: int = 15_000
     clip_cost: float = 100.0
     margins: tuple[float, ...] = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
@@ -178,6 +188,7 @@ class BcMaxLoop:
         )
         self._group_of = dict(zip(problem.contexts, problem.groups, strict=True))
         self._explorations: list[Exploration] = []
+        self._learned: list[list[Outcome]] = []
         self._pool: list[list[Outcome]] = []
         self._number = 0
         self.learned: NumpyPolicy | None = None
@@ -206,6 +217,8 @@ class BcMaxLoop:
                 self._pool.append(self._problem.play(self._problem.baseline(name), name))
         policy = self.bold or self._problem.baseline(self._config.baselines[0])
         base = self._collect(policy)
+        if self.bold is not None:
+            self._learned.append(base)
         collected_s = time.monotonic()
         labels = self.labels()
         cloned = float("nan")
@@ -245,7 +258,7 @@ class BcMaxLoop:
                 "bc_max: expected contexts that can be played, found that all failed; see why above"
             )
         contexts = sorted(best)
-        weights = bc_max.bucket_weights([best[context].cost for context in contexts])
+        weights = self._context_weights([best[context].cost for context in contexts], contexts)
         parts.append(
             imitation_labels(
                 best,
@@ -263,6 +276,18 @@ class BcMaxLoop:
             )
         labels = Labels.concatenate(parts)
         return self._in_scope(labels) if self._config.scoped else labels
+
+    def _context_weights(self, costs: Sequence[float], contexts: Sequence[str]) -> np.ndarray:
+        """Return the weight of each context in imitation; `costs` are those of the best episodes.
+
+        A context in which a learned policy could not be played counts as if it had done its best.
+        """
+        if self._config.context_weights == "buckets":
+            return bc_max.bucket_weights(costs)
+        best = dict(zip(contexts, costs, strict=True))
+        played = [best | {one.context: one.cost for one in outcomes} for outcomes in self._learned]
+        learned = [[found[context] for context in contexts] for found in played]
+        return bc_max.hedge_weights(costs, learned, self._config.hedge_eta)
 
     def _in_scope(self, labels: Labels) -> Labels:
         """Return the rows in which a policy may depart from the default; all rows if none are."""

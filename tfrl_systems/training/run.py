@@ -14,7 +14,7 @@ from tfrl_systems.agents import bc_max
 from tfrl_systems.policies.export import save_policy
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 from tfrl_systems.policies.policy_files import load_policy_json
-from tfrl_systems.training.bc_max import BcMaxLoop, Config, Iteration
+from tfrl_systems.training.bc_max import CONTEXT_WEIGHTS, BcMaxLoop, Config, Iteration
 from tfrl_systems.training.checkpoints import Checkpoint, Workdir
 from tfrl_systems.training.decisions import DecisionProblem, Policy, decision_specs
 from tfrl_systems.training.evaluation import Comparison, Evaluation, evaluate
@@ -110,6 +110,11 @@ def _check(problem: DecisionProblem, config: Config, agent_config: bc_max.Config
     """Raise an error for settings that cannot work, before hours are spent on the run."""
     if not config.margins:
         raise UserError("margins: expected one or more numbers, found none; give some")
+    if config.context_weights not in CONTEXT_WEIGHTS or config.hedge_eta < 0:
+        raise UserError(
+            f"context_weights: expected one of {', '.join(CONTEXT_WEIGHTS)} and hedge_eta from 0 "
+            f"on, found {config.context_weights!r} and {config.hedge_eta}; correct them"
+        )
     for name in config.baselines:
         problem.baseline(name)
     agent_config = dataclasses.replace(agent_config, baseline_feature=problem.baseline_feature)

@@ -85,6 +85,27 @@ def test_the_first_exploration_has_no_certainty_and_later_ones_the_policy_s():
     assert loop.learned is not None
 
 
+def test_hedge_shifts_weight_to_what_the_learned_policy_left_large(monkeypatch):
+    """By Hedge the first iteration weighs as buckets do; a second knows the policy's costs."""
+    given = []
+
+    def noted(sizes, learned_sizes, eta, weigh=bc_max.hedge_weights):
+        given.append((list(sizes), [list(one) for one in learned_sizes], eta))
+        return weigh(sizes, learned_sizes, eta)
+
+    monkeypatch.setattr(bc_max, "hedge_weights", noted)
+    problem = SiteProblem(draw_sites(0))
+    config = dataclasses.replace(CONFIG, context_weights="hedge", hedge_eta=0.5)
+    loop, records = run(problem, config)
+    (sizes, learned, eta), (_, again, _) = given
+    assert eta == 0.5 and learned == [] and len(sizes) == len(problem.contexts)
+    # The contexts are in the same order; what was played is the first policy.
+    (costs,) = again
+    assert sum(costs) == records[1].policy_cost
+    assert all(cost >= size for cost, size in zip(costs, sizes, strict=True))
+    assert loop.learned.name == "learned-2"
+
+
 def test_without_exploration_it_is_algorithm_1():
     # "never" is best in every context: nothing else is left to learn.
     sites = {f"g{k}/c": (f"g{k}", [(size, -1 - size) for size in range(10)]) for k in range(4)}

@@ -145,11 +145,10 @@ def _greedy(network: Any) -> ActFn:
             observation = {name: value[np.newaxis] for name, value in observation.items()}
         else:
             observation = observation[np.newaxis]
-        if network.has_memory and time_step.is_first():
+        if time_step.is_first():
             network.begin()
         action = network.mode(observation)
-        if network.has_memory:
-            network.remember(action)
+        network.remember(action)
         return action[0]
 
     return act

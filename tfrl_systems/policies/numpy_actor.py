@@ -134,25 +134,19 @@ class NumpyActor:
         from tf_agents.trajectories import policy_step
 
         network = self.network
-        if network.has_memory:
-            network.begin(time_step.step_type == _FIRST)
+        network.begin(time_step.step_type == _FIRST)
         parameters = network.parameters(time_step.observation)
-        if network.has_memory:
-            action = network.draw(parameters, generator)
-            network.remember(action)
-        elif self._is_greedy:
+        if self._is_greedy:
             action = distributions.mode(parameters)
         else:
-            action = distributions.draw(parameters, generator)
+            action = network.draw(parameters, generator)
+        network.remember(action)
         info = {"dist_params": parameters} if self._has_info else ()
         return policy_step.PolicyStep(action.astype(self._action_dtype, copy=False), (), info)
 
     def entropy(self, observation: Any) -> np.ndarray:
         """Return the entropy of each row's first distribution in nats, float64 [B]."""
-        network = self.network
-        if network.has_memory:
-            return distributions.entropy(network.parameters_at_start(observation))
-        return distributions.entropy(network.parameters(observation))
+        return distributions.entropy(self.network.parameters_at_start(observation))
 
     def mode(self, observation: Any) -> np.ndarray:
         """Return the likeliest action of each row, within bounds: float32 [B, n], or int [B]."""

@@ -39,8 +39,6 @@ class NumpyController:
       ValueError: the shape of an array does not fit the description.
     """
 
-    has_memory = True
-
     def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
         self._size = int(description["memory_size"])
         self._permits = str(description["permits"])

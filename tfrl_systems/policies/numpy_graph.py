@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse
 
 from tfrl_systems.policies import distributions
+from tfrl_systems.policies.memoryless import Memoryless
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -86,7 +87,7 @@ class NumpyGraphEncoder:
         return g
 
 
-class NumpyGraphNetwork:
+class NumpyGraphNetwork(Memoryless):
     """The encoder and the head of a graph actor.
 
     Args:
@@ -97,8 +98,6 @@ class NumpyGraphNetwork:
       KeyError: an array or a field of the description is missing.
       ValueError: the shape of an array does not fit the description.
     """
-
-    has_memory = False
 
     def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
         self._masked = np.float32(description["masked"])

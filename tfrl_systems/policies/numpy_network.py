@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tfrl_systems.policies import distributions
+from tfrl_systems.policies.memoryless import Memoryless
 
 # These are arrays because NumPy is faster with them than with numbers.
 _ZERO, _ONE, _TWO = (np.array(value, np.float32) for value in (0, 1, 2))
@@ -73,7 +74,7 @@ class Inputs:
         return rows
 
 
-class NumpyNetwork:
+class NumpyNetwork(Memoryless):
     """The actor network, and the observation normaliser before it if there is one.
 
     Args:
@@ -91,8 +92,6 @@ class NumpyNetwork:
       KeyError: an array is missing.
       ValueError: the shape of an array does not fit the description.
     """
-
-    has_memory = False
 
     def __init__(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         self._inputs = Inputs(description["inputs"])

@@ -94,9 +94,7 @@ class OptimizerPolicy:
                 f"{directory}: expected a policy of learn_to_optimize, found one of "
                 f"{described.get('environment', 'something else')}; name another"
             )
-        network = load_network(directory, described["kind"])
-        if network.has_memory:
-            network = network.first_step()
+        network = load_network(directory, described["kind"]).first_step()
         num_tuned = described["dimensions"] - described["free"]
         if (network.num_inputs, network.num_actions) != (described["dimensions"], num_tuned):
             raise UserError(

@@ -69,8 +69,7 @@ def _evaluator(problem: Problem, agent: Any) -> EvaluateFn:
 
     def evaluate_fn(variables: bytes) -> Mapping[str, float]:
         actor.load(variables)
-        network = actor.network.first_step() if actor.network.has_memory else actor.network
-        x = OptimizerPolicy(network, problem.objective.num_tuned)(free)
+        x = OptimizerPolicy(actor.network.first_step(), problem.objective.num_tuned)(free)
         errors = references.errors(problem.objective, x, free, truth_cache())
         return {**errors._asdict(), "steps": float(len(free))}
 

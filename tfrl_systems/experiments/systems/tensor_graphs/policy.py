@@ -21,6 +21,7 @@ from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.settings import SIZES, Settings
 from tfrl_systems.policies import distributions, policy_files
+from tfrl_systems.policies.memoryless import Memoryless
 from tfrl_systems.policies.optimizer_policy import load_network
 
 if TYPE_CHECKING:
@@ -139,8 +140,7 @@ class GraphPolicy:
         network = Chance() if by_chance else self._network
         generator = np.random.default_rng([self._seed, number])
         time_step = time_step or environment.reset()
-        if network.has_memory:
-            network.begin()
+        network.begin()
         num_applied = 0
         while not time_step.is_last():
             parameters = _parameters(network, time_step.observation, odds)
@@ -148,8 +148,7 @@ class GraphPolicy:
                 action = distributions.mode(parameters)[0]
             else:
                 action = distributions.draw(parameters, generator)[0]
-            if network.has_memory:
-                network.remember(action[np.newaxis])
+            network.remember(action[np.newaxis])
             time_step = environment.step(action)
             if len(environment.trail) > num_applied:
                 num_applied += 1
@@ -170,8 +169,7 @@ class GraphPolicy:
           The actions in the order in which they were drawn, int32 [M, 2].
         """
         generator = np.random.default_rng([self._seed, number])
-        if self._network.has_memory:
-            self._network.begin()
+        self._network.begin()
         logits = _parameters(self._network, observation, odds)["logits"][0]
         # The action with the largest sum of logit and Gumbel noise is a draw from the distribution;
         # the next one is a draw from the rest, and so on.
@@ -183,10 +181,8 @@ class GraphPolicy:
         return drawn
 
 
-class Chance:
+class Chance(Memoryless):
     """A network that has learned nothing: all allowed actions are equally likely."""
-
-    has_memory = False
 
     def parameters(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the parameters of a uniform distribution (see `distributions`).

@@ -203,6 +203,8 @@ def make_agent(
                 for name in ("random_share", "controller_from")
             },
             "real_share": 0 <= config.real_share < 1,
+            # A controller sees latents, which no other policy does.
+            "warm_start": not config.warm_start,
             "fit_learning_rate": config.fit_learning_rate > 0,
         },
     )

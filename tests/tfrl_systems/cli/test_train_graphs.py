@@ -163,6 +163,21 @@ def test_a_world_model_is_learned_compared_and_used(train, models, tfrl, tmp_pat
     assert len(ran.err.splitlines()) == 1
 
 
+def test_es_learns_and_its_policy_is_used_on_another_model(train, models, tfrl, tmp_path):
+    small = {"num_chunks": 4, "graph_width": 8, "graph_rounds": 1, "evaluate_every": 2}
+    ran = train(tmp_path / "run", models[:1], "--iterations", 2, agent="es", **small)
+    assert ran.status == 0, ran.err
+    first = ran.json["training"][-1]
+    assert first["iteration"] == 2 and ran.json["evaluation"]["last"]["cost"] <= 1
+    policy = tmp_path / "run" / "policy"
+    assert json.loads((policy / "policy.json").read_text())["kind"] == "graph_actor"
+    arguments = ("evaluate", "tensor_graphs", "--model", models[1], "--objective", "analytic")
+    ran = tfrl(*arguments, "--policy", policy, "--rollouts", 2, "--json")
+    assert ran.status == 0, ran.err
+    (one,) = ran.json["models"]
+    assert one["policies"][0]["estimated_ms_after"] <= one["estimated_ms_before"]
+
+
 def of_other_features(policy):
     """As if it had been learned before an operator or a feature was added."""
     path = policy / "policy.json"

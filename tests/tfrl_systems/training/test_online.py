@@ -145,6 +145,8 @@ def test_a_run_can_begin_with_the_policy_of_another(finished, tmp_path):
     np.testing.assert_allclose(policies[1](c), policies[0](c), atol=1e-5)
     with pytest.raises(UserError, match="expected a policy with the network of this run, found"):
         run(tmp_path / "other", "es", **begun)
+    with pytest.raises(UserError, match="world_model: expected warm_start within its range"):
+        run(tmp_path / "dreamed", "world_model", **{**DREAMING, **begun})
 
 
 def test_a_world_model_learns_the_same_with_workers(tmp_path):

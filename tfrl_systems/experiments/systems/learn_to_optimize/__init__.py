@@ -85,6 +85,8 @@ _OF: dict[str, dict[str, Any]] = {
     "es": _ES,
     "world_model": {**_POLICY_GRADIENT, **_WORLD_MODEL},
 }
+# The setting that lets a policy say where it is unsure.
+_ASKED = "state_dependent_std"
 _LOOP = {"iterations": 10_000, "episodes_per_chunk": 256, "checkpoint_every": 250}
 # Where evaluations are dear: 19,200 of them in all.
 _LOOP_OF = {
@@ -130,13 +132,13 @@ class LearnToOptimize(System):
         found = find_agent(agent)
         if not found.is_online:
             return super().settings(agent, problem)
-        own = dict(_OF[agent])
-        if agent != "es":
-            own["state_dependent_std"] = problem is not None and problem.asks_the_policy
+        config = found.make_config(**_OF.get(agent, {}))
+        if problem is not None and problem.asks_the_policy and hasattr(config, _ASKED):
+            config = dataclasses.replace(config, **{_ASKED: True})
         return {
             "loop": found.make_loop_config(**_LOOP_OF.get(agent, _LOOP)),
             "environment": EnvironmentSettings(reward="auto", reference="mean"),
-            "agent": found.make_config(**own),
+            "agent": config,
         }
 
     @contextlib.contextmanager

@@ -104,7 +104,7 @@ class TensorGraphs(System):
         if not found.is_online:
             return super().settings(agent, problem)
         several = problem is not None and len(problem.models) > 1
-        own = dict(_OF[agent])
+        own = dict(_OF.get(agent, {}))
         own["max_logit"] = _MAX_LOGIT_OF_SEVERAL_MODELS if several else 0.0
         return {
             "loop": found.make_loop_config(**{**_LOOP, **_LOOP_OF.get(agent, {})}),

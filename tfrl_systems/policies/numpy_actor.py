@@ -86,8 +86,7 @@ class NumpyActor:
             for name, variable in named.items()
         }
         layout = variables.Layout.of(every)
-        has_info = bool(policy.info_spec) and not is_greedy
-        return cls(network.describe(), has_info, is_greedy, layout, positions)
+        return cls(network.describe(), bool(policy.info_spec), is_greedy, layout, positions)
 
     @property
     def network(self) -> Any:

@@ -34,14 +34,13 @@ def polish(function: RowFunction, x: np.ndarray, c: np.ndarray, evaluations: int
     from scipy import optimize
 
     start = np.asarray(x, np.float64)
-    best_x, best_value, left = start, np.inf, evaluations
+    best_x, best_value = start, np.inf
 
     def value_of(point: np.ndarray) -> float:
-        nonlocal best_x, best_value, left
-        left -= 1
+        nonlocal best_x, best_value
         inside = np.clip(point, -1.0, 1.0)
         value = float(function(np.concatenate([inside, c])[np.newaxis])[0])
-        if value < best_value:
+        if np.isfinite(value) and value < best_value:
             best_x, best_value = inside.copy(), value
         return value
 

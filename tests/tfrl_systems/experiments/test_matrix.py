@@ -20,11 +20,11 @@ REFUSED = {
 }
 # Settings that learn a bowl in seconds.
 QUICK = {
-    "ppo": {"iterations": 60, "episodes_per_chunk": 16},
-    "reinforce": {"iterations": 120, "episodes_per_chunk": 16},
-    "es": {"iterations": 60, "num_chunks": 8, "episodes_per_chunk": 16},
+    "ppo": {"iterations": 40, "episodes_per_chunk": 16},
+    "reinforce": {"iterations": 80, "episodes_per_chunk": 16},
+    "es": {"iterations": 40, "num_chunks": 8, "episodes_per_chunk": 16},
     "world_model": {
-        **{"iterations": 4, "episodes_per_chunk": 16, "memory_size": 16, "head_size": 64},
+        **{"iterations": 2, "episodes_per_chunk": 16, "memory_size": 16, "head_size": 64},
         **{"num_dreams": 256, "dream_updates": 60, "fit_updates": 100, "fit_episodes": 64},
         "num_members": 1,
     },

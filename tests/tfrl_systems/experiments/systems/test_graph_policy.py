@@ -95,6 +95,36 @@ class Sure(Chance):
         return parameters
 
 
+class Round(Chance):
+    """Its likeliest actions lead from a graph to another one and back; all others are unlikely."""
+
+    def parameters(self, observation):
+        rules = observation["actions"][0, :, 0]
+        logits = np.select([rules == 0, rules == 1, rules == 2], [3.0, 2.0, 1.0], 0.0)
+        logits[~observation["action_mask"][0]] = -1e9
+        return {"logits": logits[np.newaxis], "actions": observation["actions"]}
+
+
+@pytest.mark.parametrize("may_stop", [False, True])
+def test_a_greedy_episode_does_not_go_round_in_rings(may_stop):
+    """Back at the first graph it takes what is likeliest but for the step that led round."""
+    names = ("global_average_is_mean", "mean_is_global_average", "pool_of_concat")
+    by_name = {rule.name: rule for rule in rule_files.load()}
+    graph = onnx_io.read(models.make("squeezenet-1.1"))
+
+    def rules_of(names):
+        policy = GraphPolicy(Round(), {**SETTINGS, "may_stop": may_stop})
+        environment = policy.make_environment(
+            "squeezenet", graph, [by_name[name] for name in names], AnalyticObjective()
+        )
+        return [match.rule for match, _ in policy.play(environment)]
+
+    there, back, aside = names
+    assert rules_of(names) == [there, back, aside, there, back]
+    # All that is left there is to stop, or to go round again.
+    assert rules_of(names[:2]) == [there, back] + [there, back, there] * (not may_stop)
+
+
 def test_where_chance_leads_all_that_is_allowed_is_drawn():
     graph = onnx_io.read(models.make("bert-tiny"))
     policy = GraphPolicy(Sure(), SETTINGS)

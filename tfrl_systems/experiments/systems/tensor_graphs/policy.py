@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import json
 import pathlib
@@ -126,8 +127,9 @@ class GraphPolicy:
 
         Args:
           environment: the environment to play in.
-          number: index of the episode. In episode 0, the policy takes its likeliest actions; in the
-            others it draws them, with random numbers that depend on the seed and the index.
+          number: index of the episode. In episode 0, the policy takes its likeliest actions, and
+            where it comes back to a graph, the likeliest of those that it has not taken there; in
+            the others it draws them, with random numbers that depend on the seed and the index.
           time_step: first time step of the episode; None to reset the environment.
           by_chance: whether to ignore the network: all actions have equal logits before the odds
             are added, and are drawn.
@@ -142,17 +144,20 @@ class GraphPolicy:
         time_step = time_step or environment.reset()
         network.begin()
         num_applied = 0
+        taken: dict[Graph, set[int]] = collections.defaultdict(set)
         while not time_step.is_last():
-            parameters = _parameters(network, time_step.observation, odds)
+            assert environment.state is not None
+            observation = time_step.observation
+            parameters = _parameters(network, observation, odds)
             if number == 0 and not by_chance:
-                action = distributions.mode(parameters)[0]
+                there = taken[environment.state.graph]
+                action = _likeliest(parameters, observation["action_mask"], there)
             else:
                 action = distributions.draw(parameters, generator)[0]
             network.remember(action[np.newaxis])
             time_step = environment.step(action)
             if len(environment.trail) > num_applied:
                 num_applied += 1
-                assert environment.state is not None
                 yield environment.trail[-1], environment.state
 
     def draw_all(
@@ -205,6 +210,27 @@ def _parameters(
     if odds is None:
         return parameters
     return {**parameters, "logits": parameters["logits"] + odds[parameters["actions"][..., 0]]}
+
+
+def _likeliest(
+    parameters: distributions.Parameters, is_allowed: np.ndarray, taken: set[int]
+) -> np.ndarray:
+    """Return the likeliest action that was not taken yet, int [2]; ties go to the first.
+
+    Args:
+      parameters: the distribution, with a leading axis of 1.
+      is_allowed: bool [A], the actions that are allowed.
+      taken: numbers of actions that were taken; this one is added. If all were taken, they are
+        forgotten first.
+    """
+    if len(taken) == is_allowed.sum():
+        taken.clear()
+    is_left = is_allowed.copy()
+    is_left[list(taken)] = False
+    chosen = int(np.where(is_left, parameters["logits"][0], -np.inf).argmax())
+    taken.add(chosen)
+    action: np.ndarray = parameters["actions"][0, chosen]
+    return action
 
 
 def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) -> dict[str, Any]:

@@ -152,6 +152,11 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         return self._view.state if self._view else None
 
     @property
+    def context(self) -> str:
+        """The context of the current episode, or of the last one; "" before any episode."""
+        return self._view.name if self._view else ""
+
+    @property
     def best(self) -> State | None:
         """The cheapest state of this episode so far; None before any episode."""
         return self._best

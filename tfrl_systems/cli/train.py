@@ -65,14 +65,14 @@ def _fill(name: str, parser: shared.LazyParser) -> None:
 def _epilog(system: System) -> str:
     return "\n\n".join(
         f"with --agent {agent}: fields for --set, with their defaults:\n"
-        f"{_presets(agent)}{describe(system.settings(agent, None))}"
+        f"{_presets(system, agent)}{describe(system.settings(agent, None))}"
         for agent in AGENTS
         if not system.why_not(agent)
     )
 
 
-def _presets(agent: str) -> str:
-    names = ", ".join(AGENTS[agent].presets)
+def _presets(system: System, agent: str) -> str:
+    names = ", ".join(system.agent(agent).presets)
     return f"  preset=NAME  sets several of them at once: {names}\n" if names else ""
 
 

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 from environments.errors import UsageError
 from environments.machine import num_processors
-from tfrl_systems.experiments.agents import find_agent
 from tfrl_systems.experiments.reporting import Reporter, Terminal
 from tfrl_systems.experiments.settings import as_options, make, with_seed, with_values
 from tfrl_systems.experiments.system import System, find_system, system_names
@@ -100,9 +99,9 @@ def plan(
     if reason := record.why_not(agent):
         raise UsageError(f"{system}: {reason}")
     asked: Any = make(record.problem_type, problem)
-    given = find_agent(agent).expanded(settings or {})
-    chosen = with_values(record.settings(agent, asked), given)
-    return record.complete(TrainingRun(system, agent, asked, with_seed(chosen, seed), seed))
+    how = record.agent(agent)
+    chosen = with_values(record.settings(agent, asked), how.expanded(settings or {}))
+    return record.complete(TrainingRun(system, agent, asked, with_seed(chosen, seed), seed, how))
 
 
 def train(
@@ -160,7 +159,7 @@ def train(
 def _train(
     record: System, run: TrainingRun, workdir: Any, collect: Collect, reporter: Reporter
 ) -> dict[str, Any]:
-    if find_agent(run.agent).is_online:
+    if run.how.is_online:
         from tfrl_systems.experiments import online
 
         with record.online_task(run, collect, reporter) as task:

@@ -1,5 +1,8 @@
 """The list of agents: for each, its module in `tfrl_systems/agents/` and the loop it learns in.
 
+Each of them learns in any system. A system may have an agent of its own in place of one of these
+(`System.own_agents`).
+
 To add an agent, write a module with `Config` and `make_agent(config, time_step_spec, action_spec)`,
 and add one line here. An agent's `make_agent` decides from the specs whether it can learn in a
 system; if it cannot, the error says what specs it expected.
@@ -22,9 +25,8 @@ class Agent:
     Attributes:
       module: name of the module with the agent's `Config` and `make_agent`.
       loop: name of the module with the `Config` of the loop that the agent learns in.
-      is_online: whether the agent learns from what its own policy collects, iteration by
-        iteration. If not, it learns from whole trajectories of other policies, which the system
-        must offer.
+      is_online: whether the agent learns from what workers collect for it, iteration by iteration,
+        by the system's `online_task`. If not, it learns by the system's `imitation_task`.
       may_change: settings of the loop that a resumed run may change.
       has_presets: whether the module has `PRESETS`, names for the values of several settings.
       counts_evaluation: whether `environment_steps` counts steps of evaluations too.
@@ -92,8 +94,11 @@ AGENTS: Mapping[str, Agent] = {
         has_presets=True,
         counts_evaluation=True,
     ),
-    "bc_max": Agent(f"{_AGENTS}.bc_max", f"{_TRAINING}.bc_max", False, ("iterations",)),
+    "bc_max": Agent(f"{_AGENTS}.cloning", f"{_TRAINING}.online", True, ("checkpoint_every",)),
 }
+
+DECISIONS = Agent(f"{_AGENTS}.bc_max", f"{_TRAINING}.bc_max", False, ("iterations",))
+"""BC-Max for systems whose steps are decisions between 0 and 1 by features."""
 
 
 def find_agent(name: str) -> Agent:

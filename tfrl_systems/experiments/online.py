@@ -10,12 +10,13 @@ from typing import Any
 from tf_agents.agents import tf_agent
 from tf_agents.trajectories import time_step as ts
 
+from tfrl_systems.agents.cloning import takes_lessons
 from tfrl_systems.agents.es import takes_directions
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.direction_runner import MakeDirectionRunner, ScoreFn, mean_return
 from tfrl_systems.drivers.jobs import Chunk, MakeRunner
+from tfrl_systems.drivers.lesson_runner import MakeLessonRunner
 from tfrl_systems.episodes import Experience
-from tfrl_systems.experiments.agents import find_agent
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.training_run import TrainingRun
 from tfrl_systems.policies.directions import SIGNS
@@ -41,6 +42,9 @@ class OnlineTask:
       describe: evaluation -> one line for people to read, or "".
       timeout_s: seconds that a worker may take for one chunk.
       score_fn: what episodes came to, for agents that compare policies by whole chunks.
+      make_teacher: the same as `make_runner`, for agents that clone: the runner gives episodes of
+        the system's teachers and of the policy (`agents.cloning`). None where there are no other
+        teachers than the policy itself.
     """
 
     time_step_spec: ts.TimeStep
@@ -52,6 +56,7 @@ class OnlineTask:
     describe: Callable[[Mapping[str, Any]], str] = lambda evaluation: ""
     timeout_s: float = 300.0
     score_fn: ScoreFn = mean_return
+    make_teacher: Callable[[NumpyActor], MakeRunner[Chunk, Experience]] | None = None
 
 
 def make_agent(run: TrainingRun, task: OnlineTask) -> Any:
@@ -60,9 +65,7 @@ def make_agent(run: TrainingRun, task: OnlineTask) -> Any:
     Raises:
       UserError: a setting is out of its range, or the agent cannot learn with the system's specs.
     """
-    agent = find_agent(run.agent).make_agent(
-        run.settings["agent"], task.time_step_spec, task.action_spec
-    )
+    agent = run.how.make_agent(run.settings["agent"], task.time_step_spec, task.action_spec)
     task.begin(agent)
     if directory := getattr(run.settings["agent"], "warm_start", ""):
         copy_actor(agent.actor_network, directory)
@@ -89,7 +92,7 @@ def train(
     about = {**task.about, "environment": run.system, "agent": run.agent}
 
     def learn(iteration: int, collected: Any) -> tf_agent.LossInfo:
-        if isinstance(collected, Experience):
+        if isinstance(collected, Experience) and not takes_lessons(agent):
             collected = collected.with_usual_length().trajectory
         loss_info = agent.train(collected)
         # Move on only after learning, so that experience is collected and learned from at the same
@@ -101,15 +104,20 @@ def train(
         described = {**about, "seed": config.seed, "run": dict(workdir.settings)}
         save_policy(directory, agent.policy, described)
 
-    make_runner: Any = task.make_runner(NumpyActor.from_policy(agent.collect_policy))
+    actor = NumpyActor.from_policy(agent.collect_policy)
+    make_runner: Any = task.make_runner(actor)
     timeout_s = task.timeout_s
+    if takes_lessons(agent):
+        make_runner = (
+            task.make_teacher(actor) if task.make_teacher else MakeLessonRunner(make_runner)
+        )
     if takes_directions(agent):
         perturbation = agent.perturbation(config.iterations)
         make_runner = MakeDirectionRunner(make_runner, perturbation, task.score_fn)
         timeout_s *= len(SIGNS)
     with make_pool(collect, make_runner, Supervision(timeout_s=timeout_s)) as pool:
         return run_online(
-            OnlineLoop(agent, learn, pool, config, find_agent(run.agent).counts_evaluation),
+            OnlineLoop(agent, learn, pool, config, run.how.counts_evaluation),
             config,
             workdir,
             task.make_evaluate_fn(agent),

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from environments.errors import UsageError
-from tfrl_systems.experiments.agents import find_agent
+from tfrl_systems.experiments.agents import Agent, find_agent
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import Settings
 from tfrl_systems.experiments.training_run import TrainingRun
@@ -44,7 +44,7 @@ class System:
       bench_type: the same for `bench`; None if the system has no benchmarks.
       policies: the policies that users can name, each with a line that says what it does.
       examples: the help text of each verb: what the verb does, with example commands.
-      has_trajectories: whether the system has trajectories to imitate (`imitation_task`).
+      own_agents: agents that learn in another way here than in other systems, by name.
       refused: agents that do not fit, each with the reason: "expected …, found …, …".
       collects_by_workers: whether one worker per processor collects by default; if not, this
         process collects. Set it for systems whose steps take milliseconds.
@@ -56,18 +56,26 @@ class System:
     bench_type: type | None = None
     policies: Mapping[str, str] = {"random": "actions by chance"}
     examples: Mapping[str, str] = {}
-    has_trajectories: bool = False
+    own_agents: Mapping[str, Agent] = {}
     refused: Mapping[str, str] = {}
     collects_by_workers: bool = False
 
     def why_not(self, agent: str) -> str:
-        """Return why an agent cannot learn in this system, as an error says it; "" if it can."""
-        if find_agent(agent).is_online or self.has_trajectories:
-            return self.refused.get(agent, "")
-        return (
-            f"expected an agent that learns online, found {agent}, which imitates trajectories of "
-            "other policies; take another, such as ppo"
-        )
+        """Return why an agent cannot learn in this system, as an error says it; "" if it can.
+
+        Raises:
+          UsageError: there is no agent of that name.
+        """
+        find_agent(agent)
+        return self.refused.get(agent, "")
+
+    def agent(self, name: str) -> Agent:
+        """Return how an agent learns in this system.
+
+        Raises:
+          UsageError: there is no agent of that name.
+        """
+        return self.own_agents.get(name) or find_agent(name)
 
     def settings(self, agent: str, problem: Any) -> Settings:
         """Return the settings that suit an agent in this system, by group.
@@ -79,7 +87,7 @@ class System:
         Returns:
           The groups "loop" and "agent", and any others that the system has.
         """
-        found = find_agent(agent)
+        found = self.agent(agent)
         return {"loop": found.make_loop_config(), "agent": found.make_config()}
 
     def complete(self, run: TrainingRun) -> TrainingRun:
@@ -116,7 +124,7 @@ class System:
     def imitation_task(
         self, run: TrainingRun, collect: Collect, reporter: Reporter
     ) -> Iterator[ImitationTask]:
-        """Give an `imitation.ImitationTask`; only for systems that have trajectories to imitate."""
+        """Give an `imitation.ImitationTask`; only for own agents that do not learn online."""
         raise NotImplementedError
 
     def evaluate(

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tfrl_systems.experiments.agents import find_agent
+from tfrl_systems.experiments.agents import Agent
 from tfrl_systems.experiments.settings import Settings, as_json
 
 
@@ -20,6 +20,7 @@ class TrainingRun:
       problem: what to decide on; an instance of the system's `problem_type`.
       settings: the groups "loop" and "agent", and any others that the system has.
       seed: seed of everything random.
+      how: how the agent learns in this system.
     """
 
     system: str
@@ -27,6 +28,7 @@ class TrainingRun:
     problem: Any
     settings: Settings
     seed: int
+    how: Agent
 
     def identity(self, described: Mapping[str, Any]) -> dict[str, Any]:
         """Return the contents of run.json. A run can be resumed only if they are the same.
@@ -35,7 +37,7 @@ class TrainingRun:
           described: what identifies the problem, as JSON values.
         """
         settings = as_json(self.settings)
-        for name in find_agent(self.agent).may_change:
+        for name in self.how.may_change:
             del settings[name]
         names = {"environment": self.system, "agent": self.agent, "seed": self.seed}
         return {**names, **described, **settings}

@@ -70,7 +70,6 @@ def test_a_run_is_trained_resumed_and_evaluated(tmp_path):
     "more, message",
     [
         ({"agent": "q"}, "agent: expected one of ppo, .*; found 'q'"),
-        ({"agent": "bc_max"}, "learn_to_optimize: expected an agent that learns online"),
         ({"settings": {"speed": 1}}, "settings: expected one of the fields below, found 'speed'"),
         ({"dimension": 3}, "expected one of function, dimensions, .*; found 'dimension'"),
     ],

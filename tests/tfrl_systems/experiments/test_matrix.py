@@ -15,14 +15,13 @@ from tfrl_systems.experiments.agents import AGENTS
 
 REFUSED = {
     ("inlining", "world_model"): "whose policy remembers the episode",
-    ("learn_to_optimize", "bc_max"): "which imitates trajectories of other policies",
-    ("tensor_graphs", "bc_max"): "which imitates trajectories of other policies",
 }
 # Settings that learn a bowl in seconds.
 QUICK = {
     "ppo": {"iterations": 40, "episodes_per_chunk": 16},
     "reinforce": {"iterations": 80, "episodes_per_chunk": 16},
     "es": {"iterations": 40, "num_chunks": 8, "episodes_per_chunk": 16},
+    "bc_max": {"iterations": 4, "episodes_per_chunk": 32},
     "world_model": {
         **{"iterations": 2, "episodes_per_chunk": 16, "memory_size": 16, "head_size": 64},
         **{"num_dreams": 256, "dream_updates": 60, "fit_updates": 100, "fit_episodes": 64},

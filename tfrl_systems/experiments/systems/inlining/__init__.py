@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfrl_systems.experiments.agents import find_agent
+from tfrl_systems.experiments.agents import DECISIONS
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import Settings
 from tfrl_systems.experiments.system import System
@@ -63,7 +63,7 @@ class Inlining(System):
     problem_type = Problem
     evaluation_type = Evaluation
     bench_type = Benchmarks
-    has_trajectories = True
+    own_agents = {"bc_max": DECISIONS}
     collects_by_workers = True
     policies = {
         "default": "LLVM's own decisions at -Oz",
@@ -87,7 +87,7 @@ class Inlining(System):
         """See `System.settings`."""
         from environments.inlining.exploration.explore import ExplorationConfig
 
-        found = find_agent(agent)
+        found = self.agent(agent)
         if not found.is_online:
             return {
                 "loop": found.make_loop_config(),

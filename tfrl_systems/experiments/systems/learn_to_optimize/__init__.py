@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from environments.learn_to_optimize.settings import Settings as EnvironmentSettings
-from tfrl_systems.experiments.agents import find_agent
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import Settings, option
 from tfrl_systems.experiments.system import System
@@ -83,6 +82,15 @@ _OF: dict[str, dict[str, Any]] = {
     "ppo": {**_POLICY_GRADIENT, **_PPO},
     "reinforce": _POLICY_GRADIENT,
     "es": _ES,
+    "bc_max": {
+        "hidden_sizes": (64, 64),
+        "learning_rate": 3e-3,
+        "final_learning_rate": 3e-5,
+        "updates": 500,
+        "batch_size": 256,
+        # Later policies lead to better answers, so those of the last few iterations count.
+        "max_lesson_steps": 4096,
+    },
     "world_model": {**_POLICY_GRADIENT, **_WORLD_MODEL},
 }
 # The setting that lets a policy say where it is unsure.
@@ -91,6 +99,7 @@ _LOOP = {"iterations": 10_000, "episodes_per_chunk": 256, "checkpoint_every": 25
 # Where evaluations are dear: 19,200 of them in all.
 _LOOP_OF = {
     "es": {"iterations": 1000, "num_chunks": 16, "episodes_per_chunk": 64, "checkpoint_every": 100},
+    "bc_max": {"iterations": 50, "episodes_per_chunk": 256, "checkpoint_every": 5},
     "world_model": {"iterations": 40, "episodes_per_chunk": 40, "checkpoint_every": 5},
 }
 
@@ -129,17 +138,20 @@ class LearnToOptimize(System):
 
     def settings(self, agent: str, problem: Problem | None) -> Settings:
         """See `System.settings`."""
-        found = find_agent(agent)
-        if not found.is_online:
-            return super().settings(agent, problem)
+        found = self.agent(agent)
         config = found.make_config(**_OF.get(agent, {}))
         if problem is not None and problem.asks_the_policy and hasattr(config, _ASKED):
             config = dataclasses.replace(config, **{_ASKED: True})
-        return {
+        settings = {
             "loop": found.make_loop_config(**_LOOP_OF.get(agent, _LOOP)),
             "environment": EnvironmentSettings(reward="auto", reference="mean"),
             "agent": config,
         }
+        if agent != "bc_max":
+            return settings
+        from tfrl_systems.experiments.systems.learn_to_optimize.teaching import Teaching
+
+        return {**settings, "teaching": Teaching()}
 
     @contextlib.contextmanager
     def online_task(

@@ -12,6 +12,7 @@ from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.experiments.online import OnlineTask
 from tfrl_systems.experiments.systems.learn_to_optimize.evaluating import truth_cache
 from tfrl_systems.experiments.systems.learn_to_optimize.problem import Problem
+from tfrl_systems.experiments.systems.learn_to_optimize.teaching import MakeTeacher
 from tfrl_systems.experiments.training_run import TrainingRun
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
@@ -41,7 +42,7 @@ class MakeRunner:
 
 
 def online_task(run: TrainingRun) -> OnlineTask:
-    """Make the task that PPO and REINFORCE learn."""
+    """Make the task of all agents."""
     problem, settings = run.problem, run.settings["environment"]
     plain = dataclasses.replace(problem, sampler="random")
     (environment,) = plain.make_environments(settings)
@@ -51,6 +52,9 @@ def online_task(run: TrainingRun) -> OnlineTask:
         environment.action_spec(),
         lambda actor: MakeRunner(problem, settings, actor, num_episodes),
         lambda agent: _evaluator(problem, agent),
+        make_teacher=lambda actor: MakeTeacher(
+            problem, settings, actor, run.settings["teaching"], num_episodes
+        ),
         about={
             **problem.describe(),
             "use": [

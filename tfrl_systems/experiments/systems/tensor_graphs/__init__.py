@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from environments.tensor_graphs.settings import Settings as EnvironmentSettings
-from tfrl_systems.experiments.agents import find_agent
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import Settings
 from tfrl_systems.experiments.system import System
@@ -60,6 +60,12 @@ _OF: dict[str, dict[str, Any]] = {
     "ppo": {**_POLICY_GRADIENT, **_PPO},
     "reinforce": {**_POLICY_GRADIENT, "episodes_per_update": 2},
     "es": _ES,
+    "bc_max": {
+        "learning_rate": 3e-3,
+        "final_learning_rate": 1e-4,
+        "context_weights": "buckets",
+        "updates": 200,
+    },
     "world_model": {
         **_POLICY_GRADIENT,
         **_PPO,
@@ -72,6 +78,14 @@ _LOOP = {"iterations": 40, "episodes_per_chunk": 4}
 # Few real steps: 48 episodes in all.
 _LOOP_OF = {
     "es": {"num_chunks": 8, "episodes_per_chunk": 1, "checkpoint_every": 5},
+    "bc_max": {
+        "iterations": 6,
+        "num_chunks": 32,
+        "episodes_per_chunk": 1,
+        "max_failed_chunks": 8,
+        "evaluate_every": 1,
+        "checkpoint_every": 1,
+    },
     "world_model": {"iterations": 12, "episodes_per_chunk": 1, "checkpoint_every": 2},
 }
 # A policy for several models must not be too certain: a rule that pays on one may not on another.
@@ -100,17 +114,22 @@ class TensorGraphs(System):
 
     def settings(self, agent: str, problem: Problem | None) -> Settings:
         """See `System.settings`."""
-        found = find_agent(agent)
-        if not found.is_online:
-            return super().settings(agent, problem)
+        found = self.agent(agent)
         several = problem is not None and len(problem.models) > 1
         own = dict(_OF.get(agent, {}))
         own["max_logit"] = _MAX_LOGIT_OF_SEVERAL_MODELS if several else 0.0
-        return {
+        settings = {
             "loop": found.make_loop_config(**{**_LOOP, **_LOOP_OF.get(agent, {})}),
             "environment": _ENVIRONMENT,
             "agent": found.make_config(**own),
         }
+        if agent != "bc_max":
+            return settings
+        from tfrl_systems.experiments.systems.tensor_graphs.teaching import Teaching
+
+        # An imitated path goes through all layers of a model.
+        environment = dataclasses.replace(_ENVIRONMENT, max_steps=400)
+        return {**settings, "environment": environment, "teaching": Teaching()}
 
     def complete(self, run: TrainingRun) -> TrainingRun:
         """See `System.complete`; fills in how large observations of these models can be."""

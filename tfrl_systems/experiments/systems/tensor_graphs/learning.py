@@ -18,6 +18,7 @@ from tfrl_systems.experiments.online import OnlineTask
 from tfrl_systems.experiments.reporting import percent
 from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy, digest_of
 from tfrl_systems.experiments.systems.tensor_graphs.problem import Problem, sizes_of_models
+from tfrl_systems.experiments.systems.tensor_graphs.teaching import MakeTeacher
 from tfrl_systems.experiments.training_run import TrainingRun
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.training.heatmap import Heatmap
@@ -113,7 +114,7 @@ class MakeRunner:
 
 
 def online_task(run: TrainingRun) -> OnlineTask:
-    """Make the task that PPO and REINFORCE learn; `run` has been through `with_room`."""
+    """Make the task of all agents; `run` has been through `with_room`."""
     problem, settings = run.problem, run.settings["environment"]
     environment = make_environment(problem, settings)
     num_episodes = run.settings["loop"].episodes_per_chunk
@@ -132,6 +133,12 @@ def online_task(run: TrainingRun) -> OnlineTask:
                 "tfrl evaluate tensor_graphs --model model.onnx --policy DIR --policy regions",
             ],
         },
+        make_teacher=lambda actor: MakeTeacher(
+            functools.partial(make_environment, problem, settings),
+            actor,
+            run.settings["teaching"],
+            num_episodes,
+        ),
         describe=lambda found: (
             f"{percent(found['cost'], 1.0)} of estimated cost, mean of the models"
         ),

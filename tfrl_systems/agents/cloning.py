@@ -1,0 +1,295 @@
+"""BC-Max for policies of any kind: clone the best episode that is known of each context.
+
+T. V. Marinov, A. Agarwal, M. Trofin: Scalable RL for Systems via Offline Imitation from Multiple
+Baselines (2024). In iteration i workers play several baselines in each context: what the system's
+teachers know, such as searches, and the policy of iteration i - 1 (Algorithm 4). The agent keeps
+the cheapest episode of each context (`lessons`), and takes steps of Adam on
+
+    - Σ_x w_x Σ_h Σ_a q(a | s_{x,h}) log π(a | s_{x,h})
+
+over the steps h of the best episode of context x. q is 1 for the action that was taken, as in line
+7 of Algorithm 1 (whose factor a before the logarithm is a slip, see `bc_max`). Where several
+actions are as good, because the best episode takes them later and could as well take them now, the
+teacher says so by `targets`, and q gives each the same share.
+
+A teacher that knows what the other actions cost adds a second label, `regrets`, as inlining learns
+from single flips: regret_weight Σ_a π(a | s) regret(a | s) is then a part of each step's loss.
+
+`agents.bc_max` is the same algorithm for decisions between 0 and 1 by features.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from tf_agents.agents import tf_agent
+from tf_agents.policies import actor_policy, greedy_policy
+from tf_agents.specs import tensor_spec
+from tf_agents.trajectories import time_step as ts
+from tf_agents.utils import common
+
+from tfrl_systems.agents import policy_gradients
+from tfrl_systems.agents.bc_max import bucket_weights, hedge_weights
+from tfrl_systems.agents.lessons import Known, Lessons, Steps
+from tfrl_systems.episodes import Experience
+from tfrl_systems.networks.adam import Adam
+from tfrl_systems.networks.graph_actors import NEEDED, GraphActorNetwork
+
+# Float actions that differ by less than this share of half their range agree.
+_NEAR = 0.1
+
+CONTEXT_WEIGHTS = ("even", "buckets", "hedge")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(policy_gradients.NetworkConfig):
+    """Settings of a cloning agent, beside those of its network.
+
+    Attributes:
+      updates: steps of Adam in each iteration.
+      batch_size: steps of episodes that each of them sees.
+      max_lesson_steps: the most steps that are remembered; the oldest contexts are forgotten.
+      context_weights: how contexts count: "even"; "buckets" gives each order of magnitude of cost
+        the same weight (D.3); "hedge" begins with that, and shifts towards those that the learned
+        policies left dear (D.4).
+      hedge_eta: step size of Hedge, η.
+      regret_weight: weight of the regrets that teachers know; 0 to learn from the best steps only.
+      gradient_clipping: greatest norm of a gradient; 0 for no limit.
+      action_std: standard deviation of float actions that the policy draws at first, as a share of
+        half their range.
+      final_action_std: the same at the end. In between it falls by equal factors.
+    """
+
+    updates: int = 100
+    batch_size: int = 64
+    max_lesson_steps: int = 20_000
+    context_weights: str = "even"
+    hedge_eta: float = 1.0
+    regret_weight: float = 0.0
+    gradient_clipping: float = 1.0
+    action_std: float = 0.5
+    final_action_std: float = 0.05
+
+
+class Info(NamedTuple):
+    """What an iteration's training came to.
+
+    Attributes:
+      agreement: share of the steps, in the last quarter of the updates, at which the likeliest
+        action is one of those to imitate; for float actions, the share within a tenth of half
+        the range.
+      contexts: number of contexts that are known.
+      steps: number of steps of their episodes.
+      learned_over_best: cost of the policy before this iteration over that of the best episode, in
+        the contexts of this iteration where both are known; 0 if there are none.
+    """
+
+    agreement: float
+    contexts: float
+    steps: float
+    learned_over_best: float
+
+
+def make_agent(
+    config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
+) -> CloningAgent:
+    """Make an agent that clones the best known episodes.
+
+    Args:
+      config: settings of the agent.
+      time_step_spec: spec whose observation is a nest of numbers, or a graph with a list of
+        actions.
+      action_spec: spec of a bounded float32 vector, or of an integer scalar whose least value is 0;
+        for graphs, of (xfer_id, location).
+
+    Returns:
+      The agent.
+
+    Raises:
+      UserError: a setting is out of its range, or the specs are of another kind.
+    """
+    ranges = {
+        "updates": config.updates >= 1,
+        "batch_size": config.batch_size >= 1,
+        "max_lesson_steps": config.max_lesson_steps >= 1,
+        "context_weights": config.context_weights in CONTEXT_WEIGHTS,
+        "hedge_eta": config.hedge_eta >= 0,
+        "regret_weight": config.regret_weight >= 0,
+        "final_action_std": config.final_action_std > 0,
+    }
+    policy_gradients.check("cloning", config, ranges)
+    return CloningAgent(
+        config, tensor_spec.from_spec(time_step_spec), tensor_spec.from_spec(action_spec)
+    )
+
+
+class CloningAgent(tf_agent.TFAgent):
+    """The agent; make it with `make_agent`, which checks the arguments.
+
+    `train` takes `Experience` whose info holds `cost`; see `Lessons.add`. The trajectory's policy
+    info may hold `targets`, float32 [B, T, A], and `regrets`, float32 [B, T, A], for each of the A
+    actions that the observation lists.
+
+    Attributes:
+      optimizer: the Adam optimizer.
+      actor_network: the network of the policy.
+      lessons: the best episodes so far.
+    """
+
+    def __init__(
+        self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
+    ) -> None:
+        self._config = config
+        actor = policy_gradients.make_parts(config, time_step_spec, action_spec).actor
+        self.actor_network = actor
+        variables = list(actor.trainable_variables)
+        self.optimizer = Adam(config.learning_rate, variables, config.gradient_clipping)
+        self.lessons = Lessons(config.max_lesson_steps)
+        collect_policy = actor_policy.ActorPolicy(time_step_spec, action_spec, actor)
+        self._update_fn = tf.function(self._update, autograph=False, reduce_retracing=True)
+        super().__init__(
+            time_step_spec,
+            action_spec,
+            greedy_policy.GreedyPolicy(collect_policy),
+            collect_policy,
+            train_sequence_length=None,
+            train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
+        )
+
+    def set_progress(self, progress: float) -> None:
+        """Set learning rate and standard deviation; `progress` goes from 0 to 1 in training."""
+        config, falling = self._config, policy_gradients.falling
+        rates = config.learning_rate, config.final_learning_rate
+        self.optimizer.learning_rate = falling(*rates, progress)
+        self.actor_network.set_std(falling(config.action_std, config.final_action_std, progress))
+
+    def _train(self, experience: Experience, weights: None = None) -> tf_agent.LossInfo:
+        number = int(self.train_step_counter.numpy())
+        generator = np.random.default_rng([self._config.seed, number])
+        self.lessons.add(self._as_seen(experience), number)
+        known = self.lessons.known
+        assert known is not None
+        of_contexts = context_weights(known, self._config)
+        found = []
+        for _ in range(self._config.updates):
+            steps = self.lessons.draw(self._config.batch_size, of_contexts, generator)
+            found.append(self._update_fn(steps))
+        self.train_step_counter.assign_add(1)
+        late = np.array(found[len(found) * 3 // 4 :], np.float64)
+        loss, agreement = late.mean(axis=0).tolist()
+        info = Info(
+            agreement,
+            float(len(known.cost)),
+            float(self.lessons.num_steps),
+            _learned_over_best(known, number),
+        )
+        return tf_agent.LossInfo(loss, info)
+
+    def _as_seen(self, experience: Experience) -> Experience:
+        """Return experience with those parts of observations that the network needs."""
+        if not isinstance(self.actor_network, GraphActorNetwork):
+            return experience
+        observation = experience.trajectory.observation
+        needed = {name: observation[name] for name in NEEDED}
+        steps = experience.trajectory._replace(observation=needed)
+        return dataclasses.replace(experience, trajectory=steps)
+
+    def _update(self, steps: Steps) -> tuple[tf.Tensor, tf.Tensor]:
+        """Do one step of Adam; return the loss before it, and the agreement."""
+        variables = self.actor_network.trainable_variables
+        with tf.GradientTape() as tape:
+            loss, agreement = self._loss(steps)
+        # The encoder's last vectors of whole graphs are the value network's, which is not trained.
+        gradients = tape.gradient(
+            loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss, agreement
+
+    def _loss(self, steps: Steps) -> tuple[tf.Tensor, tf.Tensor]:
+        # Not by `__call__`, which wants the parts of an observation that the network does not need.
+        distribution, _ = self.actor_network.call(steps.observation)
+        if "targets" not in steps.info:
+            logs = common.log_probability(distribution, steps.action, self._action_spec)
+            return -tf.reduce_mean(logs), tf.reduce_mean(self._agrees(distribution, steps.action))
+        logs = tf.nn.log_softmax(distribution.logits)
+        losses = -tf.reduce_sum(steps.info["targets"] * logs, axis=-1)
+        if self._config.regret_weight:
+            regrets = tf.reduce_sum(steps.info["regrets"] * tf.exp(logs), axis=-1)
+            losses += self._config.regret_weight * regrets
+        likeliest = tf.argmax(distribution.logits, axis=-1)
+        agrees = tf.gather(steps.info["targets"], likeliest, batch_dims=1) > 0
+        return tf.reduce_mean(losses), tf.reduce_mean(tf.cast(agrees, tf.float32))
+
+    def _agrees(self, distribution: Any, action: tf.Tensor) -> tf.Tensor:
+        """Return for each step whether the likeliest action is the one to imitate, float32 [N]."""
+        mode = distribution.mode()
+        if mode.dtype.is_floating:
+            half = (self._action_spec.maximum - self._action_spec.minimum) / 2
+            is_near = tf.abs(mode - action) <= _NEAR * half
+            return tf.cast(tf.reduce_all(is_near, axis=-1), tf.float32)
+        return tf.cast(tf.equal(mode, tf.cast(action, mode.dtype)), tf.float32)
+
+    def report(self) -> dict[str, Any]:
+        """Return the entry `bc_max` of result.json."""
+        known = self.lessons.known
+        return {
+            "contexts": 0 if known is None else len(known.cost),
+            "steps": self.lessons.num_steps,
+        }
+
+    def tables(self) -> Mapping[str, Any]:
+        """Return no pictures."""
+        return {}
+
+    def save(self, directory: pathlib.Path) -> None:
+        """Write into a directory what a resumed run needs beside the variables."""
+        self.lessons.save(directory)
+
+    def restore(self, directory: pathlib.Path) -> None:
+        """Read what `save` wrote.
+
+        Raises:
+          UserError: a file is missing or damaged.
+        """
+        nothing = tensor_spec.zero_spec_nest(
+            (self.time_step_spec.observation, self.action_spec), [1]
+        )
+        observation, action = tf.nest.map_structure(lambda one: one.numpy(), nothing)
+        info: Any = ()
+        if isinstance(self.actor_network, GraphActorNetwork):
+            observation = {name: observation[name] for name in NEEDED}
+            info = {"targets": np.zeros(observation["action_mask"].shape, np.float32)}
+        self.lessons.restore(directory, Steps(observation, action, info))
+
+
+def context_weights(known: Known, config: Config) -> np.ndarray:
+    """Return the weight of each context, float64 [L]; `context_weights` of the settings says how.
+
+    A context in which no learned policy was played in an iteration counts there as if that policy
+    had done its best.
+    """
+    if config.context_weights == "even":
+        return np.ones(len(known.cost))
+    sizes = np.maximum(known.cost, 0.0)
+    if config.context_weights == "buckets":
+        return bucket_weights(sizes)
+    met = np.where(np.isnan(known.learned_cost), sizes, known.learned_cost)
+    learned = [np.where(known.iteration == one, met, sizes) for one in np.unique(known.iteration)]
+    return hedge_weights(sizes, np.stack(learned), config.hedge_eta)
+
+
+def takes_lessons(agent: Any) -> bool:
+    """Return whether an agent learns from the best of several episodes in each context."""
+    return isinstance(agent, CloningAgent)
+
+
+def _learned_over_best(known: Known, iteration: int) -> float:
+    is_new = (known.iteration == iteration) & ~np.isnan(known.learned_cost)
+    best = float(known.cost[is_new].sum())
+    return float(known.learned_cost[is_new].sum()) / best if best else 0.0

@@ -51,6 +51,7 @@ class Config(policy_gradients.NetworkConfig):
     """Settings of a cloning agent, beside those of its network.
 
     Attributes:
+      attempts: episodes that the policy plays in each context, where it is the only teacher.
       updates: steps of Adam in each iteration.
       batch_size: steps of episodes that each of them sees.
       max_lesson_steps: the most steps that are remembered; the oldest contexts are forgotten.
@@ -65,6 +66,7 @@ class Config(policy_gradients.NetworkConfig):
       final_action_std: the same at the end. In between it falls by equal factors.
     """
 
+    attempts: int = 8
     updates: int = 100
     batch_size: int = 64
     max_lesson_steps: int = 20_000
@@ -114,6 +116,7 @@ def make_agent(
       UserError: a setting is out of its range, or the specs are of another kind.
     """
     ranges = {
+        "attempts": config.attempts >= 1,
         "updates": config.updates >= 1,
         "batch_size": config.batch_size >= 1,
         "max_lesson_steps": config.max_lesson_steps >= 1,

@@ -76,12 +76,19 @@ class EpisodeRunner:
         """Load new variables into the actor."""
         self._actor.load(data)
 
-    def run(self, job: Chunk) -> Experience:
-        """Play the chunk's episodes with the variables that were loaded last."""
+    def run(self, job: Chunk, attempt: int = 0) -> Experience:
+        """Play the chunk's episodes with the variables that were loaded last.
+
+        Args:
+          job: the chunk.
+          attempt: another number gives the same contexts, and other draws of actions.
+        """
         environment = self._environments[job.index % len(self._environments)]
         generator = np.random.default_rng(job.seed_sequence())
         # The seed has 32 bits, because the generators of some environments take no more.
         _seed(environment, int(generator.integers(1 << 32)))
+        if attempt:
+            generator = np.random.default_rng([attempt, *job.seed_sequence().entropy])
         if environment.batched:
             return _play_batch(environment, self._actor, generator)
         return _play_in_turn(environment, self._actor, generator, self._num_episodes)

@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
-from tfrl_systems.drivers.jobs import Chunk, MakeRunner, Runner
+from tfrl_systems.drivers.episode_runner import EpisodeRunner
+from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.episodes import Experience
 
 
 class LessonRunner:
-    """Plays episodes, and says what they cost: the negative return (`jobs.Runner`).
+    """Plays each context several times, and says what that cost (`jobs.Runner`).
 
-    The policy draws its actions, so episodes in one context differ, and the best one is worth
-    cloning.
+    The policy draws its actions, so the episodes of a context differ, and the best one is worth
+    cloning. The info of the experience is `cost`, the negative return, and `learned_cost`, its mean
+    over the episodes of the same context.
 
     Args:
       runner: plays episodes.
+      num_attempts: episodes in each context.
     """
 
-    def __init__(self, runner: Runner[Chunk, Experience]) -> None:
-        self._runner = runner
+    def __init__(self, runner: EpisodeRunner, num_attempts: int) -> None:
+        self._runner, self._num_attempts = runner, num_attempts
         self.load, self.close = runner.load, runner.close
 
     def run(self, job: Chunk) -> Experience:
-        """Play the chunk's episodes."""
-        played = self._runner.run(job)
-        cost = -played.trajectory.reward.sum(axis=1, dtype=np.float64)
-        info = {**played.info, "cost": cost, "learned_cost": cost}
-        return dataclasses.replace(played, info=info)
+        """Play the chunk's episodes, each of them so many times."""
+        played = [self._runner.run(job, attempt) for attempt in range(self._num_attempts)]
+        costs = [-one.trajectory.reward.sum(axis=1, dtype=np.float64) for one in played]
+        learned_cost = np.mean(costs, axis=0)
+        return Experience.concatenate(
+            [
+                dataclasses.replace(one, info={"cost": cost, "learned_cost": learned_cost})
+                for one, cost in zip(played, costs, strict=True)
+            ]
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,10 +47,12 @@ class MakeLessonRunner:
 
     Attributes:
       make_runner: makes the runner that plays episodes.
+      num_attempts: episodes in each context.
     """
 
-    make_runner: MakeRunner[Chunk, Experience]
+    make_runner: Callable[[], EpisodeRunner]
+    num_attempts: int
 
     def __call__(self) -> LessonRunner:
         """Make the runner."""
-        return LessonRunner(self.make_runner())
+        return LessonRunner(self.make_runner(), self.num_attempts)

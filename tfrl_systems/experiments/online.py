@@ -108,9 +108,13 @@ def train(
     make_runner: Any = task.make_runner(actor)
     timeout_s = task.timeout_s
     if takes_lessons(agent):
+        num_attempts = run.settings["agent"].attempts
         make_runner = (
-            task.make_teacher(actor) if task.make_teacher else MakeLessonRunner(make_runner)
+            task.make_teacher(actor)
+            if task.make_teacher
+            else MakeLessonRunner(make_runner, num_attempts)
         )
+        timeout_s *= num_attempts
     if takes_directions(agent):
         perturbation = agent.perturbation(config.iterations)
         make_runner = MakeDirectionRunner(make_runner, perturbation, task.score_fn)

@@ -160,7 +160,9 @@ def test_equally_good_actions_share_and_regrets_count():
     assert float(loss) == pytest.approx(np.log(3) + 2 / 3) and float(agreement) == 1
 
 
-def test_without_other_teachers_episodes_cost_what_they_failed_to_earn():
+def test_without_other_teachers_each_context_is_played_several_times():
+    """Chunk 0 is played with noise 0, 1 and 2; costs are returns with the other sign."""
+
     class Runner:
         def load(self, data):
             pass
@@ -168,15 +170,15 @@ def test_without_other_teachers_episodes_cost_what_they_failed_to_earn():
         def close(self):
             pass
 
-        def run(self, job):
+        def run(self, job, attempt):
             played = episodes(("a", 0, [0, 1]), ("b", 0, [1]))
-            reward = np.array([[1, 2], [5, 0]], np.float32)
-            steps = played.trajectory._replace(reward=reward)
-            return Experience(steps, played.contexts, {})
+            reward = np.array([[1, 2], [5 * attempt, 0]], np.float32)
+            return Experience(played.trajectory._replace(reward=reward), played.contexts, {})
 
-    info = LessonRunner(Runner()).run(Chunk(0, 0)).info
-    np.testing.assert_array_equal(info["cost"], [-3, -5])
-    np.testing.assert_array_equal(info["learned_cost"], [-3, -5])
+    found = LessonRunner(Runner(), 3).run(Chunk(0, 0))
+    assert found.contexts.tolist() == ["a", "b"] * 3
+    np.testing.assert_array_equal(found.info["cost"], [-3, 0, -3, -5, -3, -10])
+    np.testing.assert_array_equal(found.info["learned_cost"], [-3, -5] * 3)
 
 
 @pytest.mark.parametrize("name, value", [("updates", 0), ("context_weights", "odd")])

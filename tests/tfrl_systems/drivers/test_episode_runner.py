@@ -85,6 +85,18 @@ def test_the_chunk_and_the_data_decide_everything(make_environment):
     )
 
 
+def test_another_attempt_draws_other_actions_in_the_same_contexts(make_environment):
+    runner = EpisodeRunner([make_environment()], Parity(is_random=True), NUM_EPISODES)
+    played = [runner.run(Chunk(3, 1, 5), attempt) for attempt in (0, 1, 2, 1)]
+    for one in played[1:]:
+        np.testing.assert_array_equal(one.contexts, played[0].contexts)
+        np.testing.assert_array_equal(
+            one.trajectory.observation["noise"], played[0].trajectory.observation["noise"]
+        )
+    assert len({one.sha256() for one in played}) == 3
+    assert played[1].sha256() == played[3].sha256()
+
+
 def test_a_chunk_is_not_disturbed_by_one_that_was_interrupted(make_environment):
     class Failing(Parity):
         def act(self, time_step, generator):

@@ -8,8 +8,10 @@ Learns a policy that gives the x of the least f(x; c) for any free parameters c 
   tfrl train learn_to_optimize --agent ppo --function shifted_ackley --workdir runs/ackley
   tfrl train learn_to_optimize --agent ppo --function plant:cost --dimensions 3 --free 1 \\
       --bounds -5,5 --workdir runs/plant --collect pipes --workers 2
+  tfrl train learn_to_optimize --agent bc_max --function shifted_ackley --workdir runs/imitated
   tfrl train learn_to_optimize --agent world_model --function plant:cost --workdir runs/few
 
+bc_max imitates the best answer of scipy, of the last policy and of descents from it, for each c.
 world_model is for functions that are dear: it learns what f looks like, and trains the policy on
 that. By default it takes 20,000 evaluations of f, 480 in each iteration; ppo takes 30 million. The
 policy is the same for every --collect and every --workers.

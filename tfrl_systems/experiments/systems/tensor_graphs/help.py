@@ -8,10 +8,13 @@ Learns which rule to apply where, so that graphs of tensor operations cost less.
   tfrl train tensor_graphs --agent ppo --model bert-tiny --workdir runs/graphs
   tfrl train tensor_graphs --agent ppo --model resnet-50 --model model.onnx \\
       --workdir runs/several --collect pipes --workers 2
+  tfrl train tensor_graphs --agent bc_max --model families --workdir runs/imitated
   tfrl train tensor_graphs --agent world_model --model bert-tiny --workdir runs/dreams
 
 With several models, each episode rewrites one of them. A policy sees what a graph and a rule
-consist of, so it can be used on models that it never saw. world_model needs few steps of the real
+consist of, so it can be used on models that it never saw. bc_max imitates the best of several
+searches and of its own last policy in each context; it needs minutes, and is the agent to take for a
+policy that is good on other models. world_model needs few steps of the real
 engine: it learns what steps do, and trains the policy on that. Its policy knows rules by their
 numbers, so it is for the models that it learned on.
 """

@@ -79,9 +79,10 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
       so a policy that follows them never gets this reward.
 
     End: an episode ends with NO-OP, when no rule matches any more, or after `max_steps` steps,
-      which include those with invalid actions. The setting `may_stop` can forbid NO-OP. The
-      discount is 1 before the end and 0 at the end. If no rule matches a model, the first step ends
-      the episode, whatever its action is.
+      which include those with invalid actions, or after `patience` steps in a row without a graph
+      that is cheaper than all before. The setting `may_stop` can forbid NO-OP. The discount is 1
+      before the end and 0 at the end. If no rule matches a model, the first step ends the episode,
+      whatever its action is.
 
     The objective gives the costs, which are sums over operators (`objectives`). If `measure_every`
     is n > 0, the whole model is also measured against its first graph, after every n-th step and at
@@ -132,7 +133,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         self._measured: tuple[Graph | None, float] = None, 1.0
         self._allowed = np.zeros((0, 0), np.bool_)
         self._figures, self._estimated = Figures(1.0, 1.0, 1.0), 1.0
-        self._num_steps = self._num_invalid = 0
+        self._num_steps = self._num_invalid = self._num_without_gain = 0
         self._trail: list[Match] = []
         self._info: dict[str, Any] = {}
 
@@ -221,7 +222,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         self._best = view.state
         self._figures, self._estimated = Figures(1.0, 1.0, 1.0), 1.0
         self._measured = view.state.graph, 1.0
-        self._num_steps = self._num_invalid = 0
+        self._num_steps = self._num_invalid = self._num_without_gain = 0
         self._trail = []
         return ts.TimeStep(_FIRST, _NO_REWARD, _ONE, self._observe(view))
 
@@ -237,11 +238,13 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
 
     def _act(self, view: View, xfer: int, location: int) -> ts.TimeStep:
         self._num_steps += 1
+        self._num_without_gain += 1
         is_no_op = xfer == len(self.rules)
         is_valid = bool(self._allowed[xfer, location])
         is_last = is_valid and is_no_op
         if is_valid and not is_no_op:
             self._apply(view, view.state.matches_by_rule[xfer][location])
+        is_last |= 0 < self._settings.patience <= self._num_without_gain
         is_last |= self._num_steps >= self._settings.max_steps or not view.state.num_matches.any()
         before, self._figures = self._figures, self._figures_of(view, is_last)
         if is_valid:
@@ -271,6 +274,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         self._trail.append(match)
         if self._best is None or state.cost_ms < self._best.cost_ms:
             self._best = state
+            self._num_without_gain = 0
 
     def _figures_of(self, view: View, is_last: bool) -> Figures:
         """Return RT and M of the current graph; measure RT if a measurement is due."""

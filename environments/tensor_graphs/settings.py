@@ -40,6 +40,8 @@ class Settings:
       truncate: whether to leave out what does not fit, with a warning, instead of an error.
         Training always does so if all four sizes are 0.
       measure_every: number of steps between measurements of the whole model; 0 for none.
+      patience: number of steps without a cheaper graph than all before after which an episode ends;
+        0 for no such end.
     """
 
     reward: str = "runtime"
@@ -55,6 +57,7 @@ class Settings:
     max_actions: int = 1024
     truncate: bool = False
     measure_every: int = 0
+    patience: int = 0
 
     def __post_init__(self) -> None:
         """Check the numbers.
@@ -62,7 +65,12 @@ class Settings:
         Raises:
           UserError: a number is too small.
         """
-        for name, least in (("max_steps", 1), ("measure_every", 0), *((one, 0) for one in SIZES)):
+        for name, least in (
+            ("max_steps", 1),
+            ("measure_every", 0),
+            ("patience", 0),
+            *((one, 0) for one in SIZES),
+        ):
             found = getattr(self, name)
             if found < least:
                 raise UserError(f"{name}: expected {least} or more, found {found}; correct it")

@@ -42,4 +42,4 @@ def test_the_table_by_hand():
 def test_mistakes(capsys):
     with pytest.raises(SystemExit):
         optimizer_tables.parse_arguments(["--output", "x", "--agents", "world_model"])
-    assert "expected some of ppo,reinforce,es" in capsys.readouterr().err
+    assert "expected some of ppo,reinforce,es,bc_max" in capsys.readouterr().err

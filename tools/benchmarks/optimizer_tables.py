@@ -25,7 +25,7 @@ from tfrl_systems.experiments.reporting import Reporter, Terminal
 from tools import running
 from tools.benchmarks import shared, wandering
 
-AGENTS = ("ppo", "reinforce", "es")
+AGENTS = ("ppo", "reinforce", "es", "bc_max")
 # Name of the function, and n.
 _FUNCTIONS = {"wandering": 2, "rotated": 3}
 _POLISH = 10

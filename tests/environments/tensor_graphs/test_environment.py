@@ -81,6 +81,18 @@ class TestContractOfFamilies(EnvironmentContractTest):
         return make(*graphs, rules=all_rules(), objective=objective, seed=seed, **settings)
 
 
+def test_patience_ends_an_episode_that_gets_no_cheaper():
+    """Up is 2 ms dearer, down 2 ms cheaper; only what is cheaper than all before counts."""
+    environment = make(relus(2), patience=3)
+    up, down = np.array([1, 0], np.int32), np.array([0, 0], np.int32)
+    environment.reset()
+    # 4 ms, 2 (a gain), then 4, 2 and 4 ms without one.
+    steps = [environment.step(action) for action in (down, up, down, up)]
+    assert [bool(step.is_last()) for step in steps] == [False, False, False, True]
+    assert environment.get_info()["best_cost_ms"] == 2 and environment.reset().is_first()
+    assert not environment.step(up).is_last()
+
+
 def test_one_episode_by_hand():
     """Relu(Relu(Relu(x))), 6 ms: two of the three can be one, at two places."""
     environment = make(relus(3), rules=(back,))

@@ -41,7 +41,7 @@ def make_agent(**settings):
 
 def make_teacher(agent, count=2, **teaching):
     actor = NumpyActor.from_policy(agent.collect_policy)
-    return MakeTeacher(MakeEnvironment(count), actor, Teaching(**teaching), 1)
+    return MakeTeacher(MakeEnvironment(count), actor, Teaching(**teaching), 4, 1)
 
 
 def listed(experience, step):

@@ -13,10 +13,10 @@ Learns which rule to apply where, so that graphs of tensor operations cost less.
 
 With several models, each episode rewrites one of them. A policy sees what a graph and a rule
 consist of, so it can be used on models that it never saw. bc_max imitates the best of several
-searches and of its own last policy in each context; it needs minutes, and is the agent to take for a
-policy that is good on other models. world_model needs few steps of the real
-engine: it learns what steps do, and trains the policy on that. Its policy knows rules by their
-numbers, so it is for the models that it learned on.
+searches and of its own last policy in each context. It needs minutes, and is the agent to take for
+a policy that is good on other models. world_model needs few steps of the real engine: it learns
+what steps do, and trains the policy on that. Its policy knows rules by their numbers, so it is for
+the models that it learned on.
 """
 EVALUATE = """\
 Compares how cheap policies make the graphs of models. A graph's cost is the sum over its operators,

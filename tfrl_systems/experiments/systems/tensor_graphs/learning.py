@@ -134,9 +134,10 @@ def online_task(run: TrainingRun) -> OnlineTask:
             ],
         },
         make_teacher=lambda actor: MakeTeacher(
-            functools.partial(make_environment, problem, settings),
+            functools.partial(make_environment, problem, dataclasses.replace(settings, patience=0)),
             actor,
             run.settings["teaching"],
+            settings.patience,
             num_episodes,
         ),
         describe=lambda found: (

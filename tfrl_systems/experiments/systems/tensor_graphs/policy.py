@@ -97,6 +97,7 @@ class GraphPolicy:
             rooms["max_locations"] = known["max_locations"]
         settings = Settings(
             max_steps=known["max_steps"],
+            patience=known["patience"],
             may_stop=bool(known["may_stop"]),
             constants=bool(known["constants"]),
             truncate=True,
@@ -244,7 +245,9 @@ def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) ->
                 "export the policy again"
             )
     head = described.get("head", "numbered")
-    return {**found, "head": head, "rules_sha256": described.get("rules_sha256")}
+    # Policies of older versions have no patience.
+    known = {"patience": described.get("patience", 0), "head": head}
+    return {**found, **known, "rules_sha256": described.get("rules_sha256")}
 
 
 def digest_of(rules: Sequence[Rule]) -> str:

@@ -93,9 +93,10 @@ class Teacher:
         if there is no learned policy yet.
 
     Args:
-      environment: draws the contexts.
+      environment: draws the contexts. Its own patience is 0, as paths may need more.
       actor: the policy.
       teaching: who teaches.
+      patience: as in the environment's settings, for the policy's episodes; 0 for no such end.
       num_contexts: number of contexts of a chunk.
     """
 
@@ -104,10 +105,11 @@ class Teacher:
         environment: TensorGraphEnvironment,
         actor: NumpyActor,
         teaching: Teaching,
+        patience: int,
         num_contexts: int,
     ) -> None:
         self._environment, self._actor = environment, actor
-        self._teaching, self._num_contexts = teaching, num_contexts
+        self._teaching, self._patience, self._num_contexts = teaching, patience, num_contexts
 
     def load(self, data: bytes) -> None:
         """Load new variables into the policy."""
@@ -176,6 +178,8 @@ class Teacher:
         for taken, (_, state) in enumerate(policy.play(environment, number, begun), 1):
             if state.cost_ms < best.cost_ms:
                 best, num_steps = state, taken
+            elif 0 < self._patience <= taken - num_steps:
+                break
         return Path(start, tuple(map(step_of, environment.trail[:num_steps])), best)
 
     def _recorded(self, name: str, path: Path, learned_cost: float) -> Iterator[_Row]:
@@ -251,15 +255,17 @@ class MakeTeacher:
       make_environment: makes the environment that draws the contexts.
       actor: the policy, without variables; the pool broadcasts those.
       teaching: who teaches.
+      patience: see `Teacher`.
       num_contexts: number of contexts of a chunk.
     """
 
     make_environment: Callable[[], TensorGraphEnvironment]
     actor: NumpyActor
     teaching: Teaching
+    patience: int
     num_contexts: int
 
     def __call__(self) -> Teacher:
         """Make the teacher."""
         environment = self.make_environment()
-        return Teacher(environment, self.actor, self.teaching, self.num_contexts)
+        return Teacher(environment, self.actor, self.teaching, self.patience, self.num_contexts)

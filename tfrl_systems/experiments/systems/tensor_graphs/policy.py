@@ -97,7 +97,7 @@ class GraphPolicy:
             rooms["max_locations"] = known["max_locations"]
         settings = Settings(
             max_steps=known["max_steps"],
-            patience=known["patience"],
+            patience=known.get("patience", 0),
             may_stop=bool(known["may_stop"]),
             constants=bool(known["constants"]),
             truncate=True,

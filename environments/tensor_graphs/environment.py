@@ -50,13 +50,13 @@ class Model:
         """Load a built-in model, or an ONNX file.
 
         Args:
-          name: one of `models.NAMES`, or the path of a file.
+          name: a built-in model, such as bert-tiny or transformers:7, or the path of a file.
           seed: seed of the random weights of a built-in model.
 
         Raises:
           UserError: there is no such model or file, or it cannot be read.
         """
-        if name in models.NAMES:
+        if models.is_built_in(name):
             return cls(name, onnx_io.read(models.make(name, seed)))
         return cls(name, onnx_io.read(pathlib.Path(name)))
 
@@ -64,7 +64,8 @@ class Model:
 class TensorGraphEnvironment(py_environment.PyEnvironment):
     """An environment whose episodes each rewrite one model; a step applies one rule at one place.
 
-    Context: a `Model`. `reset_to` begins an episode at a state of any other episode instead.
+    Context: a `Model`. With the setting `random_steps`, some random steps lead away from it before
+      the episode begins. `reset_to` begins an episode at a state of any other episode instead.
 
     Observation: a dict of arrays: the padded graph with its features, `xfer_mask`,
       `location_masks`, and all allowed actions with the nodes that they touch. See `observation`,
@@ -98,7 +99,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
       settings: see `Settings`.
       rules: the rules that can be applied; by default those that come with the package.
       objective: gives the costs; by default they are measured with onnxruntime on this machine.
-      seed: seed of the sampler's random generator.
+      seed: seed of the random generator that draws models and random steps.
       measure_fn: measures whole models; by default end to end with onnxruntime, for about a second.
 
     Raises:
@@ -181,7 +182,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
 
         Returns:
           A dict, empty until an episode has ended:
-            context: name of the model.
+            context: name of the model; NAME+3 if the episode began 3 random steps away from it.
             steps, invalid_steps: number of steps, and of those with an invalid action.
             cost_ms, best_cost_ms, start_cost_ms: the objective's cost of the last graph, of the
               cheapest and of the first.
@@ -193,7 +194,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         return dict(self._info)
 
     def seed(self, seed: int | np.random.Generator) -> None:
-        """Restart the sampler's random generator; this affects the next episode first."""
+        """Restart the random generator of models and random steps, from the next episode on."""
         self._generator = np.random.default_rng(seed)
 
     def reset_to(self, state: State, name: str = "") -> ts.TimeStep:
@@ -215,7 +216,19 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
     def _reset(self) -> ts.TimeStep:
         self._current_time_step = None
         model = self._sampler(self._generator)
-        return self._begin(self._first_view(model, model.name))
+        return self._begin(self._after_random_steps(self._first_view(model, model.name)))
+
+    def _after_random_steps(self, view: View) -> View:
+        """Return the view of an episode that begins some random steps away."""
+        if not self._settings.random_steps:
+            return view
+        state, taken = view.state, 0
+        for _ in range(int(self._generator.integers(self._settings.random_steps + 1))):
+            if not state.matches:
+                break
+            state = state.apply(state.matches[int(self._generator.integers(len(state.matches)))])
+            taken += 1
+        return self._first_view(state, f"{view.name}+{taken}") if taken else view
 
     def _begin(self, view: View) -> ts.TimeStep:
         self._view = view

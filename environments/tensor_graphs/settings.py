@@ -42,6 +42,8 @@ class Settings:
       measure_every: number of steps between measurements of the whole model; 0 for none.
       patience: number of steps without a cheaper graph than all before after which an episode ends;
         0 for no such end.
+      random_steps: largest number of random steps that are taken before an episode begins; how many
+        is drawn from 0 on. Rewards count from the graph that they lead to.
     """
 
     reward: str = "runtime"
@@ -58,6 +60,7 @@ class Settings:
     truncate: bool = False
     measure_every: int = 0
     patience: int = 0
+    random_steps: int = 0
 
     def __post_init__(self) -> None:
         """Check the numbers.
@@ -65,12 +68,8 @@ class Settings:
         Raises:
           UserError: a number is too small.
         """
-        for name, least in (
-            ("max_steps", 1),
-            ("measure_every", 0),
-            ("patience", 0),
-            *((one, 0) for one in SIZES),
-        ):
+        counts = ("measure_every", "patience", "random_steps", *SIZES)
+        for name, least in (("max_steps", 1), *((one, 0) for one in counts)):
             found = getattr(self, name)
             if found < least:
                 raise UserError(f"{name}: expected {least} or more, found {found}; correct it")

@@ -12,6 +12,8 @@ has the branches that it is trained with, and LoRA has its adapters.
   squeezenet-1.1                    (Iandola et al., 2016)
   repvgg-a0                         (Ding et al., 2021)
   nasrnn                            five steps of the cell of Zoph and Le (2017)
+
+There are also families of small models, drawn at random: `make("transformers:7")`; see `families`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,13 @@ from collections.abc import Callable, Mapping
 import onnx
 
 from environments.errors import UserError
-from environments.tensor_graphs.models import convolutional, inception, recurrent, transformers
+from environments.tensor_graphs.models import (
+    convolutional,
+    families,
+    inception,
+    recurrent,
+    transformers,
+)
 from environments.tensor_graphs.models.builder import Batch, Builder
 
 _MODELS: Mapping[str, Callable[[Builder], onnx.ModelProto]] = {
@@ -40,21 +48,35 @@ _MODELS: Mapping[str, Callable[[Builder], onnx.ModelProto]] = {
 
 NAMES = tuple(_MODELS)
 
+_OPSET = 14
+KNOWN = (
+    f"{', '.join(NAMES)}, or a member of a family, such as {families.FAMILIES[0]}:7 "
+    f"(families: {', '.join(families.FAMILIES)})"
+)
+"""What a message lists where it expected the name of a built-in model."""
 
-def make(name: str, seed: int = 0, batch: Batch = 1, opset: int = 14) -> onnx.ModelProto:
+
+def is_built_in(name: str) -> bool:
+    """Whether `make` makes a model of this name: one of NAMES, or a member of a family."""
+    return name in _MODELS or families.is_member(name)
+
+
+def make(name: str, seed: int = 0, batch: Batch = 1, opset: int | None = None) -> onnx.ModelProto:
     """Make a model with random weights.
 
     Args:
-      name: one of NAMES.
+      name: one of NAMES, or FAMILY:NUMBER.
       seed: seed of the random weights.
       batch: number of examples, or a name such as "N" if it is to be known only when the model
         runs.
       opset: version of ONNX's operators, at least 13. From 17 on, a layer normalisation is one
-        operator; below, exporters write nine.
+        operator; below, exporters write nine. By default 14; families draw it.
 
     Raises:
       UserError: there is no model of this name.
     """
-    if name not in _MODELS:
-        raise UserError(f"no model {name!r}; there are {', '.join(NAMES)}")
-    return _MODELS[name](Builder(name, seed, batch, opset))
+    if name in _MODELS:
+        return _MODELS[name](Builder(name, seed, batch, opset or _OPSET))
+    if families.is_member(name):
+        return families.make(name, seed, batch, opset)
+    raise UserError(f"no model {name!r}; there are {KNOWN}")

@@ -24,6 +24,9 @@ class Builder:
 
     build.scope = "layer.0/attention"
 
+    Constants of `scalar` and `integers` are weights. Where `constant_nodes` is set, they are nodes,
+    as some exporters write them.
+
     Args:
       name: name of the model; together with `seed` it determines the weights.
       seed: seed of the random weights.
@@ -36,6 +39,7 @@ class Builder:
         self.batch = batch
         self.opset = opset
         self.scope = ""
+        self.constant_nodes = False
         self._random = np.random.default_rng([zlib.crc32(name.encode()), seed])
         self._nodes: list[onnx.NodeProto] = []
         self._weights: list[onnx.TensorProto] = []
@@ -74,12 +78,12 @@ class Builder:
         return self.weight(name, value)
 
     def scalar(self, value: float, dtype: Any = np.float32) -> str:
-        """Add a scalar constant, which exporters write as a weight."""
-        return self.weight("constant", np.array(value, dtype))
+        """Add a scalar constant."""
+        return self._constant(np.array(value, dtype))
 
     def integers(self, *values: int) -> str:
         """Add a constant list of integers."""
-        return self.weight("constant", np.array(values, np.int64))
+        return self._constant(np.array(values, np.int64))
 
     def node(self, op: str, *inputs: str, **attributes: Any) -> str:
         """Add a node with one output, and return the output."""
@@ -162,6 +166,11 @@ class Builder:
             opset_imports=[helper.make_opsetid("", self.opset)],
             producer_name="tfrl",
         )
+
+    def _constant(self, value: np.ndarray) -> str:
+        if self.constant_nodes:
+            return self.node("Constant", value=numpy_helper.from_array(value))
+        return self.weight("constant", value)
 
     def _rename(self, value: str, name: str) -> None:
         for node in self._nodes:

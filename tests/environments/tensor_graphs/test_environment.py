@@ -73,6 +73,11 @@ class TestContractWithoutStopping(EnvironmentContractTest):
         return make(relus(1), relus(2), relus(3), may_stop=False, max_steps=7, seed=seed)
 
 
+class TestContractAfterRandomSteps(EnvironmentContractTest):
+    def make_environment(self, seed):
+        return make(relus(1), relus(2), relus(3), random_steps=4, max_steps=7, seed=seed)
+
+
 class TestContractOfFamilies(EnvironmentContractTest):
     def make_environment(self, seed):
         graphs = [random_graph(number) for number in range(4)]
@@ -162,6 +167,23 @@ def test_who_may_not_stop_goes_on_while_a_rule_matches():
     assert environment.step(environment.no_op).reward == rewards.INVALID
     last = environment.step(np.array([0, 0], np.int32))
     assert last.is_last() and last.observation["xfer_mask"].tolist() == [False, True]
+
+
+def test_an_episode_begins_some_random_steps_away():
+    """Of three Relus the upper match leaves two; the lower one leaves one, as equal nodes merge."""
+    environment = make(relus(3), rules=(back,), random_steps=5)
+    begun = set()
+    for _ in range(30):
+        first = environment.reset()
+        num_relus = int(first.observation["n_node"][0]) - 1
+        assert environment.trail == () and first.observation["globals"][0, 0] == 1
+        while not environment.step(np.array([0, 0], np.int32)).is_last():
+            pass
+        info = environment.get_info()
+        assert info["start_cost_ms"] == 2 * num_relus
+        begun.add((info["context"], num_relus))
+    # Where one Relu is left, no rule matches, and no further step is taken.
+    assert begun == {("relus-3", 3), ("relus-3+1", 2), ("relus-3+1", 1), ("relus-3+2", 1)}
 
 
 def test_steps_are_limited():

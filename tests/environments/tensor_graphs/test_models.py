@@ -28,7 +28,8 @@ LARGE = ("bert-base",)
 ALL = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in NUM_NODES]
 
 
-def _run(model: onnx.ModelProto, batch: int = 1) -> list[np.ndarray]:
+def run_randomly(model: onnx.ModelProto, batch: int = 1) -> list[np.ndarray]:
+    """Run a model on random inputs; open sizes are the batch."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
@@ -55,7 +56,7 @@ def test_model(name: str) -> None:
     onnx.checker.check_model(model)
     onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
     assert len(model.graph.node) == NUM_NODES[name]
-    for output, value in zip(model.graph.output, _run(model), strict=True):
+    for output, value in zip(model.graph.output, run_randomly(model), strict=True):
         declared = [size.dim_value for size in output.type.tensor_type.shape.dim]
         assert list(value.shape) == declared
         assert 0.05 < value.std() < 10
@@ -73,12 +74,12 @@ def test_seed() -> None:
 def test_batch_that_is_known_when_the_model_runs(name: str) -> None:
     model = models.make(name, batch="N")
     onnx.checker.check_model(model)
-    assert all(len(value) == 2 for value in _run(model, batch=2))
+    assert all(len(value) == 2 for value in run_randomly(model, batch=2))
 
 
 def test_later_opset() -> None:
     model = models.make("bert-tiny", opset=17)
     onnx.checker.check_model(model)
     assert sum(node.op_type == "LayerNormalization" for node in model.graph.node) == 5
-    for old, new in zip(_run(models.make("bert-tiny")), _run(model), strict=True):
+    for old, new in zip(run_randomly(models.make("bert-tiny")), run_randomly(model), strict=True):
         np.testing.assert_allclose(old, new, atol=1e-5)

@@ -8,9 +8,11 @@ import numpy as np
 import onnx
 import pytest
 
+from environments.tensor_graphs.models import families
 from tests.environments.tensor_graphs.small_models import adapter, relu, write
 from tests.tfrl_systems.cli.test_train import FIELDS, read_result
 from tests.tfrl_systems.training.test_heatmap import picture, read, scalar
+from tfrl_systems.experiments.systems.tensor_graphs import starts
 
 SAME = ("experience_sha256", "policy_sha256", "environment_steps", "evaluation")
 RULES = "evaluation/rules"
@@ -176,6 +178,25 @@ def test_es_learns_and_its_policy_is_used_on_another_model(train, models, tfrl, 
     assert ran.status == 0, ran.err
     (one,) = ran.json["models"]
     assert one["policies"][0]["estimated_ms_after"] <= one["estimated_ms_before"]
+
+
+def test_members_of_families_are_drawn_to_learn_from(train, tfrl, tmp_path, monkeypatch):
+    """Each episode has a new member, and evaluation has others, always the same."""
+    monkeypatch.setattr(starts, "_NUM_EVALUATED", 1)
+    room = {"max_nodes": 192, "max_edges": 256, "max_locations": 64, "max_actions": 256}
+    settings = {"evaluate_every": 1, "random_steps": 2, "max_steps": 4, "truncate": True, **room}
+    ran = train(tmp_path / "run", ["families"], "--iterations", 1, **settings)
+    assert ran.status == 0, ran.err
+    costs = {f"cost/{family}:1000000" for family in families.FAMILIES}
+    assert {one for one in ran.json["evaluation"]["last"] if "cost/" in one} == costs
+    policy = tmp_path / "run" / "policy"
+    assert json.loads((policy / "policy.json").read_text())["max_logit"] == 4
+    arguments = ("evaluate", "tensor_graphs", "--objective", "analytic", "--policy", policy)
+    ran = tfrl(*arguments, "--rollouts", 1, "--model", "recurrent:2000000", "--json")
+    assert ran.status == 0, ran.err
+    assert ran.json["models"][0]["model"] == "recurrent:2000000"
+    ran = tfrl(*arguments, "--model", "recurrent")
+    assert ran.status == 1 and "transformers:7" in ran.err and len(ran.err.splitlines()) == 1
 
 
 def of_other_features(policy):

@@ -115,7 +115,7 @@ class TensorGraphs(System):
     def settings(self, agent: str, problem: Problem | None) -> Settings:
         """See `System.settings`."""
         found = self.agent(agent)
-        several = problem is not None and len(problem.models) > 1
+        several = problem is not None and problem.has_several_models
         own = dict(_OF.get(agent, {}))
         own["max_logit"] = _MAX_LOGIT_OF_SEVERAL_MODELS if several else 0.0
         settings = {

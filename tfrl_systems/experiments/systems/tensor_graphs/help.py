@@ -8,15 +8,21 @@ Learns which rule to apply where, so that graphs of tensor operations cost less.
   tfrl train tensor_graphs --agent ppo --model bert-tiny --workdir runs/graphs
   tfrl train tensor_graphs --agent ppo --model resnet-50 --model model.onnx \\
       --workdir runs/several --collect pipes --workers 2
-  tfrl train tensor_graphs --agent bc_max --model families --workdir runs/imitated
+  tfrl train tensor_graphs --agent bc_max --model families --objective analytic \\
+      --workdir runs/imitated
   tfrl train tensor_graphs --agent world_model --model bert-tiny --workdir runs/dreams
 
-With several models, each episode rewrites one of them. A policy sees what a graph and a rule
-consist of, so it can be used on models that it never saw. bc_max imitates the best of several
-searches and of its own last policy in each context. It needs minutes, and is the agent to take for
-a policy that is good on other models. world_model needs few steps of the real engine: it learns
-what steps do, and trains the policy on that. Its policy knows rules by their numbers, so it is for
-the models that it learned on.
+With several models, each episode rewrites one of them. A family (transformers, adapters,
+convolutional, branches, recurrent, or families for all) draws a new small model for each episode,
+FAMILY:NUMBER with a number below 1000000. Evaluations during training take numbers from 1000000
+on; none from 2000000 on are used, so these can test what was learned. Give families --objective
+analytic: any other one has to measure the operators of each new model.
+
+A policy sees what a graph and a rule consist of, so it can be used on models that it never saw.
+bc_max imitates the best of several searches and of its own last policy in each context. It needs
+minutes, and is the agent to take for a policy that is good on other models. world_model needs few
+steps of the real engine: it learns what steps do, and trains the policy on that. Its policy knows
+rules by their numbers, so it is for the models that it learned on.
 """
 EVALUATE = """\
 Compares how cheap policies make the graphs of models. A graph's cost is the sum over its operators,
@@ -27,7 +33,8 @@ each measured on this machine (or as --objective says). Nothing is written; see 
 
 An expansion is one application of a rule whose result was costed. A model is a file, or one of
 bert-base, bert-mini, bert-tiny, inception-v3, lora-transformer, nasrnn, repvgg-a0, resnet-18,
-resnet-50, resnext-50, squeezenet-1.1 with random weights.
+resnet-50, resnext-50, squeezenet-1.1 with random weights, or a member of a family, such as
+transformers:7.
 """
 BENCH = """\
 Measures what a step costs: applying a rule, and updating all matches, the graph's cost and the

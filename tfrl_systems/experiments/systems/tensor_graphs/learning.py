@@ -9,13 +9,14 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from environments import contexts
+from environments.contexts import ContextSampler
 from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
 from environments.tensor_graphs.observation.observation import VOCABULARY
 from environments.tensor_graphs.settings import Settings
 from tfrl_systems.drivers.episode_runner import Actor, EpisodeRunner
 from tfrl_systems.experiments.online import OnlineTask
 from tfrl_systems.experiments.reporting import percent
+from tfrl_systems.experiments.systems.tensor_graphs import starts
 from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy, digest_of
 from tfrl_systems.experiments.systems.tensor_graphs.problem import Problem, sizes_of_models
 from tfrl_systems.experiments.systems.tensor_graphs.teaching import MakeTeacher
@@ -50,21 +51,20 @@ def with_room(run: TrainingRun) -> TrainingRun:
 
 
 def make_environment(
-    problem: Problem, settings: Settings, only: str | None = None
+    problem: Problem, settings: Settings, sampler: ContextSampler[Model] | None = None
 ) -> TensorGraphEnvironment:
     """Make an environment whose episodes begin at the models, each with the same probability.
 
     Args:
       problem: the models, the rules and the objective.
       settings: settings of the environment, with room for the models.
-      only: one of the models, to begin all episodes at it; None for all models.
+      sampler: draws the model of each episode, if it is not to be one of the problem's.
 
     Raises:
       UserError: a model, the rules, the objective or a setting cannot be used.
     """
-    names = problem.models if only is None else (only,)
     return TensorGraphEnvironment(
-        contexts.uniform([_load_model(name) for name in names]),
+        sampler or starts.sampler_of(problem.models),
         settings,
         problem.load_rules(),
         problem.make_objective(sizes_of_models(problem.models, problem.dimensions)),
@@ -72,23 +72,32 @@ def make_environment(
 
 
 @functools.cache
-def _counts(problem: Problem, settings: Settings, model: str) -> dict[str, int]:
-    """Count what the first observation of a model holds, by name of the size that bounds it."""
-    seen = make_environment(problem, settings, model).reset().observation
-    return {
-        "max_nodes": int(seen["n_node"][0]),
-        "max_edges": int(seen["n_edge"][0]),
-        "max_locations": int(seen["location_masks"].sum(axis=1).max()),
-        "max_actions": int(seen["action_mask"].sum()),
-    }
+def _counts(problem: Problem, settings: Settings, name: str) -> dict[str, int]:
+    """Count what first observations hold at most, by name of the size that bounds it.
+
+    Args:
+      problem: the rules.
+      settings: settings with room for any model.
+      name: a model, or a family, of which some members are looked at.
+    """
+    models = starts.to_size_by(name)
+    environment = make_environment(problem, settings, starts.in_turn(models))
+    counts: collections.Counter[str] = collections.Counter()
+    for _ in models:
+        seen = environment.reset().observation
+        counts |= collections.Counter(
+            max_nodes=int(seen["n_node"][0]),
+            max_edges=int(seen["n_edge"][0]),
+            max_locations=int(seen["location_masks"].sum(axis=1).max()),
+            max_actions=int(seen["action_mask"].sum()),
+        )
+    return counts
 
 
 # Room for any model, while the first observation's contents are counted.
 _MOST = 1 << 15
 # Each size is so many times the first observation's count, to leave room for what rules add.
 _GROWTH = {"max_nodes": 2, "max_edges": 2, "max_locations": 3, "max_actions": 3}
-# Environments can share models, because graphs are immutable.
-_load_model = functools.cache(Model.load)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,8 +156,16 @@ def online_task(run: TrainingRun) -> OnlineTask:
 
 
 def _evaluator(problem: Problem, settings: Settings, agent: Any) -> EvaluateFn:
-    """Return a function that rewrites each model by the likeliest actions and counts the rules."""
-    environments = {name: make_environment(problem, settings, name) for name in problem.models}
+    """Return a function that rewrites each model by the likeliest actions and counts the rules.
+
+    Of families it rewrites a few members that training never draws.
+    """
+    settings = dataclasses.replace(settings, random_steps=0)
+    environments = {
+        one: make_environment(problem, settings, starts.sampler_of([one]))
+        for name in problem.models
+        for one in starts.to_evaluate_on(name)
+    }
     actor = NumpyActor.from_policy(agent.collect_policy)
 
     def evaluate_fn(variables: bytes) -> Mapping[str, float | Heatmap]:

@@ -17,9 +17,10 @@ from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.objectives import Objective, make_objective
 from environments.tensor_graphs.execution.backends import Arrays
 from environments.tensor_graphs.execution.choosing import Choice
-from environments.tensor_graphs.execution.sizes import Sizes, together
+from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes, together
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT
+from environments.tensor_graphs.models import families
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
 from environments.tensor_graphs.rewriting.engine import Engine, State
 from environments.tensor_graphs.rules import files as rule_files
@@ -120,7 +121,8 @@ class Problem(Rewriting):
 
     Attributes:
       models: an ONNX file, or the name of a built-in model; may be repeated. In training, each
-        episode rewrites one of the models, and several models set max_logit to 4.
+        episode rewrites one of the models, and several models set max_logit to 4. The name of a
+        family, or families for all of them, draws a new member for each episode.
     """
 
     models: tuple[str, ...] = option(flag="--model", metavar="FILE|NAME")
@@ -133,6 +135,11 @@ class Problem(Rewriting):
             if len(sizes) > 1:
                 found = ",".join(map(str, sizes))
                 raise UsageError(f"--dimension {name}: expected one size, found {found}; give one")
+
+    @property
+    def has_several_models(self) -> bool:
+        """Whether episodes begin at more than one model; a family has many."""
+        return len(self.models) > 1 or any(map(families.named, self.models))
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies the problem, as JSON values."""
@@ -286,7 +293,7 @@ def sizes_of_models(names: Sequence[str], dimensions: Dimensions) -> Sizes:
     """Return the sizes at which the costs of several models are estimated.
 
     Args:
-      names: the models, as `find_model` takes them.
+      names: the models, as `find_model` takes them, or families.
       dimensions: the sizes that are given; each must be open in one of the models.
 
     Raises:
@@ -306,6 +313,8 @@ def sizes_of_models(names: Sequence[str], dimensions: Dimensions) -> Sizes:
 @functools.cache
 def _sizes_of(name: str, dimensions: Dimensions) -> tuple[Sizes, frozenset[str]]:
     """Return the sizes of a model, and all names of those that it leaves open."""
+    if models.is_built_in(name) or families.named(name):
+        return NONE_OPEN, frozenset()
     original = Original(name, find_model(name), levels_of("onnxruntime")[0])
     known = frozenset[str]().union(*(one.names for one in original.open_sizes.all))
     given = {one: sizes for one, sizes in dimensions if one in known}
@@ -316,7 +325,7 @@ def find_model(name: str, seed: int = 0) -> pathlib.Path | onnx.ModelProto:
     """Return the path of a model's file, or make a built-in model.
 
     Args:
-      name: path of a file, or one of `models.NAMES`.
+      name: path of a file, or a name that `models.make` takes.
       seed: seed of a built-in model's random weights.
 
     Raises:
@@ -325,11 +334,9 @@ def find_model(name: str, seed: int = 0) -> pathlib.Path | onnx.ModelProto:
     path = pathlib.Path(name)
     if path.exists():
         return path
-    if name in models.NAMES:
+    if models.is_built_in(name):
         return models.make(name, seed=seed)
-    raise UserError(
-        f"model: expected an ONNX file or one of {', '.join(models.NAMES)}; found {name!r}"
-    )
+    raise UserError(f"model: expected an ONNX file or one of {models.KNOWN}; found {name!r}")
 
 
 def num_operators(graph: Graph) -> int:

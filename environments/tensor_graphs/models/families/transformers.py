@@ -1,0 +1,251 @@
+"""Transformers, and networks with adapters, drawn at random."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from environments.tensor_graphs.models.builder import Builder
+from environments.tensor_graphs.models.families.adapters import AdaptedLinear
+from environments.tensor_graphs.models.families.exporter import ACTIVATIONS, Exporter
+from environments.tensor_graphs.models.families.spelling import pick
+
+_WIDTHS = (32, 64, 64, 96, 128, 128, 192, 256, 384, 512, 768)
+_VOCABULARY = 256
+_CLASSES = 32
+
+Linear = Callable[[str, int, int, str], str]
+"""Adds a linear layer: (x, size of the input, size of the output, name) -> output."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Design:
+    """What a transformer computes, however it is written.
+
+    Attributes:
+      tokens, hidden, heads, layers: sizes.
+      wide: size between the two layers that follow attention.
+      order: normalisations come "before" or "after" attention, or attention and the layers after
+        it are added "beside" each other.
+      activation: one of ACTIVATIONS.
+      gated: whether the activation multiplies a third layer.
+      rms: whether normalisations are by the root mean square alone.
+      shared_key: whether all heads share one key and one value.
+      mask: "none", "causal" or an "input".
+      entry: tokens are "states", "numbers" of embeddings or "patches" of an image.
+      end: the outputs are all "states", or classes of the "mean" or of the "first" token.
+    """
+
+    tokens: int
+    hidden: int
+    heads: int
+    layers: int
+    wide: int
+    order: str
+    activation: str
+    gated: bool
+    rms: bool
+    shared_key: bool
+    mask: str
+    entry: str
+    end: str
+
+    @classmethod
+    def draw(cls, random: np.random.Generator) -> Design:
+        """Draw a design; no design is that of BERT, which normalises after and has a gelu."""
+        hidden = pick(random, _WIDTHS)
+        order = pick(random, ["before", "before", "after", "beside"])
+        small = [1, 2, 2, 3] if hidden < 192 else [1, 2] if hidden < 384 else [1]
+        ratios = [1, 2, 3, 4] if hidden < 384 else [1, 2]
+        return cls(
+            tokens=pick(random, [4, 16, 16, 36, 64, 64, 100, 144]),
+            hidden=hidden,
+            heads=hidden // pick(random, [16, 32]),
+            layers=pick(random, small),
+            wide=hidden * pick(random, ratios),
+            order=order,
+            activation=pick(
+                random, [one for one in ACTIVATIONS if (order, one) != ("after", "gelu")]
+            ),
+            gated=pick(random, [True, False, False]),
+            rms=pick(random, [True, False, False]),
+            shared_key=pick(random, [True, False, False, False]),
+            mask=pick(random, ["none", "none", "causal", "input"]),
+            entry=pick(random, ["states", "states", "numbers", "patches"]),
+            end=pick(random, ["states", "mean", "first"]),
+        )
+
+
+def transformer(build: Builder, random: np.random.Generator) -> onnx.ModelProto:
+    """Build a transformer."""
+    design = Design.draw(random)
+    export = Exporter(build, random, design.tokens)
+    return _Transformer(design, export, export.linear).build()
+
+
+def adapted(build: Builder, random: np.random.Generator) -> onnx.ModelProto:
+    """Build a transformer, or a stack of linear layers, in which some matrices have adapters."""
+    design = Design.draw(random)
+    design = dataclasses.replace(design, layers=min(design.layers, 2))
+    export = Exporter(build, random, design.tokens)
+    linear = AdaptedLinear(export, random)
+    model = _Transformer(design, export, linear)
+    return model.build_without_attention() if random.random() < 0.4 else model.build()
+
+
+class _Transformer:
+    """Builds one design in one spelling."""
+
+    def __init__(self, design: Design, export: Exporter, linear: Linear) -> None:
+        self._design = design
+        self._export = export
+        self._linear = linear
+
+    def build(self) -> onnx.ModelProto:
+        """Build the whole model."""
+        build, design = self._export.build, self._design
+        x, mask = self._enter(), self._mask()
+        for layer in range(design.layers):
+            build.scope = f"layer.{layer}"
+            if design.order == "before":
+                x = build.node("Add", x, self._attention(self._norm(x), mask))
+                x = build.node("Add", x, self._feed_forward(self._norm(x)))
+            elif design.order == "after":
+                x = self._norm(build.node("Add", self._attention(x, mask), x))
+                x = self._norm(build.node("Add", self._feed_forward(x), x))
+            else:
+                y = self._norm(x)
+                y = build.node("Add", self._attention(y, mask), self._feed_forward(y))
+                x = build.node("Add", x, y)
+        return self._finish(x)
+
+    def build_without_attention(self) -> onnx.ModelProto:
+        """Build the model without its attentions."""
+        build, design = self._export.build, self._design
+        x = self._enter()
+        for layer in range(design.layers + 1):
+            build.scope = f"layer.{layer}"
+            y = self._feed_forward(self._norm(x) if design.order == "before" else x)
+            x = build.node("Add", y, x)
+            x = self._norm(x) if design.order == "after" else x
+        return self._finish(x)
+
+    def _enter(self) -> str:
+        export, build, design = self._export, self._export.build, self._design
+        build.scope = "entry"
+        if design.entry == "states":
+            return build.input("states", [build.batch, design.tokens, design.hidden])
+        if design.entry == "numbers":
+            numbers = build.input("numbers", [build.batch, design.tokens], TensorProto.INT64)
+            words = build.normal("words.weight", [_VOCABULARY, design.hidden], 1)
+            x = build.node("Gather", words, numbers)
+        else:
+            size = 4 * math.isqrt(design.tokens)
+            image = build.input("image", [build.batch, 3, size, size])
+            x = build.conv(image, (3, design.hidden), (4, 4), bias=True, stride=4, pads=(0, 0))
+            shape = build.integers(export.rows[0], design.hidden, design.tokens)
+            x = build.node("Transpose", build.node("Reshape", x, shape), perm=[0, 2, 1])
+        positions = build.normal("positions", [1, design.tokens, design.hidden], 0.3)
+        return export.with_leftovers(export.commuted("Add", x, positions))
+
+    def _mask(self) -> str | None:
+        """Add what is added to scores: 0 where attention is allowed, else a large negative."""
+        build, tokens = self._export.build, self._design.tokens
+        if self._design.mask == "none":
+            return None
+        if self._design.mask == "causal":
+            return build.weight("mask", np.triu(np.full((1, 1, tokens, tokens), -1e4, "f4"), 1))
+        mask = build.input("mask", [build.batch, tokens], TensorProto.INT64)
+        mask = build.node("Cast", build.node("Unsqueeze", mask, build.integers(1, 2)), to=1)
+        return self._export.scaled(build.node("Sub", build.scalar(1), mask), -1e4)
+
+    def _norm(self, x: str) -> str:
+        return self._export.norm(x, self._design.hidden, self._design.rms)
+
+    def _feed_forward(self, x: str) -> str:
+        export, design = self._export, self._design
+        wide = export.activate(design.activation, self._linear(x, design.hidden, design.wide, "up"))
+        if design.gated:
+            gate = self._linear(x, design.hidden, design.wide, "gate")
+            wide = export.build.node("Mul", wide, gate)
+        return export.with_leftovers(self._linear(wide, design.wide, design.hidden, "down"))
+
+    def _attention(self, x: str, mask: str | None) -> str:
+        """Add attention with several heads: [N, T, hidden] -> [N, T, hidden]."""
+        export, build, design = self._export, self._export.build, self._design
+        size = design.hidden // design.heads
+        query, key, value = self._heads(x, size)
+        scaled, half = export.spelling.scaled, size**-0.25
+        if scaled in ("query", "both"):
+            query = export.scaled(query, half if scaled == "both" else half**2)
+        if scaled in ("key", "both"):
+            key = export.scaled(key, half if scaled == "both" else half**2)
+        scores = build.node("MatMul", query, key)
+        if scaled == "scores":
+            scores = export.scaled(scores, half**2)
+        if mask is not None:
+            scores = build.node("Add", scores, mask)
+        weights = export.with_leftovers(build.node("Softmax", scores, axis=-1))
+        mixed = build.node("Transpose", build.node("MatMul", weights, value), perm=[0, 2, 1, 3])
+        joined = export.reshaped(mixed, design.hidden)
+        return export.with_leftovers(self._linear(joined, design.hidden, design.hidden, "joined"))
+
+    def _heads(self, x: str, size: int) -> tuple[str, str, str]:
+        """Add query [N, heads, T, size], key [N, heads, size, T] and value, as query."""
+        export, build, design = self._export, self._export.build, self._design
+        if design.shared_key or export.spelling.projections == "three":
+            return self._separate_heads(x, size)
+        packed = self._linear(x, design.hidden, 3 * design.hidden, "packed")
+        if export.spelling.projections == "Split":
+            sizes = build.integers(*[design.hidden] * 3)
+            parts = build.nodes("Split", 3, packed, sizes, axis=2)
+            query, key, value = (export.reshaped(part, design.heads, size) for part in parts)
+            return self._turned(query), self._turned_key(key), self._turned(value)
+        split = export.reshaped(packed, 3, design.heads, size)
+        split = build.node("Transpose", split, perm=[2, 0, 3, 1, 4])
+        query, key, value = (
+            build.node("Gather", split, build.scalar(part, np.int64), axis=0) for part in range(3)
+        )
+        return query, build.node("Transpose", key, perm=[0, 1, 3, 2]), value
+
+    def _separate_heads(self, x: str, size: int) -> tuple[str, str, str]:
+        design = self._design
+
+        def part(name: str, heads: int) -> str:
+            y = self._linear(x, design.hidden, heads * size, name)
+            return self._export.reshaped(y, heads, size)
+
+        others = 1 if design.shared_key else design.heads
+        query, key = part("query", design.heads), part("key", others)
+        value = part("value", others)
+        return self._turned(query), self._turned_key(key), self._turned(value)
+
+    def _turned(self, x: str) -> str:
+        return self._export.build.node("Transpose", x, perm=[0, 2, 1, 3])
+
+    def _turned_key(self, x: str) -> str:
+        build = self._export.build
+        if self._export.spelling.key == "once":
+            return build.node("Transpose", x, perm=[0, 2, 3, 1])
+        return build.node("Transpose", self._turned(x), perm=[0, 1, 3, 2])
+
+    def _finish(self, x: str) -> onnx.ModelProto:
+        export, build, design = self._export, self._export.build, self._design
+        build.scope = "end"
+        x = self._norm(x) if design.order != "after" else x
+        shape = [build.batch, design.tokens, design.hidden]
+        if design.end == "states":
+            return build.finish(states_out=(x, shape))
+        if design.end == "mean":
+            x = export.mean(x, 1, keepdims=0)
+        else:
+            x = build.node("Gather", x, build.scalar(0, np.int64), axis=1)
+        weight = build.normal("classes.weight", [_CLASSES, design.hidden], design.hidden**-0.5)
+        bias = build.normal("classes.bias", [_CLASSES], 0.1)
+        x = build.node("Gemm", x, weight, bias, transB=1)
+        return build.finish(classes=(x, [build.batch, _CLASSES]))

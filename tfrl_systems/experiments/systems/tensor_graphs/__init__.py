@@ -127,8 +127,9 @@ class TensorGraphs(System):
             return settings
         from tfrl_systems.experiments.systems.tensor_graphs.teaching import Teaching
 
-        # An imitated path goes through all layers of a model, and ends there.
-        environment = dataclasses.replace(_ENVIRONMENT, max_steps=400, patience=40)
+        # An imitated path goes through all layers of a model, and ends there. Random steps lead to
+        # graphs that no exporter writes.
+        environment = dataclasses.replace(_ENVIRONMENT, max_steps=400, patience=40, random_steps=8)
         return {**settings, "environment": environment, "teaching": Teaching()}
 
     def complete(self, run: TrainingRun) -> TrainingRun:

@@ -267,7 +267,8 @@ class CloningAgent(tf_agent.TFAgent):
         info: Any = ()
         if isinstance(self.actor_network, GraphActorNetwork):
             observation = {name: observation[name] for name in NEEDED}
-            info = {"targets": np.zeros(observation["action_mask"].shape, np.float32)}
+            names = ("targets", "regrets") if self._config.regret_weight else ("targets",)
+            info = {name: np.zeros(observation["action_mask"].shape, np.float32) for name in names}
         self.lessons.restore(directory, Steps(observation, action, info))
 
 

@@ -84,7 +84,10 @@ def _evaluate_function(system: str, run: Run, options: argparse.Namespace) -> st
 
 
 def _optimize(system: str, run: Run, options: argparse.Namespace) -> str:
-    return f"tfrl optimize {options.models[0]} -o fast.onnx --method policy --policy {run.policy}"
+    # A built-in model or a family is no file.
+    files = [name for name in options.models if name.endswith(".onnx")]
+    model = files[0] if files else "model.onnx"
+    return f"tfrl optimize {model} -o fast.onnx --method policy --policy {run.policy}"
 
 
 def _table(found: Found) -> str:

@@ -40,6 +40,13 @@ class Savings:
         """Whether a match that looks like this one has been applied."""
         return signature_of(signatures, match) in self._changes_ms
 
+    def change_ms(self, state: State, signatures: NodeSignatures, match: Match) -> float:
+        """Return how much a match changes the cost; apply it only if none that looks alike was."""
+        key = signature_of(signatures, match)
+        if key not in self._changes_ms:
+            self._changes_ms[key] = state.apply(match).cost_ms - state.cost_ms
+        return self._changes_ms[key]
+
     def descend(self, start: State) -> Iterator[tuple[Match, State]]:
         """Apply all matches that are known to save something, those that save most first.
 

@@ -16,6 +16,7 @@ from tests.tfrl_systems.agents.test_graph_agents import data_of, greedy_return
 from tfrl_systems.agents import cloning
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import Chunk
+from tfrl_systems.experiments.systems.tensor_graphs import teaching
 from tfrl_systems.experiments.systems.tensor_graphs.teaching import MakeTeacher, Teaching
 from tfrl_systems.policies.numpy_actor import NumpyActor
 
@@ -39,9 +40,9 @@ def make_agent(**settings):
     return cloning.make_agent(config, environment.time_step_spec(), environment.action_spec())
 
 
-def make_teacher(agent, count=2, **teaching):
+def make_teacher(agent, count=2, has_regrets=False, **settings):
     actor = NumpyActor.from_policy(agent.collect_policy)
-    return MakeTeacher(MakeEnvironment(count), actor, Teaching(**teaching), 4, 1)
+    return MakeTeacher(MakeEnvironment(count), actor, Teaching(**settings), 4, has_regrets, 1)
 
 
 def listed(experience, step):
@@ -65,6 +66,34 @@ def test_the_best_path_is_the_lesson_and_its_order_is_free():
     assert listed(found, 0) == [("lift", 0.5), ("lift", 0.5)]
     rules = [{name for name, _ in listed(found, step)} for step in range(4)]
     assert rules[-1] == {"drop"} and all(one <= {"lift", "drop"} for one in rules)
+
+
+def test_other_steps_cost_what_the_engine_says():
+    """At first both slips are not wanted: each saves 0.2 of 4 ms. Later slips save as much of less.
+
+    No step of these rules makes a graph dearer, so a rule that does is added here.
+    """
+    agent = make_agent()
+    teacher = make_teacher(agent, has_regrets=True)()
+    teacher.load(data_of(agent))
+    found = teacher.run(Chunk(0, 0)).trajectory
+    assert not found.policy_info["regrets"].any()
+    state = teacher._environment.state
+    seen = {"action_mask": np.array([True] * 3), "actions": np.array([[0, 0], [1, 0], [3, 0]])}
+
+    class Dearer:
+        """Of which slip costs 0.1 of 2 ms, lift 1 of 2 ms, and nothing else exists."""
+
+        def change_ms(self, state, signatures, match):
+            return {"slip": 0.1, "lift": 1.0}[match]
+
+    class State:
+        graph, cost_ms, matches_by_rule = state.graph, 2.0, [["slip"], ["lift"], []]
+
+    regrets = teaching._regrets(State, seen, np.zeros(3, np.float32), Dearer())
+    np.testing.assert_allclose(regrets, [5, 10, 0], rtol=1e-6)
+    wanted = np.array([1, 0, 0], np.float32)
+    np.testing.assert_allclose(teaching._regrets(State, seen, wanted, Dearer()), [0, 10, 0])
 
 
 def test_a_clone_plays_the_best_path_that_greedy_steps_miss():

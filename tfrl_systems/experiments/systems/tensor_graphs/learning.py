@@ -147,6 +147,7 @@ def online_task(run: TrainingRun) -> OnlineTask:
             actor,
             run.settings["teaching"],
             settings.patience,
+            run.settings["agent"].regret_weight > 0,
             num_episodes,
         ),
         describe=lambda found: (

@@ -12,7 +12,8 @@ policy, its steps from the policy's graph on are a second lesson: they begin whe
 that has learned from the first.
 
 Most steps of a path do not depend on each other. So at each graph every step that the path takes
-from there on, and that could be taken at once, is as good as the next one (`targets`).
+from there on, and that could be taken at once, is as good as the next one (`targets`). Of every
+other step the engine knows how much dearer it makes the graph at once (`regrets`).
 """
 
 from __future__ import annotations
@@ -28,13 +29,17 @@ from tf_agents.trajectories import trajectory
 from environments.errors import UserError
 from environments.tensor_graphs.environment import TensorGraphEnvironment
 from environments.tensor_graphs.search import METHODS, Budget, search
+from environments.tensor_graphs.search.neighbourhoods import NodeSignatures
 from environments.tensor_graphs.search.results import Step, step_of
+from environments.tensor_graphs.search.savings import Savings
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.episodes import Experience, split_episodes
 from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.networks.graph_actors import NEEDED
 from tfrl_systems.policies.numpy_actor import NumpyActor
 
+# Steps that make a graph dearer by more than this are equally bad.
+_MAX_REGRET_PERCENT = 10.0
 # Contexts in which nothing can be gained teach nothing; so many of them in a row end a chunk.
 _MAX_WITHOUT_GAIN = 20
 
@@ -97,6 +102,7 @@ class Teacher:
       actor: the policy.
       teaching: who teaches.
       patience: as in the environment's settings, for the policy's episodes; 0 for no such end.
+      has_regrets: whether lessons say what other steps cost.
       num_contexts: number of contexts of a chunk.
     """
 
@@ -106,10 +112,12 @@ class Teacher:
         actor: NumpyActor,
         teaching: Teaching,
         patience: int,
+        has_regrets: bool,
         num_contexts: int,
     ) -> None:
         self._environment, self._actor = environment, actor
-        self._teaching, self._patience, self._num_contexts = teaching, patience, num_contexts
+        self._teaching, self._patience = teaching, patience
+        self._has_regrets, self._num_contexts = has_regrets, num_contexts
 
     def load(self, data: bytes) -> None:
         """Load new variables into the policy."""
@@ -186,15 +194,18 @@ class Teacher:
         """Yield the lesson of a path; none if observations have no room for its first step."""
         environment = self._environment
         time_step = environment.reset_to(path.start, name)
-        steps = []
+        savings, steps = Savings(), []
         for number in range(len(path.steps)):
             observation = {field: time_step.observation[field] for field in NEEDED}
             state: Any = environment.state
             shares, action = _targets(state, observation, path.steps[number:])
             if action is None:
                 break
+            labels = {"targets": shares}
+            if self._has_regrets:
+                labels["regrets"] = _regrets(state, observation, shares, savings)
+            begun = (time_step.step_type, observation, action, labels)
             after = environment.step(action)
-            begun = (time_step.step_type, observation, action, {"targets": shares})
             steps.append((*begun, after.step_type, after.reward, after.discount))
             time_step = after
             if after.is_last():
@@ -235,6 +246,23 @@ def _targets(
     return shares / max(shares.sum(), 1), following
 
 
+def _regrets(
+    state: Any, observation: dict[str, np.ndarray], shares: np.ndarray, savings: Savings
+) -> np.ndarray:
+    """Return how much dearer each listed action makes the graph, float32 [A]; 0 for those wanted.
+
+    The unit is a percent of the present graph's cost.
+    """
+    signatures = NodeSignatures(state.graph)
+    regrets = np.zeros(len(shares), np.float32)
+    for row in np.flatnonzero(observation["action_mask"] & (shares == 0)):
+        xfer, location = observation["actions"][row]
+        if xfer < len(state.matches_by_rule):
+            match = state.matches_by_rule[xfer][location]
+            regrets[row] = 100 * savings.change_ms(state, signatures, match) / state.cost_ms
+    return np.clip(regrets, 0, _MAX_REGRET_PERCENT)
+
+
 def _experience(rows: Iterable[_Row]) -> Experience:
     made = list(rows)
     steps = trajectory.Trajectory(
@@ -255,7 +283,7 @@ class MakeTeacher:
       make_environment: makes the environment that draws the contexts.
       actor: the policy, without variables; the pool broadcasts those.
       teaching: who teaches.
-      patience: see `Teacher`.
+      patience, has_regrets: see `Teacher`.
       num_contexts: number of contexts of a chunk.
     """
 
@@ -263,9 +291,16 @@ class MakeTeacher:
     actor: NumpyActor
     teaching: Teaching
     patience: int
+    has_regrets: bool
     num_contexts: int
 
     def __call__(self) -> Teacher:
         """Make the teacher."""
-        environment = self.make_environment()
-        return Teacher(environment, self.actor, self.teaching, self.patience, self.num_contexts)
+        return Teacher(
+            self.make_environment(),
+            self.actor,
+            self.teaching,
+            self.patience,
+            self.has_regrets,
+            self.num_contexts,
+        )

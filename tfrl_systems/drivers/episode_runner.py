@@ -88,7 +88,7 @@ class EpisodeRunner:
         # The seed has 32 bits, because the generators of some environments take no more.
         _seed(environment, int(generator.integers(1 << 32)))
         if attempt:
-            generator = np.random.default_rng([attempt, *job.seed_sequence().entropy])
+            generator = np.random.default_rng([attempt, job.seed, job.iteration, job.index])
         if environment.batched:
             return _play_batch(environment, self._actor, generator)
         return _play_in_turn(environment, self._actor, generator, self._num_episodes)

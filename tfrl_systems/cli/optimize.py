@@ -17,7 +17,7 @@ Rewrites an ONNX model by verified rules so that it runs faster and computes the
 
   tfrl optimize model.onnx -o fast.onnx
   tfrl optimize model.onnx -o fast.onnx --inputs examples.npz --report report.html
-  tfrl optimize model.onnx -o fast.onnx --method policy --policy runs/graphs/policy
+  tfrl optimize model.onnx -o fast.onnx --policy runs/graphs/policy
   tfrl optimize model.onnx -o fast.onnx --dimension batch=8 --objective onnxruntime-cuda
   tfrl optimize model.onnx -o fast.onnx --dimension width=160,320 --dimension 'x[0]=1'
   tfrl optimize model.onnx -o fast.onnx --strict
@@ -35,6 +35,9 @@ INPUT[AXIS]. The first size given for it leads the search; OUT is right and not 
 those given. If none is given, a batch is 1, and for the others usual sizes are tried until MODEL
 runs. What was chosen is printed with the options that change it; half and double of it are measured
 too. --inputs FILE.npz gives sizes and values from real data.
+
+--policy DIR lets a learned policy lead the search: it plays first, and the search goes on from the
+cheapest graph that it finds. With --method policy it plays alone.
 
 --seconds bounds everything before the candidates are compared and measured. Operators whose
 measurement does not fit in are estimated by a formula.

@@ -281,8 +281,6 @@ def optimize(
     """
     from tfrl_systems.experiments.systems.tensor_graphs.optimize import optimization
 
-    if asked.get("policy") is not None:
-        asked = {"method": "policy", **asked}
     teller = reporter or Terminal()
     if not isinstance(model, str | os.PathLike):
         from tfrl_systems.experiments.systems.tensor_graphs.optimize import in_memory

@@ -8,7 +8,7 @@
   regions   improves the graph region by region: ours, see `regions.py`
   random    takes random steps
 
-`rollouts.follow` is a search that is led by a trained policy.
+A trained policy can lead `regions` (its argument `guide`). In `rollouts.follow` it plays alone.
 
 All of them work on any object with `graph`, `matches`, `cost_ms` and `apply` (`results.State`). A
 search's result depends only on the start, the rules, the costs and the number of expansions, and is
@@ -24,6 +24,7 @@ from typing import Any
 
 from environments.errors import UserError
 from environments.tensor_graphs.search.basic import beam, greedy, random_walk, taso
+from environments.tensor_graphs.search.episodes import Guide
 from environments.tensor_graphs.search.record import Record, replay
 from environments.tensor_graphs.search.regions import regions
 from environments.tensor_graphs.search.results import (
@@ -44,6 +45,7 @@ __all__ = [
     "INTERRUPTED",
     "METHODS",
     "Budget",
+    "Guide",
     "Player",
     "Progress",
     "Result",

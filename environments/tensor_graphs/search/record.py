@@ -81,6 +81,7 @@ class Record:
         self._began_s = self._reported_s = time.monotonic()
         self._saved_s = 0.0
         self._expansions_of_best = 0
+        self._gains: list[Progress] = []
         self._candidates: list[tuple[float, int, Visited]] = []
         if file is not None and file.exists():
             self._resume(file)
@@ -90,6 +91,11 @@ class Record:
     def seconds(self) -> float:
         """Wall time so far."""
         return time.monotonic() - self._began_s
+
+    @property
+    def progress(self) -> Progress:
+        """How far the search has come."""
+        return Progress(self.expansions, self.seconds, self.best.cost_ms)
 
     def run(self, method: Callable[..., None], **settings: Any) -> Result:
         """Search until there is nothing left to try, the budget is spent, or Ctrl-C is pressed.
@@ -132,6 +138,7 @@ class Record:
         if found.cost_ms < self.best.cost_ms:
             self.best = found
             self._expansions_of_best = self.expansions
+            self._gains.append(self.progress)
         self._keep(found)
 
     def is_new(self, state: State) -> bool:
@@ -165,7 +172,7 @@ class Record:
     def report(self) -> None:
         """Call `on_progress`."""
         if self._on_progress is not None:
-            self._on_progress(Progress(self.expansions, self.seconds, self.best.cost_ms))
+            self._on_progress(self.progress)
 
     def save(self) -> None:
         """Write the path to the best state to the file, if there is one, all of it or nothing."""
@@ -201,6 +208,7 @@ class Record:
             seconds=self.seconds,
             stopped=stopped,
             expansions_of_best=self._expansions_of_best,
+            gains=tuple(self._gains),
         )
 
     def _keep(self, found: Visited) -> None:

@@ -16,26 +16,35 @@ orders, and with n of them all 2^n subsets. This search instead
     most of them, applies it first, and keeps the result if that ends cheaper (`_applied_at_all`,
     `_applied_where_it_pays`);
   - lets the small searches grow, from a few steps to many, as long as the budget lasts.
+
+A guide, such as a learned policy, may lead the search (`_Regions.follow`): the guide plays an
+episode, and the search goes on from its cheapest graph, unless descending without the guide leads
+to a cheaper one. Then the guide plays another episode from there. When nothing is left to try, the
+search begins anew without the guide, so a bad guide costs time, but never the result.
 """
 
 from __future__ import annotations
 
-import collections
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from environments.tensor_graphs.search.episodes import Guide, likeliest
 from environments.tensor_graphs.search.neighbourhoods import (
     Key,
     NodeSignatures,
-    around,
-    changed,
     fingerprint,
     nodes_of,
     signature_of,
 )
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import Visited
+from environments.tensor_graphs.search.trails import (
+    changed_since,
+    region_of,
+    rules_that_lost_matches,
+    signatures_in,
+)
 
 ROUNDS = ((1, 4), (4, 1), (32, 1), (256, 1))
 """(steps that a region's search may try, radius in edges within which keys of matches agree).
@@ -58,7 +67,10 @@ Recipe = tuple[Key, ...]
 
 
 def regions(
-    record: Record, alpha: float = 1.05, rounds: tuple[tuple[int, int], ...] = ROUNDS
+    record: Record,
+    alpha: float = 1.05,
+    rounds: tuple[tuple[int, int], ...] = ROUNDS,
+    guide: Guide | None = None,
 ) -> None:
     """Search region by region; see the module.
 
@@ -67,8 +79,14 @@ def regions(
       alpha: a region's search goes on from graphs that cost up to this many times the graph that it
         began with.
       rounds: effort and radius of each round, as in `ROUNDS`.
+      guide: leads the search at first; None for none.
     """
-    _Regions(record, alpha).run(rounds)
+    origin = record.best
+    if guide is not None:
+        led = _Regions(record, alpha, origin)
+        led.follow(guide)
+        led.run(rounds)
+    _Regions(record, alpha, origin).run(rounds)
 
 
 class _Regions:
@@ -84,14 +102,33 @@ class _Regions:
       radius: how far in edges two neighbourhoods must agree for matches to have the same key.
     """
 
-    def __init__(self, record: Record, alpha: float) -> None:
+    def __init__(self, record: Record, alpha: float, here: Visited) -> None:
         self.record = record
         self.alpha = alpha
         self.radius = 1
-        self.here = record.best
+        self.here = here
         self.changes_ms: dict[Key, float] = {}
         self.recipes: dict[Key, list[Recipe]] = {}
         self.failed: set[Key] = set()
+
+    def follow(self, guide: Guide) -> None:
+        """Go where the guide's episode or descending leads, and on with another episode."""
+        origin = self.here
+        self._play(guide)
+        led, self.here = self.here, origin
+        self._descend()
+        if led.cost_ms <= self.here.cost_ms:
+            self.here = led
+            self._descend()
+        self._play(guide)
+
+    def _play(self, guide: Guide) -> None:
+        """Go to the cheapest graph that the guide meets; learn from its steps."""
+        for before, after in likeliest(self.record, guide, self.here):
+            key = signature_of(signatures_in(before), after.match)
+            self.changes_ms[key] = after.cost_ms - before.cost_ms
+            if after.cost_ms < self.here.cost_ms:
+                self.here = after
 
     def run(self, rounds: tuple[tuple[int, int], ...]) -> None:
         """Play all rounds."""
@@ -108,7 +145,7 @@ class _Regions:
     def _descend(self) -> None:
         """Take all steps that save something, those that save most first."""
         while True:
-            signatures = _signatures(self.here)
+            signatures = signatures_in(self.here)
             best: tuple[float, Key] | None = None
             for match in self.here.state.matches:
                 key = signature_of(signatures, match)
@@ -124,7 +161,7 @@ class _Regions:
     def _take_everywhere(self, key: Key) -> None:
         """Apply all matches of one signature, as long as that saves something."""
         while self.changes_ms[key] < 0:
-            signatures = _signatures(self.here)
+            signatures = signatures_in(self.here)
             match = next(
                 (
                     one
@@ -154,7 +191,7 @@ class _Regions:
           Whether a cheaper graph was found.
         """
         origin = best = self.here
-        for rule, where in _rules_that_lost_matches(origin).items():
+        for rule, where in rules_that_lost_matches(origin).items():
             self.here = apply_fn(where, rule)
             if self.here is not where and self.here.cost_ms <= self.alpha * where.cost_ms:
                 self._descend()
@@ -193,7 +230,7 @@ class _Regions:
         return self.here
 
     def _apply_once_where_it_pays(self, rule: str) -> bool:
-        signatures, matches = _signatures(self.here), self.here.state.matches
+        signatures, matches = signatures_in(self.here), self.here.state.matches
 
         def change_at_once_ms(match: Any) -> float:
             nodes = set(nodes_of(match))
@@ -214,7 +251,7 @@ class _Regions:
 
     def _search_regions(self, effort: int) -> bool:
         """Search each region for a cheaper graph, and go to the first; whether there is one."""
-        signatures, matches = _signatures(self.here), self.here.state.matches
+        signatures, matches = signatures_in(self.here), self.here.state.matches
         # The cheapest steps are tried first: one that costs nothing may well prepare another.
         changes_ms = [self.changes_ms.get(signature_of(signatures, one), 0.0) for one in matches]
         order = sorted(range(len(matches)), key=lambda one: (changes_ms[one], one))
@@ -266,7 +303,7 @@ class _Regions:
         best: Visited | None = None
         seen: set[int] = set()
         queue: list[tuple[float, int, Visited, Iterator[tuple[Any, Key]]]] = []
-        here, steps = origin, iter([(match, signature_of(_signatures(origin), match))])
+        here, steps = origin, iter([(match, signature_of(signatures_in(origin), match))])
         tried = enough = 0
         while tried < effort and not (best and tried > enough):
             step = next(steps, None)
@@ -277,7 +314,7 @@ class _Regions:
                 tried += 1
                 found = self._apply(here, *step)
                 graph: Any = found.state.graph
-                mark = fingerprint(graph, *_changed(origin, found))
+                mark = fingerprint(graph, *changed_since(origin, found))
                 if mark not in seen:
                     seen.add(mark)
                     if found.cost_ms < (best or origin).cost_ms:
@@ -300,8 +337,8 @@ class _Regions:
           origin: the state where the region's search began.
           here: the state whose matches are yielded.
         """
-        region = self._region(origin, here)
-        signatures = _signatures(here)
+        region = region_of(origin, here)
+        signatures = signatures_in(here)
         last = here.match.rule if here.match else ""
         found = [
             (match, signature_of(signatures, match))
@@ -320,19 +357,13 @@ class _Regions:
         )
         yield from (found[one] for one in order)
 
-    def _region(self, origin: Visited, here: Visited) -> set[int]:
-        """Return what the steps from `origin` to `here` have changed, and the nodes around it."""
-        graph: Any = here.state.graph
-        new, _ = _changed(origin, here)
-        return around(graph, new)
-
     def _follow_recipes(self, match: Any, key: Key) -> Visited | None:
         """Follow the recipes that begin with a match's key; return the first cheaper state."""
         for recipe in self.recipes.get(key, ()):
             here = self.record.expand(self.here, match)
             for wanted in recipe[1:]:
-                region = self._region(self.here, here)
-                signatures = _signatures(here)
+                region = region_of(self.here, here)
+                signatures = signatures_in(here)
                 following = next(
                     (
                         one
@@ -355,7 +386,7 @@ class _Regions:
         steps = []
         for one in found.since(self.here):
             assert one.parent is not None
-            steps.append(self._key(_signatures(one.parent), one.match))
+            steps.append(self._key(signatures_in(one.parent), one.match))
         recipe, known = tuple(steps), self.recipes.setdefault(key, [])
         if recipe not in known:
             known.insert(0, recipe)
@@ -363,26 +394,3 @@ class _Regions:
     def _key(self, signatures: NodeSignatures, match: Any) -> Key:
         """Return a key that is equal for matches whose next steps are expected to be the same."""
         return (match.rule, *(signatures.colour(number, self.radius) for number in nodes_of(match)))
-
-
-def _rules_that_lost_matches(visited: Visited) -> dict[str, Visited]:
-    """Return rules with fewer matches than earlier on the trail, and where they last had most."""
-    peaks: dict[str, tuple[int, Visited]] = {}
-    counts: collections.Counter[str] = collections.Counter()
-    for one in visited.trail:
-        counts = collections.Counter(match.rule for match in one.state.matches)
-        for rule, count in counts.items():
-            if rule not in peaks or count >= peaks[rule][0]:
-                peaks[rule] = count, one
-    return {rule: where for rule, (count, where) in peaks.items() if count > counts[rule]}
-
-
-def _changed(origin: Visited, here: Visited) -> tuple[set[int], set[int]]:
-    before: Any = origin.state.graph
-    after: Any = here.state.graph
-    return changed(before, after, [one.state.change for one in here.since(origin)])
-
-
-def _signatures(visited: Visited) -> NodeSignatures:
-    graph: Any = visited.state.graph
-    return NodeSignatures(graph)

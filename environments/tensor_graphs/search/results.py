@@ -166,6 +166,7 @@ class Result:
       stopped: why the search ended: "exhausted" (nothing was left to try), "out of time", "out of
         expansions", "out of patience" (nothing was found in much of the time) or "interrupted".
       expansions_of_best: number of expansions when the best state was found.
+      gains: the progress at each state that was cheaper than all before.
     """
 
     method: str
@@ -177,6 +178,7 @@ class Result:
     seconds: float
     stopped: str
     expansions_of_best: int
+    gains: tuple[Progress, ...] = ()
 
     @property
     def gain(self) -> float:

@@ -6,9 +6,8 @@ anywhere on the trail to the cheapest graph, where one bad step can be replaced 
 Ties go to the graph found last, unless it is already on the trail: many steps change nothing but
 what the next ones can do.
 
-When an episode ends early. The first one is played to its end. Any other is given up after
-`_PATIENCE` steps without a graph cheaper than its cheapest, or at a graph that costs more than
-`_MAX_COST_RATIO` times that one, the bound of TASO's backtracking.
+When an episode ends early. The first one is played to its end. Any other is given up when it is
+hopeless (`episodes.Hope`).
 
 Probing. In place of every `_PROBE_EVERY`-th episode, single steps from the cheapest graph are tried
 until one makes a cheaper graph; of matches that look alike, one is tried. A policy that is sure
@@ -39,6 +38,7 @@ from typing import Protocol
 
 import numpy as np
 
+from environments.tensor_graphs.search.episodes import Guide, Hope
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import (
     Budget,
@@ -49,29 +49,27 @@ from environments.tensor_graphs.search.results import (
     Visited,
 )
 
-_PATIENCE = 8
-_MAX_COST_RATIO = 1.05
 _MAX_WITHOUT_GAIN, _MIN_GAIN = 24, 1e-3
 
 _PROBE_EVERY, _PROBE_AT = 8, 7
 _MAX_PROBED = 64
 
 
-class Player(Protocol):
-    """What plays on one model: a policy, and what was learned about this model meanwhile."""
+class Player(Guide, Protocol):
+    """A guide that learns about the model meanwhile."""
 
     def play(
         self, number: int, start: State, *, by_chance: bool = False
     ) -> Iterable[tuple[Match, State]]:
-        """Play an episode.
+        """Play an episode; see `Guide`.
 
         Args:
-          number: index of the episode, from 0; seeds its random numbers.
+          number: as in `Guide`.
           start: the state where it begins.
           by_chance: whether to draw steps at random instead of asking the policy.
 
         Returns:
-          The matches, each with the state after it, applied one by one as they are asked for.
+          As in `Guide`.
         """
 
     def probe(self, number: int, start: State) -> Iterable[tuple[Match, State]]:
@@ -194,7 +192,7 @@ def _play(
     cheapest: Visited,
 ) -> tuple[Visited, Visited]:
     """Play an episode; return the cheapest graph known after it, and where the episode ended."""
-    here, least_ms, num_without_gain = origin, origin.cost_ms, 0
+    here, hope = origin, Hope(origin)
     before_ms = cheapest.cost_ms
     matches, num_good = [], 0
     for match, state in player.play(number, origin.state, by_chance=by_chance):
@@ -206,10 +204,7 @@ def _play(
         if here.cost_ms < cheapest.cost_ms or is_new:
             cheapest = here
             num_good = len(matches) if here.cost_ms < before_ms else 0
-        num_without_gain = 0 if here.cost_ms < least_ms else num_without_gain + 1
-        least_ms = min(least_ms, here.cost_ms)
-        is_hopeless = num_without_gain >= _PATIENCE or here.cost_ms > _MAX_COST_RATIO * least_ms
-        if is_hopeless and number > 0:
+        if hope.is_lost(here) and number > 0:
             break
     player.learn(matches, num_good)
     return cheapest, here

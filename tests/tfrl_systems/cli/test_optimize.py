@@ -192,6 +192,19 @@ def test_the_users_inputs_are_compared_too(tmp_path, tfrl):
     assert tfrl(*arguments, "--dimension", "8").status == 2
 
 
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        (("--method", "greedy", "--policy", "."), "expected --method regions or policy with it"),
+        (("--method", "policy"), "expected --policy DIR with it, found none"),
+    ],
+)
+def test_which_methods_take_a_policy(tmp_path, tfrl, given, expected):
+    model = write(tmp_path / "m.onnx", adapter())
+    ran = tfrl("optimize", model, "-o", tmp_path / "fast.onnx", *given)
+    assert ran.status == 2 and expected in ran.err and len(ran.err.splitlines()) == 1
+
+
 def damaged(directory, kind):
     """A file that is wrong in one way."""
     path = directory / "m.onnx"

@@ -107,10 +107,14 @@ def test_what_was_learned_is_compared_and_used(train, models, tfrl, tmp_path):
     described = json.loads((policy / "policy.json").read_text())
     assert described["kind"] == "graph_actor" and described["max_logit"] == 0
     arguments = ("evaluate", "tensor_graphs", "--model", models[0], "--objective", "analytic")
-    ran = tfrl(*arguments, "--policy", policy, "--policy", "greedy", "--rollouts", 4, "--json")
+    names = (policy, "greedy", f"regions:{policy}")
+    compared = [word for name in names for word in ("--policy", name)]
+    ran = tfrl(*arguments, *compared, "--rollouts", 4, "--json")
     assert ran.status == 0, ran.err
     (one,) = ran.json["models"]
-    learned, greedy = one["policies"]
+    learned, greedy, led = one["policies"]
+    assert led["policy"] == f"regions:{policy}" and led["stopped"] == "exhausted"
+    assert led["estimated_ms_after"] <= learned["estimated_ms_after"]
     assert learned["policy"] == str(policy) and learned["steps"] == len(learned["substitutions"])
     assert learned["estimated_ms_after"] < 0.7 * one["estimated_ms_before"]
     assert learned["estimated_ms_after"] <= 1.05 * greedy["estimated_ms_after"]
@@ -122,6 +126,12 @@ def test_what_was_learned_is_compared_and_used(train, models, tfrl, tmp_path):
     assert ran.json["method"] == "policy" and ran.json["gain"] is True
     assert ran.json["max_relative_error"] < 1e-4
     onnx.checker.check_model(onnx.load(tmp_path / "fast.onnx"))
+    ran = tfrl(
+        *("optimize", models[0], "-o", tmp_path / "led.onnx", "--policy", policy),
+        *("--objective", "analytic", "--no-measure", "--json"),
+    )
+    assert ran.status == 0, ran.err
+    assert ran.json["method"] == "regions" and ran.json["gain"] is True
     of_other_features(policy)
     ran = tfrl(*arguments, "--policy", policy)
     assert ran.status == 1 and "vocabulary" in ran.err and "train again" in ran.err

@@ -101,6 +101,7 @@ class TensorGraphs(System):
     bench_type = Benchmarks
     policies = {
         "regions": "our search: region by region, what was learned of one is used in all alike",
+        "regions:DIR": "the same, led by the learned policy in DIR",
         "greedy": "the rule that saves most, until none saves anything",
         "taso": "TASO's backtracking with a queue of graphs (alpha 1.05)",
         "beam": "the cheapest few graphs of each depth",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 
 _BOUND_S = 120.0
+_LED = "regions:"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,24 +80,26 @@ def evaluate(
 
 
 def _policy_of(name: str, seed: int) -> GraphPolicy | None:
-    """Load a learned policy from its directory; return None for the name of a search."""
+    """Load the learned policy of DIR or regions:DIR; return None for the name of a search."""
     if name in METHODS:
         return None
-    if not pathlib.Path(name).is_dir():
+    directory = name.removeprefix(_LED)
+    if not pathlib.Path(directory).is_dir():
         raise UserError(
-            f"policy: expected one of {', '.join(METHODS)}, or the directory of a learned policy; "
-            f"found {name!r}"
+            f"policy: expected one of {', '.join(METHODS)}, or the directory DIR of a learned "
+            f"policy, or {_LED}DIR; found {name!r}"
         )
     from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 
-    return GraphPolicy.load(name, seed)
+    return GraphPolicy.load(directory, seed)
 
 
 def _search(
     asked: Evaluation, problem: GraphProblem, name: str, learned: GraphPolicy | None, seed: int
 ) -> Result:
     if learned is not None:
-        return problem.search("policy", asked.budget, learned, asked.rollouts)
+        method = "regions" if name.startswith(_LED) else "policy"
+        return problem.search(method, asked.budget, learned, asked.rollouts)
     settings: dict[str, Any] = {"seed": seed} if name == "random" else {}
     return problem.search(name, asked.budget, **settings)
 

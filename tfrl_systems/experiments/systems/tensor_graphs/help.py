@@ -30,6 +30,8 @@ each measured on this machine (or as --objective says). Nothing is written; see 
 
   tfrl evaluate tensor_graphs --policy regions --policy taso --model model.onnx --seconds 60
   tfrl evaluate tensor_graphs --policy greedy --policy regions --model bert-tiny --bound --json
+  tfrl evaluate tensor_graphs --policy regions --policy regions:runs/graphs/policy \\
+      --policy runs/graphs/policy --model bert-mini
 
 An expansion is one application of a rule whose result was costed. A model is a file, or one of
 bert-base, bert-mini, bert-tiny, inception-v3, lora-transformer, nasrnn, repvgg-a0, resnet-18,

@@ -44,13 +44,16 @@ class GraphPolicy:
       settings: settings of the environment that the policy was trained in, and the network's
         `head`, if it has one; `make_environment` needs them.
       seed: seed of the actions that are drawn.
+
+    Attributes:
+      settings: see above.
     """
 
     def __init__(
         self, network: Any, settings: Mapping[str, Any] | None = None, seed: int = 0
     ) -> None:
         self._network = network
-        self._settings = settings or {}
+        self.settings = settings or {}
         self._seed = seed
 
     @classmethod
@@ -90,7 +93,7 @@ class GraphPolicy:
         Raises:
           UserError: the policy knows rules by their numbers, and these are other rules.
         """
-        known = self._settings
+        known = self.settings
         rooms = {name: _ROOM * known[name] for name in SIZES}
         if known.get("head") in _BY_NUMBERS:
             self._check_rules(rules)
@@ -107,7 +110,7 @@ class GraphPolicy:
         return TensorGraphEnvironment(sampler, settings, rules, objective)
 
     def _check_rules(self, rules: Sequence[Rule]) -> None:
-        expected = self._settings.get("rules_sha256")
+        expected = self.settings.get("rules_sha256")
         if expected is not None and digest_of(rules) != expected:
             raise UserError(
                 "policy: expected the rules that it was trained with, because it knows them by "

@@ -275,18 +275,19 @@ class GraphProblem:
         Args:
           method: one of `search.METHODS`, or "policy".
           budget: limits of the search.
-          policy: the policy to follow; needed by the method "policy".
+          policy: the policy that plays; the method "policy" needs it, and it may lead "regions".
           num_rollouts: number of episodes that the policy plays; see `search.follow`. In the first
             it takes its likeliest actions.
           **others: further arguments of `search.search` or `search.follow`.
         """
-        if method != "policy":
+        if policy is None:
             return search(self.start, method, budget, **others)
-        assert policy is not None
         from tfrl_systems.experiments.systems.tensor_graphs.player import PolicyPlayer
 
         player = PolicyPlayer(policy, self.name, self.graph, self.rules, self.objective)
-        return follow(self.start, player, num_rollouts, budget, **others)
+        if method == "policy":
+            return follow(self.start, player, num_rollouts, budget, **others)
+        return search(self.start, method, budget, guide=player, **others)
 
 
 def sizes_of_models(names: Sequence[str], dimensions: Dimensions) -> Sizes:

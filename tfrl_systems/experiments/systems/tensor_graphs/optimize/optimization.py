@@ -45,6 +45,7 @@ _BOUND_S = 60.0
 _LEAVING_OUT = 3.0
 
 METHODS = ("regions", "greedy", "taso", "beam", "policy")
+_WITH_POLICY = ("regions", "policy")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,8 @@ class Optimization(Searching, Rewriting):
       model: the model, an ONNX file.
       output: file to write the faster model to.
       method: how to search (see tfrl evaluate tensor_graphs --help).
-      policy: directory of a policy that tfrl train tensor_graphs learned, for --method policy.
+      policy: directory of a policy that tfrl train tensor_graphs learned; it leads the search of
+        --method regions, or plays alone with --method policy.
       seconds: the time for all searches together, with the measurements of operators for them.
       strict: leave out rules that may change NaN or infinity (see tfrl rules list).
       measure: measure candidates end to end; without it the estimate decides.
@@ -98,14 +100,19 @@ class Optimization(Searching, Rewriting):
                 )
 
     def load_policy(self) -> GraphPolicy | None:
-        """Load the policy, if the method is "policy"; else return None.
+        """Load the policy, if there is one; else return None.
 
         Raises:
           UserError: the policy cannot be read.
-          UsageError: the method needs a policy and none is given, or the other way round.
+          UsageError: the method needs a policy and none is given, or it takes none.
         """
-        if (self.method == "policy") != (self.policy is not None):
-            raise UsageError("--method policy and --policy DIR go together")
+        if self.method == "policy" and self.policy is None:
+            raise UsageError("--method policy: expected --policy DIR with it, found none; give one")
+        if self.policy is not None and self.method not in _WITH_POLICY:
+            raise UsageError(
+                f"--policy: expected --method {' or '.join(_WITH_POLICY)} with it, found "
+                f"{self.method}; give one of them"
+            )
         return GraphPolicy.load(self.policy) if self.policy is not None else None
 
 

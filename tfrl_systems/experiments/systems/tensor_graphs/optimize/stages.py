@@ -94,7 +94,7 @@ class Stages:
           budget: the seconds for all stages together, and the expansions for each search.
           began_s: when everything began, by `time.monotonic`.
           tell: called with what is being done.
-          policy: the policy to follow; needed by the method "policy".
+          policy: see `GraphProblem.search`.
           num_rollouts: episodes that the policy plays.
           has_others: whether to search by other estimates too, whose candidates must be measured.
         """

@@ -1,0 +1,83 @@
+"""Episodes that searches let a policy play."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from environments.tensor_graphs.search.record import Record
+from environments.tensor_graphs.search.results import Match, State, Visited
+
+_PATIENCE = 8
+_MAX_COST_RATIO = 1.05
+
+
+class Guide(Protocol):
+    """What plays episodes on one model, such as a learned policy."""
+
+    def play(self, number: int, start: State) -> Iterable[tuple[Match, State]]:
+        """Play an episode.
+
+        Args:
+          number: index of the episode. Episode 0 consists of the likeliest steps, and is the same
+            whenever it begins at the same state; the others are drawn at random.
+          start: the state where it begins.
+
+        Returns:
+          The matches, each with the state after it, applied one by one as they are asked for.
+        """
+
+
+class Hope:
+    """Tells when an episode is hopeless.
+
+    It is after `_PATIENCE` steps without a graph cheaper than its cheapest, or at a graph that
+    costs more than `_MAX_COST_RATIO` times that one, the bound of TASO's backtracking.
+
+    Args:
+      start: where the episode begins.
+    """
+
+    def __init__(self, start: Visited) -> None:
+        self._least_ms, self._num_without_gain = start.cost_ms, 0
+
+    def is_lost(self, here: Visited) -> bool:
+        """Whether the episode is hopeless after a step to this state; call it after each step."""
+        if here.cost_ms < self._least_ms:
+            self._least_ms, self._num_without_gain = here.cost_ms, 0
+        else:
+            self._num_without_gain += 1
+        is_dear = here.cost_ms > _MAX_COST_RATIO * self._least_ms
+        return self._num_without_gain >= _PATIENCE or is_dear
+
+
+def likeliest(record: Record, guide: Guide, start: Visited) -> Iterator[tuple[Visited, Visited]]:
+    """Let a guide play its likeliest steps until they are hopeless; each counts as an expansion.
+
+    An episode that ends before that goes on in another one, from the cheapest graph so far, if it
+    has made a cheaper graph.
+
+    Args:
+      record: keeps what is found.
+      guide: plays.
+      start: where the first episode begins.
+
+    Yields:
+      For each step the state before it and the state after it.
+
+    Raises:
+      BudgetSpent: the budget is spent.
+    """
+    cheapest, origin = start, None
+    while origin is not cheapest:
+        before = origin = cheapest
+        hope = Hope(origin)
+        for match, state in guide.play(0, origin.state):
+            after = Visited(state, before, match)
+            record.count(after)
+            record.check()
+            yield before, after
+            cheapest = min(cheapest, after, key=lambda one: one.cost_ms)
+            if hope.is_lost(after):
+                return
+            before = after

@@ -79,7 +79,7 @@ _LOOP = {"iterations": 40, "episodes_per_chunk": 4}
 _LOOP_OF = {
     "es": {"num_chunks": 8, "episodes_per_chunk": 1, "checkpoint_every": 5},
     "bc_max": {
-        "iterations": 6,
+        "iterations": 5,
         "num_chunks": 32,
         "episodes_per_chunk": 1,
         "max_failed_chunks": 8,

@@ -8,10 +8,9 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from environments.errors import UserError
 from tools.benchmarks import inlining_images
 from tools.benchmarks.inlining_report import Spread, smallest
-from tools.benchmarks.shared import markdown_table
+from tools.benchmarks.shared import markdown_table, picture
 
 Record = Mapping[str, Any]
 Sizes = Mapping[str, Sequence[int]]
@@ -174,22 +173,11 @@ def draw(records: Sequence[Record], output: pathlib.Path) -> None:
     Raises:
       UserError: matplotlib is not installed.
     """
-    try:
-        import matplotlib
-        from matplotlib import figure
-    except ImportError as error:
-        raise UserError(
-            f"picture: expected matplotlib, found: {error}; pip install -e '.[notebooks]'"
-        ) from error
-    # The fixed salt and the missing date make equal pictures equal files.
-    with matplotlib.rc_context({"svg.hashsalt": "tfrl", "font.size": 8}):
-        picture = figure.Figure(figsize=(8.4, 6.2), layout="constrained")
-        panels = picture.subplots(2, 2)
-        for panel, (title, make, variants, has_oracle) in zip(panels.flat, _PANELS, strict=True):
+    with picture(output / "savings", (8.4, 6.2), 8) as drawn:
+        panels = drawn.subplots(2, 2).flat
+        for panel, (title, make, variants, has_oracle) in zip(panels, _PANELS, strict=True):
             panel.set_title(title)
             _panel(panel, records, make, variants, has_oracle)
-        picture.savefig(output / "savings.png", dpi=160)
-        picture.savefig(output / "savings.svg", metadata={"Date": None})
 
 
 _LEARNED_ON = functools.partial(measure, "train", _TEXT)

@@ -212,15 +212,15 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         help="directory of the corpora train, validation and heldout",
     )
     parser.add_argument("--output", type=pathlib.Path, required=True, metavar="DIR")
-    for flag, default, text in (
-        ("--seeds", 3, "0, 1, …"),
-        ("--rounds", 40, "iterations of PPO and ES"),
-        ("--iterations", 3, "iterations of BC-Max"),
-        ("--max-bitcode-bytes", 120_000, "leave larger modules out; 0 for none"),
+    for flag, default, minimum, text in (
+        ("--seeds", 3, 1, "0, 1, …"),
+        ("--rounds", 100, 1, "iterations of PPO and ES"),
+        ("--iterations", 3, 1, "iterations of BC-Max"),
+        ("--max-bitcode-bytes", 120_000, 0, "leave larger modules out; 0 for none"),
     ):
         parser.add_argument(
             flag,
-            type=whole_number(0 if default > 1000 else 1),
+            type=whole_number(minimum),
             default=default,
             metavar="N",
             help=f"{text}; default: {default}",

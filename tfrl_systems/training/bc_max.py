@@ -50,8 +50,8 @@ class Config:
 
     Attributes:
       iterations: number of iterations, N of Algorithm 4.
-      baselines: policies to begin with; the first is the default, against which all others are
-        measured.
+      baselines: policies to begin with, by name or directory; the first is the default, against
+        which all others are measured.
       explore: try other actions (Algorithm 3); without it, the loop is the paper's Algorithm 1.
       advantage: learn from each explored action's own Δcost.
       imitation: learn from the best episode of each context; without it, from the default's

@@ -10,9 +10,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from environments.errors import UserError
 from tools.benchmarks import inlining_images
-from tools.benchmarks.shared import markdown_table
+from tools.benchmarks.shared import markdown_table, picture
 
 Record = Mapping[str, Any]
 Sizes = Mapping[str, Sequence[int]]
@@ -311,18 +310,9 @@ def draw(curves: Sequence[Mapping[str, Any]], output: pathlib.Path) -> None:
     Raises:
       UserError: matplotlib is not installed.
     """
-    try:
-        import matplotlib
-        from matplotlib import figure, ticker
-    except ImportError as error:
-        raise UserError(
-            f"picture: expected matplotlib, found: {error}; pip install -e '.[notebooks]'"
-        ) from error
     languages = list(dict.fromkeys(one["language"] for one in curves))
-    # The fixed salt and the missing date make equal pictures equal files.
-    with matplotlib.rc_context({"svg.hashsalt": "tfrl", "font.size": 9}):
-        picture = figure.Figure(figsize=(4.2 * len(languages), 3.2), layout="constrained")
-        panels = picture.subplots(1, len(languages), squeeze=False)[0]
+    with picture(output / "savings", (4.2 * len(languages), 3.2), 9) as drawn:
+        panels = drawn.subplots(1, len(languages), squeeze=False)[0]
         for panel, language in zip(panels, languages, strict=True):
             for curve in (one for one in curves if one["language"] == language):
                 label, colour, style = _LINES[curve["line"]]
@@ -333,10 +323,8 @@ def draw(curves: Sequence[Mapping[str, Any]], output: pathlib.Path) -> None:
                 panel.plot(numbers, middle, style, color=colour, label=label)
                 panel.fill_between(numbers, low, high, color=colour, alpha=0.2, linewidth=0)
             panel.axhline(0, color="0.6", linewidth=0.8)
-            panel.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+            panel.locator_params(axis="x", integer=True)
             panel.set(title=f"{_LANGUAGES[language]}, held-out projects", xlabel="iteration")
             panel.grid(alpha=0.3)
         panels[0].set_ylabel("saving against -Oz, % of text")
         panels[0].legend(fontsize=7)
-        picture.savefig(output / "savings.png", dpi=160)
-        picture.savefig(output / "savings.svg", metadata={"Date": None})

@@ -1,4 +1,4 @@
-"""Helpers of the tools that make tables: arguments, kept records, parallel tasks, Markdown."""
+"""Helpers of the tools that make tables: arguments, records, parallel tasks, pictures, Markdown."""
 
 from __future__ import annotations
 
@@ -98,6 +98,33 @@ def followed(
     for record in records:
         advance(1)
         yield record
+
+
+@contextlib.contextmanager
+def picture(path: pathlib.Path, size: tuple[float, float], font_size: float) -> Iterator[Any]:
+    """Give a matplotlib figure, and write it as .png and .svg at the end.
+
+    Args:
+      path: the files, without their suffix.
+      size: width and height in inches.
+      font_size: usual size of text, in points.
+
+    Raises:
+      UserError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+        from matplotlib import figure
+    except ImportError as error:
+        raise UserError(
+            f"picture: expected matplotlib, found: {error}; pip install -e '.[notebooks]'"
+        ) from error
+    # The fixed salt and the missing date make equal pictures equal files.
+    with matplotlib.rc_context({"svg.hashsalt": "tfrl", "font.size": font_size}):
+        drawn = figure.Figure(figsize=size, layout="constrained")
+        yield drawn
+        drawn.savefig(path.with_suffix(".png"), dpi=160)
+        drawn.savefig(path.with_suffix(".svg"), metadata={"Date": None})
 
 
 def commit() -> str:

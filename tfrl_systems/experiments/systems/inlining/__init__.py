@@ -112,10 +112,13 @@ class Inlining(System):
         }
 
     def describe(self, run: TrainingRun) -> dict[str, Any]:
-        """See `System.describe`; a corpus is identified by its contents, not by its place."""
+        """See `System.describe`; corpora and policies are identified by their contents."""
+        from tfrl_systems.experiments.systems.inlining import policies
         from tfrl_systems.experiments.systems.inlining.corpora import Corpora
 
-        return Corpora.of(run.problem).settings()
+        described = Corpora.of(run.problem).settings()
+        found = policies.fingerprints(getattr(run.settings["loop"], "baselines", ()))
+        return {**described, "baselines_sha256": found} if found else described
 
     @contextlib.contextmanager
     def online_task(

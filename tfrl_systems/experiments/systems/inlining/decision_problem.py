@@ -12,8 +12,9 @@ from environments.inlining.collection.store import Trajectory
 from environments.inlining.corpus.modules import Module, largest_first
 from environments.inlining.exploration.explore import ExplorationConfig, Explore
 from environments.inlining.features import feature_names
-from environments.inlining.heuristics import Policy, make_heuristic
+from environments.inlining.heuristics import Policy
 from environments.inlining.linking.objective import Objective
+from tfrl_systems.experiments.systems.inlining.policies import load_policy
 from tfrl_systems.experiments.systems.inlining.problem import SCOPES
 from tfrl_systems.training.decisions import CertaintyFn, Exploration, Outcome
 
@@ -72,8 +73,14 @@ class InliningProblem:
         return self._make_objective()
 
     def baseline(self, name: str) -> Policy:
-        """Return the heuristic called `name`."""
-        return make_heuristic(name, self._seed)
+        """Return the policy called `name`: a heuristic, or one that a directory holds.
+
+        Raises:
+          UserError: there is no such policy, or it needs features that the compiler lacks.
+        """
+        policy = load_policy(name, self._seed)
+        policy.begin("", self.feature_names)
+        return policy
 
     def play(self, policy: Policy, label: str) -> list[Outcome]:
         """Compile each module once under a policy."""

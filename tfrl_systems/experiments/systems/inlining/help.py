@@ -9,12 +9,15 @@ Learns which call sites to inline so that objects become smaller than clang -Oz 
   tfrl train inlining --agent bc_max --corpus runs/corpus/train --holdout runs/corpus/heldout \\
       --workdir runs/second --compiler clang-22 --iterations 3 --set model=trees
   tfrl train inlining --agent ppo --corpus runs/corpus/train --workdir runs/third
+  tfrl train inlining --agent bc_max --corpus runs/corpus/train --workdir runs/fourth \\
+      --set baselines=default,runs/third/policy
 
 bc_max explores around LLVM's own decisions and imitates the best ones. It makes code smallest.
 After each iteration it compiles the modules of --validation with the new policy, and takes the
 margin with which their projects shrink most and none grows. The best iteration's policy is written.
 What is to become smaller is the linked program: a function that n objects hold counts 1/n in each
 (--set objective=object counts the objects themselves).
+It can begin with the policies of other runs, and imitates in each module the one that did best.
 ppo and reinforce begin with LLVM's own decisions, too. They get one reward at the end of each
 compile, and so need many more compiles.
 """

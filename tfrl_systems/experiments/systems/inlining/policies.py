@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Iterable
 
 from environments.errors import UserError
 from environments.inlining.heuristics import HEURISTICS, Policy, make_heuristic
@@ -21,7 +22,7 @@ def load_policy(name: str, seed: int = 0) -> Policy:
     Raises:
       UserError: there is no policy of that name, or it is not a policy for inlining.
     """
-    if name in HEURISTICS or name.startswith("cost<"):
+    if _is_heuristic(name):
         return make_heuristic(name, seed)
     directory = pathlib.Path(name)
     if not directory.is_dir():
@@ -39,3 +40,16 @@ def load_policy(name: str, seed: int = 0) -> Policy:
     if described["kind"] == "actor":
         return ActorPolicy.load(directory, name)
     return NumpyPolicy.load(directory, name)
+
+
+def fingerprints(names: Iterable[str]) -> dict[str, str]:
+    """Return the fingerprints of the policies among `names` that are directories, by name.
+
+    Raises:
+      UserError: see `load_policy`.
+    """
+    return {name: load_policy(name).fingerprint for name in names if not _is_heuristic(name)}
+
+
+def _is_heuristic(name: str) -> bool:
+    return name in HEURISTICS or name.startswith("cost<")

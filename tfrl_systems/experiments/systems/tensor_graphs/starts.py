@@ -15,7 +15,7 @@ from environments.tensor_graphs.models import families
 _NUM_SIZED = 40
 _NUM_EVALUATED = 4
 # Environments can share models, because graphs are immutable.
-_load_model = functools.cache(Model.load)
+_load_once = functools.cache(Model.load)
 
 
 def sampler_of(names: Sequence[str]) -> ContextSampler[Model]:
@@ -35,7 +35,7 @@ def sampler_of(names: Sequence[str]) -> ContextSampler[Model]:
 def in_turn(names: Iterable[str]) -> ContextSampler[Model]:
     """Make a sampler that returns one model after another, each of which is loaded only then."""
     remaining = iter(names)
-    return lambda generator: Model.load(next(remaining))
+    return lambda generator: _load(next(remaining))
 
 
 def to_size_by(name: str) -> Sequence[str]:
@@ -50,11 +50,16 @@ def to_evaluate_on(name: str) -> Sequence[str]:
 
 def _sampler_of_one(name: str) -> ContextSampler[Model]:
     if not families.named(name):
-        model = _load_model(name)
+        model = _load(name)
         return lambda generator: model
     return functools.partial(_draw_member, families.named(name))
 
 
+def _load(name: str) -> Model:
+    """Load a model; members are not kept, because there are too many."""
+    return Model.load(name) if families.is_member(name) else _load_once(name)
+
+
 def _draw_member(named: Sequence[str], generator: np.random.Generator) -> Model:
     family = contexts.uniform(named)(generator)
-    return Model.load(f"{family}:{int(generator.integers(families.FIRST_UNSEEN))}")
+    return _load(f"{family}:{int(generator.integers(families.FIRST_UNSEEN))}")

@@ -38,6 +38,7 @@ from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.networks.graph_actors import NEEDED
 from tfrl_systems.policies.numpy_actor import NumpyActor
 
+_MASK = (1 << 64) - 1
 # Steps that make a graph dearer by more than this are equally bad.
 _MAX_REGRET_PERCENT = 10.0
 # Contexts in which nothing can be gained teach nothing; so many of them in a row end a chunk.
@@ -153,7 +154,8 @@ class Teacher:
     def _lessons(self, is_learned: bool, seed: int) -> list[_Row]:
         """Return the lessons of the context in which the environment is; none if none gains."""
         start: Any = self._environment.state
-        name = self._environment.context
+        # Different random steps lead to different graphs.
+        name = f"{self._environment.context} {hash(start.graph) & _MASK:016x}"
         paths = [self._searched(one, start) for one in self._teaching.teachers]
         lessons, learned_cost = [], np.nan
         if is_learned:

@@ -8,7 +8,7 @@ from typing import Protocol
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import Match, State, Visited
 
-_PATIENCE = 8
+_PATIENCE = 20
 _MAX_COST_RATIO = 1.05
 
 
@@ -31,14 +31,16 @@ class Guide(Protocol):
 class Hope:
     """Tells when an episode is hopeless.
 
-    It is after `_PATIENCE` steps without a graph cheaper than its cheapest, or at a graph that
-    costs more than `_MAX_COST_RATIO` times that one, the bound of TASO's backtracking.
+    It is after some steps without a graph cheaper than its cheapest, or at a graph that costs more
+    than `_MAX_COST_RATIO` times that one, the bound of TASO's backtracking.
 
     Args:
       start: where the episode begins.
+      patience: number of those steps.
     """
 
-    def __init__(self, start: Visited) -> None:
+    def __init__(self, start: Visited, patience: int) -> None:
+        self._patience = patience
         self._least_ms, self._num_without_gain = start.cost_ms, 0
 
     def is_lost(self, here: Visited) -> bool:
@@ -48,11 +50,14 @@ class Hope:
         else:
             self._num_without_gain += 1
         is_dear = here.cost_ms > _MAX_COST_RATIO * self._least_ms
-        return self._num_without_gain >= _PATIENCE or is_dear
+        return self._num_without_gain >= self._patience or is_dear
 
 
 def likeliest(record: Record, guide: Guide, start: Visited) -> Iterator[tuple[Visited, Visited]]:
     """Let a guide play its likeliest steps until they are hopeless; each counts as an expansion.
+
+    A guide that has learned to prepare a saving in all layers needs more patience than one that
+    tries steps at random.
 
     An episode that ends before that goes on in another one, from the cheapest graph so far, if it
     has made a cheaper graph.
@@ -71,7 +76,7 @@ def likeliest(record: Record, guide: Guide, start: Visited) -> Iterator[tuple[Vi
     cheapest, origin = start, None
     while origin is not cheapest:
         before = origin = cheapest
-        hope = Hope(origin)
+        hope = Hope(origin, _PATIENCE)
         for match, state in guide.play(0, origin.state):
             after = Visited(state, before, match)
             record.count(after)

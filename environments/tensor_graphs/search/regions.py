@@ -18,9 +18,9 @@ orders, and with n of them all 2^n subsets. This search instead
   - lets the small searches grow, from a few steps to many, as long as the budget lasts.
 
 A guide, such as a learned policy, may lead the search (`_Regions.follow`): the guide plays an
-episode, and the search goes on from its cheapest graph, unless descending without the guide leads
-to a cheaper one. Then the guide plays another episode from there. When nothing is left to try, the
-search begins anew without the guide, so a bad guide costs time, but never the result.
+episode, and another one from where descending leads without it. The search goes on from the cheaper
+end. When nothing is left to try, it begins anew without the guide, so a bad guide costs time, but
+never the result.
 """
 
 from __future__ import annotations
@@ -112,15 +112,14 @@ class _Regions:
         self.failed: set[Key] = set()
 
     def follow(self, guide: Guide) -> None:
-        """Go where the guide's episode or descending leads, and on with another episode."""
+        """Go where the guide's episode leads, or descending and then another episode."""
         origin = self.here
         self._play(guide)
         led, self.here = self.here, origin
         self._descend()
+        self._play(guide)
         if led.cost_ms <= self.here.cost_ms:
             self.here = led
-            self._descend()
-        self._play(guide)
 
     def _play(self, guide: Guide) -> None:
         """Go to the cheapest graph that the guide meets; learn from its steps."""

@@ -7,7 +7,7 @@ Ties go to the graph found last, unless it is already on the trail: many steps c
 what the next ones can do.
 
 When an episode ends early. The first one is played to its end. Any other is given up when it is
-hopeless (`episodes.Hope`).
+hopeless (`episodes.Hope`), after `_PATIENCE` steps without a gain or earlier.
 
 Probing. In place of every `_PROBE_EVERY`-th episode, single steps from the cheapest graph are tried
 until one makes a cheaper graph; of matches that look alike, one is tried. A policy that is sure
@@ -49,6 +49,7 @@ from environments.tensor_graphs.search.results import (
     Visited,
 )
 
+_PATIENCE = 8
 _MAX_WITHOUT_GAIN, _MIN_GAIN = 24, 1e-3
 
 _PROBE_EVERY, _PROBE_AT = 8, 7
@@ -192,7 +193,7 @@ def _play(
     cheapest: Visited,
 ) -> tuple[Visited, Visited]:
     """Play an episode; return the cheapest graph known after it, and where the episode ended."""
-    here, hope = origin, Hope(origin)
+    here, hope = origin, Hope(origin, _PATIENCE)
     before_ms = cheapest.cost_ms
     matches, num_good = [], 0
     for match, state in player.play(number, origin.state, by_chance=by_chance):

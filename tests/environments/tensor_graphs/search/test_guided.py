@@ -60,8 +60,8 @@ def test_a_guide_that_knows_the_way_saves_most_expansions():
     assert led.best.cost_ms == alone.best.cost_ms and ops_of(led.best.graph).count("Fast") == 4
     assert (led.expansions_of_best, len(led.path)) == (4 * 3, 4 * 3)
     assert alone.expansions_of_best > 3 * led.expansions_of_best
-    # It plays again where the first episode and descending from the model have led.
-    assert [one.graph for one in guide.begun[:2]] == [start.graph, led.best.graph]
+    # It plays again where descending leads: here nothing saves anything at once.
+    assert [one.graph for one in guide.begun] == [start.graph, start.graph]
 
 
 @pytest.mark.parametrize("layers", [1, 3])
@@ -118,8 +118,8 @@ def costs_met(costs, num_steps=100, budget=None):
 
 
 def test_an_episode_is_given_up_when_it_is_hopeless():
-    assert costs_met([10.0] * 40) == [10.0] * 8
-    assert costs_met([10.0] * 5 + [9.0] * 35) == [10.0] * 4 + [9.0] * 9
+    assert costs_met([10.0] * 40) == [10.0] * 20
+    assert costs_met([10.0] * 5 + [9.0] * 35) == [10.0] * 4 + [9.0] * 21
     assert costs_met([10.0, 9.0, 9.4, 9.5, 1.0]) == [9.0, 9.4, 9.5]
 
 

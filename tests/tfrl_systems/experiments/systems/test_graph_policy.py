@@ -69,6 +69,21 @@ def test_a_path_through_several_episodes_can_be_replayed():
     assert len(one.path) <= MAX_STEPS and found.best.cost_ms < one.best.cost_ms
 
 
+def test_a_policy_leads_our_search():
+    """It plays first; to this one the likeliest action is the one that is listed first."""
+    graph = onnx_io.read(models.make("bert-tiny"))
+    problem = GraphProblem(
+        "bert-tiny", graph, rule_files.load(), AnalyticObjective(), FIXED, NONE_OPEN
+    )
+    policy = GraphPolicy(Chance(), SETTINGS)
+    led, again = (problem.search("regions", Budget(expansions=60), policy) for _ in range(2))
+    assert (led.method, led.path) == ("regions", again.path)
+    first, _ = next(player_on(problem, Chance()).play(0, problem.start))
+    once = problem.search("regions", Budget(expansions=1), policy)
+    assert once.best.cost_ms == min(problem.start.cost_ms, problem.start.apply(first).cost_ms)
+    assert led.best.cost_ms < once.best.cost_ms
+
+
 def test_steps_name_the_nodes_of_the_graph_that_an_episode_begins_at():
     """Two steps lead back to an equal graph, in which nodes have other numbers."""
     graph = onnx_io.read(models.make("squeezenet-1.1"))

@@ -22,11 +22,6 @@ When gains stop. Once `_MAX_WITHOUT_GAIN` episodes in a row together save less t
 the model's cost, the player also descends from where each episode ended, whatever its cost: an
 iterated local search. From then on probing begins anywhere on the trail, because a step that is no
 longer possible at its end may have saved more.
-
-Chance. On a model unlike those that it was trained on, a policy may be sure and wrong. So some
-episodes draw their steps at random: the more of them, the more often random steps found a cheaper
-graph than the policy did (Thompson sampling). The player also learns from the steps that led to
-cheaper graphs.
 """
 
 from __future__ import annotations
@@ -57,21 +52,7 @@ _MAX_PROBED = 64
 
 
 class Player(Guide, Protocol):
-    """A guide that learns about the model meanwhile."""
-
-    def play(
-        self, number: int, start: State, *, by_chance: bool = False
-    ) -> Iterable[tuple[Match, State]]:
-        """Play an episode; see `Guide`.
-
-        Args:
-          number: as in `Guide`.
-          start: the state where it begins.
-          by_chance: whether to draw steps at random instead of asking the policy.
-
-        Returns:
-          As in `Guide`.
-        """
+    """A guide that remembers what steps save on the model."""
 
     def probe(self, number: int, start: State) -> Iterable[tuple[Match, State]]:
         """Take single steps from one state, the likeliest first, none whose saving is known.
@@ -82,15 +63,6 @@ class Player(Guide, Protocol):
 
         Returns:
           The matches, each with the state after it, applied one by one as they are asked for.
-        """
-
-    def learn(self, matches: Sequence[Match], num_good: int) -> None:
-        """Learn from an episode, or from one step that was probed.
-
-        Args:
-          matches: the matches in the order in which they were applied.
-          num_good: how many of them, counted from the first, led to a graph cheaper than all
-            before; for a probed match, 1 if its graph is cheaper than the one it was applied to.
         """
 
     def descend(self, start: State) -> Iterable[tuple[Match, State]]:
@@ -138,24 +110,20 @@ def _follow(record: Record, player: Player, num_rollouts: int) -> None:
     generator = np.random.default_rng(0)
     cheapest = reached = record.best
     num_without_gain, always_descends = 0, False
-    leader = _PolicyOrChance(generator)
     for number in range(num_rollouts):
         record.check()
         always_descends = always_descends or num_without_gain >= _MAX_WITHOUT_GAIN
         before = cheapest
         is_probe = number % _PROBE_EVERY == _PROBE_AT
-        by_chance = number > 0 and not is_probe and leader.draw_is_chance()
         if is_probe:
             origin = _any_of(cheapest.trail, generator) if always_descends else cheapest
             cheapest, end = _probe(record, player, number, origin, cheapest)
         else:
             origin = _origin(record.start, cheapest, number, generator)
-            cheapest, end = _play(record, player, number, by_chance, origin, cheapest)
+            cheapest, end = _play(record, player, number, origin, cheapest)
         if always_descends:
             descended = _descend(record, player, end)
             cheapest = min(cheapest, descended, key=lambda one: one.cost_ms)
-        if not is_probe:
-            leader.learn(by_chance, cheapest.cost_ms < before.cost_ms)
         num_without_gain += 1
         if cheapest.cost_ms < before.cost_ms:
             cheapest = _descend(record, player, cheapest)
@@ -163,51 +131,24 @@ def _follow(record: Record, player: Player, num_rollouts: int) -> None:
             reached, num_without_gain = cheapest, 0
 
 
-class _PolicyOrChance:
-    """Draws whether the policy or chance leads an episode: Thompson sampling of two arms."""
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        self._generator = generator
-        # Parameters of the beta distributions of how often episodes gain, by whether chance leads.
-        # The priors favour the policy.
-        self._gained = {False: 3, True: 1}
-        self._failed = {False: 1, True: 3}
-
-    def draw_is_chance(self) -> bool:
-        policy, chance = (
-            self._generator.beta(self._gained[one], self._failed[one]) for one in (False, True)
-        )
-        return bool(chance > policy)
-
-    def learn(self, by_chance: bool, has_gained: bool) -> None:
-        counts = self._gained if has_gained else self._failed
-        counts[by_chance] += 1
-
-
 def _play(
     record: Record,
     player: Player,
     number: int,
-    by_chance: bool,
     origin: Visited,
     cheapest: Visited,
 ) -> tuple[Visited, Visited]:
     """Play an episode; return the cheapest graph known after it, and where the episode ended."""
     here, hope = origin, Hope(origin, _PATIENCE)
-    before_ms = cheapest.cost_ms
-    matches, num_good = [], 0
-    for match, state in player.play(number, origin.state, by_chance=by_chance):
+    for match, state in player.play(number, origin.state):
         here = Visited(state, here, match)
         record.count(here)
         record.check()
-        matches.append(match)
         is_new = here.cost_ms == cheapest.cost_ms and not cheapest.has_passed(state)
         if here.cost_ms < cheapest.cost_ms or is_new:
             cheapest = here
-            num_good = len(matches) if here.cost_ms < before_ms else 0
         if hope.is_lost(here) and number > 0:
             break
-    player.learn(matches, num_good)
     return cheapest, here
 
 
@@ -219,7 +160,6 @@ def _probe(
         seen = Visited(state, origin, match)
         record.count(seen)
         record.check()
-        player.learn([match], int(seen.cost_ms < origin.cost_ms))
         if seen.cost_ms < cheapest.cost_ms:
             return seen, seen
     return cheapest, origin

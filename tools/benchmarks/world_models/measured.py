@@ -10,7 +10,7 @@ import time
 from environments.tensor_graphs.environment import Model
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.rewards import end_to_end
-from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
+from tfrl_systems.experiments.systems.tensor_graphs.policy import Chance, GraphPolicy
 from tools.benchmarks import shared
 from tools.benchmarks.world_models.rewriting import CHANCE, Case, environment_of, learned
 
@@ -36,14 +36,14 @@ class Measured:
 
     def _made(self) -> shared.Record:
         case, began_s = self.case, time.monotonic()
-        policy, steps = GraphPolicy(None, seed=case.seed), 0
+        policy, steps = GraphPolicy(Chance(), seed=case.seed), 0
         if case.agent != CHANCE:
             run = learned(case, self.output / "runs" / "measured")
             policy, steps = GraphPolicy.load(run.policy), run.result["environment_steps"]
         learned_s = time.monotonic() - began_s
         environment = environment_of(case)
-        by_chance = case.agent == CHANCE
-        collections.deque(policy.play(environment, int(by_chance), by_chance=by_chance), maxlen=0)
+        number = int(case.agent == CHANCE)
+        collections.deque(policy.play(environment, number), maxlen=0)
         assert environment.state is not None
         measure = end_to_end(backend(), self.seconds)
         return {

@@ -14,7 +14,7 @@ from environments.tensor_graphs.search import Budget
 from tfrl_systems import experiments
 from tfrl_systems.experiments import Reporter
 from tfrl_systems.experiments.systems.tensor_graphs import learning
-from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
+from tfrl_systems.experiments.systems.tensor_graphs.policy import Chance, GraphPolicy
 from tfrl_systems.experiments.systems.tensor_graphs.problem import (
     GraphProblem,
     Problem,
@@ -107,7 +107,7 @@ class Play:
         case = self.case
         began_s = time.monotonic()
         told: dict[str, Any] = {"environment_steps": 0}
-        policy = GraphPolicy(None, seed=case.seed)
+        policy = GraphPolicy(Chance(), seed=case.seed)
         if case.agent != CHANCE:
             run = learned(case, self.output / "runs")
             told = {name: run.result.get(name) for name in ("environment_steps", "world_model")}
@@ -134,10 +134,8 @@ class Play:
         self, policy: GraphPolicy, environment: TensorGraphEnvironment, number: int
     ) -> tuple[float, float]:
         """Return the cost of an episode's cheapest graph beside the model's, and the return."""
-        by_chance = self.case.agent == CHANCE
         gained = sum(
-            float(environment.current_time_step().reward)
-            for _ in policy.play(environment, number, by_chance=by_chance)
+            float(environment.current_time_step().reward) for _ in policy.play(environment, number)
         )
         info = environment.get_info()
         return info["best_cost_ms"] / info["start_cost_ms"], gained

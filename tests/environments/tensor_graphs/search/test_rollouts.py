@@ -18,24 +18,17 @@ SLOPE = dataclasses.replace(
 
 
 class Player:
-    """Plays by one function, or by another where chance leads, and probes the given rules."""
+    """Plays by one function, probes the given rules, and descends by another function."""
 
-    def __init__(self, play, probed=(), chance=None, descend=lambda start: ()):
+    def __init__(self, play, probed=(), descend=lambda start: ()):
+        self.play = play
         self.probed = probed
         self.descend = descend
-        self.learned = []
-        self._play_fns = {False: play, True: chance or play}
-
-    def play(self, number, start, *, by_chance=False):
-        return self._play_fns[by_chance](number, start)
 
     def probe(self, number, start):
         for match in start.matches:
             if match.rule in self.probed:
                 yield match, start.apply(match)
-
-    def learn(self, matches, num_good):
-        self.learned.append(([match.rule for match in matches], num_good))
 
 
 def follow_play(start, play, *arguments):
@@ -91,11 +84,6 @@ def test_some_episodes_are_replaced_by_probing_until_a_step_gains():
     player = Player(lambda number, state: (), ("a", "b", "c", "d"))
     found = follow(star, player, 16)
     assert (found.expansions, found.path) == (3, (Step("c", (0,)),))
-    assert [learned for learned in player.learned if learned[0]] == [
-        (["a"], 0),
-        (["b"], 0),
-        (["c"], 1),
-    ]
     assert follow(star, Player(lambda number, state: (), ("a", "b")), 16).path == ()
 
 
@@ -161,24 +149,6 @@ def test_gains_put_that_off_unless_they_are_tiny(gain_ms, is_put_off):
     assert all(number % 4 == 1 for number in descended) is is_put_off
 
 
-def test_a_player_learns_which_steps_led_to_a_cheaper_graph_than_all_before():
-    """The fifth episode meets a graph as cheap as the cheapest, and a cheaper one after it."""
-    costs = [10.0, 10.2, 9.0, 9.0, 9.2, 8.9]
-    ends = {0: 2, 4: 4}
-
-    def play(number, state):
-        return itertools.islice(play_on(number, state), ends.get(number, 0))
-
-    player = Player(play)
-    follow(flat(costs), player, 5)
-    nothing = ([], 0)
-    assert player.learned == [(["on"] * 2, 2), nothing, nothing, nothing, (["on"] * 4, 0)]
-    ends[4] = 5
-    player = Player(play)
-    follow(flat(costs), player, 5)
-    assert player.learned[-1] == (["on"] * 5, 5)
-
-
 def test_from_a_new_cheapest_graph_the_player_descends():
     """Its first step saves something; the second one begins where the first ends and does not."""
     costs = [10.0, 10.2, 9.0, 8.0, 8.1, 7.0]
@@ -195,26 +165,6 @@ def test_from_a_new_cheapest_graph_the_player_descends():
     found = follow(flat(costs), Player(play, descend=descend), 2)
     assert (descended, begun) == ([2], [0, 3])
     assert (found.best.cost_ms, len(found.path), found.expansions) == (8.0, 3, 4)
-
-
-@pytest.mark.parametrize("chance_gains", [True, False])
-def test_whoever_makes_cheaper_graphs_leads_most_episodes(chance_gains):
-    """Half of the episodes that are played begin where a gain can be made."""
-    slope = flat([1000.0 - number for number in range(200)])
-    led_by_chance = []
-
-    def play_as(is_chance):
-        def play(number, state):
-            led_by_chance.append(is_chance)
-            return itertools.islice(play_on(number, state), int(is_chance == chance_gains))
-
-        return play
-
-    found = follow(slope, Player(play_as(False), chance=play_as(True)), 200)
-    share = sum(led_by_chance) / len(led_by_chance)
-    assert not led_by_chance[0]
-    assert 0.75 < share < 1 if chance_gains else 0 < share < 0.25
-    assert len(found.path) > 50
 
 
 def test_ties_go_to_the_graph_found_last():

@@ -13,10 +13,10 @@ from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.sizes import NONE_OPEN
 from environments.tensor_graphs.rules import files as rule_files
-from environments.tensor_graphs.search import Budget, Step, replay
+from environments.tensor_graphs.search import Budget, replay
 from environments.tensor_graphs.search.neighbourhoods import NodeSignatures, signature_of
 from environments.tensor_graphs.search.results import Visited
-from tfrl_systems.experiments.systems.tensor_graphs.player import PolicyPlayer, RuleOdds
+from tfrl_systems.experiments.systems.tensor_graphs.player import PolicyPlayer
 from tfrl_systems.experiments.systems.tensor_graphs.policy import Chance, GraphPolicy
 from tfrl_systems.experiments.systems.tensor_graphs.problem import GraphProblem
 
@@ -140,24 +140,6 @@ def test_a_greedy_episode_does_not_go_round_in_rings(may_stop):
     assert rules_of(names[:2]) == [there, back] + [there, back, there] * (not may_stop)
 
 
-def test_where_chance_leads_all_that_is_allowed_is_drawn():
-    graph = onnx_io.read(models.make("bert-tiny"))
-    policy = GraphPolicy(Sure(), SETTINGS)
-    environment = policy.make_environment(
-        "bert-tiny", graph, rule_files.load(), AnalyticObjective()
-    )
-
-    def path_of(number, by_chance=False):
-        return [match for match, _ in policy.play(environment, number, by_chance=by_chance)]
-
-    first = path_of(0)
-    assert len(first) == MAX_STEPS
-    assert all(path_of(number) == first for number in range(8))
-    by_chance = [path_of(number, True) for number in range(8)]
-    assert first not in by_chance and len(set(map(tuple, by_chance))) == 8
-    assert path_of(3, True) == by_chance[3]
-
-
 def test_probing_tries_one_of_all_matches_that_look_alike_and_never_again():
     """The one that the policy would draw comes first; the engine makes the same state of it."""
     graph = onnx_io.read(models.make("bert-tiny"))
@@ -194,52 +176,3 @@ def test_steps_of_an_episode_are_not_probed_again_and_are_taken_in_all_layers():
     assert first not in [match for match, _ in player.probe(7, start)]
     costs_ms = [start.cost_ms, *(state.cost_ms for _, state in player.descend(start))]
     assert len(costs_ms) > 2 and costs_ms == sorted(costs_ms, reverse=True)
-
-
-def test_odds_are_of_good_steps_to_those_that_would_be_expected():
-    """Of 12 steps 6 are good: of 8 of "often" 4 would be, of 4 of "seldom" 2; none of "never"'s."""
-    odds = RuleOdds(["often", "seldom", "never"])
-    assert odds.logits.tolist() == [0.0] * 4
-    steps = [Step("often", (0,))] * 5 + [Step("seldom", (0,))] * 1
-    odds.learn(steps, 6)
-    odds.learn([Step("seldom", (0,))] * 3 + [Step("often", (0,))] * 3, 0)
-    expected = [np.log((5 + 4) / (4 + 4)), np.log((1 + 4) / (2 + 4)), 0.0, 0.0]
-    np.testing.assert_allclose(odds.logits, expected, rtol=1e-12)
-
-
-def test_rules_that_led_to_cheaper_graphs_become_likelier_on_that_model():
-    """By chance a rule is drawn as often as it has matches, of 123; odds of 4 and 1 / 7 weigh them.
-
-    Of 196 steps 28 are good, all of one rule's 28, of which 4 would be expected, and none of
-    another's 168, of which 24 would be.
-    """
-    graph = onnx_io.read(models.make("bert-tiny"))
-    problem = GraphProblem(
-        "bert-tiny", graph, rule_files.load(), AnalyticObjective(), FIXED, NONE_OPEN
-    )
-    places = {rule.name: place for place, rule in enumerate(problem.rules)}
-    good, bad = "linear_is_gemm_of_rows", "matmul_of_rows"
-    num_matches = problem.start.num_matches
-    assert num_matches.sum() == 123 and [num_matches[places[one]] for one in (good, bad)] == [
-        12,
-        12,
-    ]
-
-    def share_of_first_steps(player):
-        firsts = [next(player.play(number, problem.start))[0] for number in range(1, 301)]
-        return sum(match.rule == good for match in firsts) / 300
-
-    player, *probers = (player_on(problem, Chance()) for _ in range(6))
-    assert share_of_first_steps(player) == pytest.approx(12 / 123, abs=0.05)
-    for one in (player, *probers):
-        one.learn([Step(good, (0,))] * 28, 28)
-        one.learn([Step(bad, (0,))] * 168, 0)
-    weighed = 12 * 4 / (12 * 4 + 99 + 12 / 7)
-    assert share_of_first_steps(player) == pytest.approx(weighed, abs=0.08)
-    # What has been played need not be probed.
-    orders = [
-        [match.rule for match, _ in prober.probe(seed, problem.start)]
-        for seed, prober in enumerate(probers)
-    ]
-    assert np.mean([one.index(good) for one in orders]) < 10
-    assert np.mean([one.index(bad) for one in orders]) > 20

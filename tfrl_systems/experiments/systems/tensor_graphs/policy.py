@@ -123,9 +123,6 @@ class GraphPolicy:
         environment: TensorGraphEnvironment,
         number: int = 0,
         time_step: ts.TimeStep | None = None,
-        *,
-        by_chance: bool = False,
-        odds: np.ndarray | None = None,
     ) -> Iterator[tuple[Match, State]]:
         """Play an episode, step by step as the caller asks for items.
 
@@ -135,15 +132,11 @@ class GraphPolicy:
             where it comes back to a graph, the likeliest of those that it has not taken there; in
             the others it draws them, with random numbers that depend on the seed and the index.
           time_step: first time step of the episode; None to reset the environment.
-          by_chance: whether to ignore the network: all actions have equal logits before the odds
-            are added, and are drawn.
-          odds: log odds of each rule and of NO-OP, float [R + 1], which are added to the logits of
-            their actions; None for none.
 
         Yields:
           Each match that is applied, with the state after it.
         """
-        network = Chance() if by_chance else self._network
+        network = self._network
         generator = np.random.default_rng([self._seed, number])
         time_step = time_step or environment.reset()
         network.begin()
@@ -152,8 +145,8 @@ class GraphPolicy:
         while not time_step.is_last():
             assert environment.state is not None
             observation = time_step.observation
-            parameters = _parameters(network, observation, odds)
-            if number == 0 and not by_chance:
+            parameters = _parameters(network, observation)
+            if number == 0:
                 there = taken[environment.state.graph]
                 action = _likeliest(parameters, observation["action_mask"], there)
             else:
@@ -164,22 +157,19 @@ class GraphPolicy:
                 num_applied += 1
                 yield environment.trail[-1], environment.state
 
-    def draw_all(
-        self, observation: Mapping[str, np.ndarray], number: int, odds: np.ndarray | None = None
-    ) -> np.ndarray:
+    def draw_all(self, observation: Mapping[str, np.ndarray], number: int) -> np.ndarray:
         """Draw all allowed actions except NO-OP, without replacement.
 
         Args:
           observation: an observation of the environment.
           number: index of the episode; the random numbers depend on the seed and this index.
-          odds: as in `play`.
 
         Returns:
           The actions in the order in which they were drawn, int32 [M, 2].
         """
         generator = np.random.default_rng([self._seed, number])
         self._network.begin()
-        logits = _parameters(self._network, observation, odds)["logits"][0]
+        logits = _parameters(self._network, observation)["logits"][0]
         # The action with the largest sum of logit and Gumbel noise is a draw from the distribution;
         # the next one is a draw from the rest, and so on.
         order = np.argsort(-(logits + generator.gumbel(size=len(logits))), kind="stable")
@@ -203,17 +193,10 @@ class Chance(Memoryless):
         return {"logits": logits, "actions": observation["actions"]}
 
 
-def _parameters(
-    network: Any, observation: Mapping[str, np.ndarray], odds: np.ndarray | None
-) -> distributions.Parameters:
+def _parameters(network: Any, observation: Mapping[str, np.ndarray]) -> distributions.Parameters:
     """Return the parameters of the distribution of the action, with a leading axis of 1."""
     batch = {name: array[np.newaxis] for name, array in observation.items()}
-    parameters = distributions.of_list(
-        network.parameters(batch), batch["actions"], batch["action_mask"]
-    )
-    if odds is None:
-        return parameters
-    return {**parameters, "logits": parameters["logits"] + odds[parameters["actions"][..., 0]]}
+    return distributions.of_list(network.parameters(batch), batch["actions"], batch["action_mask"])
 
 
 def _likeliest(

@@ -33,7 +33,7 @@ from typing import Any
 
 from environments.errors import UserError
 from environments.tensor_graphs.search import INTERRUPTED, Budget, Result
-from environments.tensor_graphs.search.episodes import Guide, likeliest
+from environments.tensor_graphs.search.episodes import Guide, likeliest, patience_with
 from environments.tensor_graphs.search.record import Record
 from tfrl_systems.experiments.arguments import add_fields, read_fields, whole_number
 from tfrl_systems.experiments.reporting import Terminal
@@ -121,7 +121,8 @@ class Search:
 
 
 def _play(record: Record, guide: Guide) -> None:
-    for _ in likeliest(record, guide, record.best):
+    state: Any = record.best.state
+    for _ in likeliest(record, guide, record.best, patience_with(state.graph)):
         pass
 
 

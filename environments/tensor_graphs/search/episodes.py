@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import Match, State, Visited
 
-_PATIENCE = 20
+_PATIENCE, _NODES_PER_PATIENCE = 20, 6
 _MAX_COST_RATIO = 1.05
 
 
@@ -53,11 +54,19 @@ class Hope:
         return self._num_without_gain >= self._patience or is_dear
 
 
-def likeliest(record: Record, guide: Guide, start: Visited) -> Iterator[tuple[Visited, Visited]]:
-    """Let a guide play its likeliest steps until they are hopeless; each counts as an expansion.
+def patience_with(graph: Graph) -> int:
+    """Return the steps without a gain after which likeliest steps on a graph are hopeless.
 
     A guide that has learned to prepare a saving in all layers needs more patience than one that
-    tries steps at random.
+    tries steps at random, and the more the larger the graph is.
+    """
+    return max(_PATIENCE, len(graph.nodes) // _NODES_PER_PATIENCE)
+
+
+def likeliest(
+    record: Record, guide: Guide, start: Visited, patience: int
+) -> Iterator[tuple[Visited, Visited]]:
+    """Let a guide play its likeliest steps until they are hopeless; each counts as an expansion.
 
     An episode that ends before that goes on in another one, from the cheapest graph so far, if it
     has made a cheaper graph.
@@ -66,6 +75,7 @@ def likeliest(record: Record, guide: Guide, start: Visited) -> Iterator[tuple[Vi
       record: keeps what is found.
       guide: plays.
       start: where the first episode begins.
+      patience: see `Hope`.
 
     Yields:
       For each step the state before it and the state after it.
@@ -76,7 +86,7 @@ def likeliest(record: Record, guide: Guide, start: Visited) -> Iterator[tuple[Vi
     cheapest, origin = start, None
     while origin is not cheapest:
         before = origin = cheapest
-        hope = Hope(origin, _PATIENCE)
+        hope = Hope(origin, patience)
         for match, state in guide.play(0, origin.state):
             after = Visited(state, before, match)
             record.count(after)

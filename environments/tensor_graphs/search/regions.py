@@ -29,7 +29,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from environments.tensor_graphs.search.episodes import Guide, likeliest
+from environments.tensor_graphs.search.episodes import Guide, likeliest, patience_with
 from environments.tensor_graphs.search.neighbourhoods import (
     Key,
     NodeSignatures,
@@ -123,7 +123,9 @@ class _Regions:
 
     def _play(self, guide: Guide) -> None:
         """Go to the cheapest graph that the guide meets; learn from its steps."""
-        for before, after in likeliest(self.record, guide, self.here):
+        graph: Any = self.here.state.graph
+        patience = patience_with(graph)
+        for before, after in likeliest(self.record, guide, self.here, patience):
             key = signature_of(signatures_in(before), after.match)
             self.changes_ms[key] = after.cost_ms - before.cost_ms
             if after.cost_ms < self.here.cost_ms:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from environments.tensor_graphs.search import Budget, search
-from environments.tensor_graphs.search.episodes import likeliest
+from environments.tensor_graphs.search.episodes import likeliest, patience_with
 from environments.tensor_graphs.search.record import BudgetSpent, Record
 from tests.environments.tensor_graphs.search.fakes import (
     TableState,
@@ -113,7 +113,7 @@ def costs_met(costs, num_steps=100, budget=None):
     """Return the costs that a guide meets on a chain of graphs with these costs."""
     arrows = {number: {"on": number + 1} for number in range(len(costs) - 1)}
     record = Record("fake", TableState(0, arrows, dict(enumerate(costs))), budget or Budget())
-    steps = likeliest(record, Guide("on", num_steps=num_steps), record.start)
+    steps = likeliest(record, Guide("on", num_steps=num_steps), record.start, patience=20)
     return [after.cost_ms for _, after in steps]
 
 
@@ -135,3 +135,8 @@ def test_an_episode_that_ends_with_gains_goes_on():
 def test_steps_of_an_episode_are_expansions():
     with pytest.raises(BudgetSpent, match="out of expansions"):
         costs_met([10.0 - number for number in range(9)], budget=Budget(expansions=4))
+
+
+def test_larger_graphs_need_more_patience():
+    """240 operators and an input: a sixth of them is more than the least patience, 20."""
+    assert patience_with(chain(*["Relu"] * 240)) == 40 and patience_with(chain("Relu")) == 20

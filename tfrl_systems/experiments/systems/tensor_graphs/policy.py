@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # How many times more room an observation has than it had in training.
 _ROOM = 4
+# Episodes on larger models may go on for more steps without a gain: one for so many nodes.
+_NODES_PER_PATIENCE = 6
 # Heads that know rules and locations by their numbers: rules and number of locations are fixed.
 _BY_NUMBERS = ("hierarchical", "numbered")
 _KINDS = ("graph_actor", "controller")
@@ -98,9 +100,14 @@ class GraphPolicy:
         if known.get("head") in _BY_NUMBERS:
             self._check_rules(rules)
             rooms["max_locations"] = known["max_locations"]
+        max_steps, patience = known["max_steps"], known.get("patience", 0)
+        if patience:
+            # A policy prepares a saving in all layers before it takes it in the first one.
+            max_steps = max(max_steps, len(graph.nodes))
+            patience = max(patience, len(graph.nodes) // _NODES_PER_PATIENCE)
         settings = Settings(
-            max_steps=known["max_steps"],
-            patience=known.get("patience", 0),
+            max_steps=max_steps,
+            patience=patience,
             may_stop=bool(known["may_stop"]),
             constants=bool(known["constants"]),
             truncate=True,

@@ -67,7 +67,7 @@ def cases(corpus: pathlib.Path | None) -> dict[str, Case]:
     """Return the problems, by name of the system."""
     found = {
         "tensor_graphs": Case(
-            "bert-tiny's estimated cost, one greedy episode",
+            "bert-tiny's estimated cost, one rollout",
             {"models": ["bert-tiny"], "objective": "analytic"},
             {"models": ["bert-tiny"], "objective": "analytic", "rollouts": 1},
             ("random", "greedy", "regions"),

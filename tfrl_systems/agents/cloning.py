@@ -148,7 +148,7 @@ class CloningAgent(tf_agent.TFAgent):
         self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
     ) -> None:
         self._config = config
-        actor = policy_gradients.make_parts(config, time_step_spec, action_spec).actor
+        actor = policy_gradients.make_actor(config, time_step_spec, action_spec)
         self.actor_network = actor
         variables = list(actor.trainable_variables)
         self.optimizer = Adam(config.learning_rate, variables, config.gradient_clipping)
@@ -207,7 +207,7 @@ class CloningAgent(tf_agent.TFAgent):
         variables = self.actor_network.trainable_variables
         with tf.GradientTape() as tape:
             loss, agreement = self._loss(steps)
-        # The encoder's last vectors of whole graphs are the value network's, which is not trained.
+        # Only a value network would read the encoder's last vectors of whole graphs.
         gradients = tape.gradient(
             loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )

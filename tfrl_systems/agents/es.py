@@ -97,7 +97,7 @@ class ESAgent(tf_agent.TFAgent):
         self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
     ) -> None:
         self._config = config
-        actor = policy_gradients.make_parts(config, time_step_spec, action_spec).actor
+        actor = policy_gradients.make_actor(config, time_step_spec, action_spec)
         self.actor_network, self._variables = actor, list(actor.trainable_variables)
         self.optimizer = Adam(config.learning_rate, self._variables)
         policy = greedy_policy.GreedyPolicy(

@@ -137,53 +137,56 @@ def make_parts(config: NetworkConfig, time_step_spec: ts.TimeStep, action_spec: 
     Returns:
       The networks and their optimizer.
     """
-    generators = [
-        np.random.default_rng(part) for part in np.random.SeedSequence(config.seed).spawn(2)
-    ]
-    specs = tensor_spec.from_spec((time_step_spec.observation, action_spec))
-    has_spread = getattr(config, "relative_advantages", False)
-    make_fn = _graph_networks if graph_actors.are_graphs(specs[0]) else _networks
-    networks: tuple[Any, Any] = make_fn(config, specs, generators, has_spread)
-    for net in networks:
-        net.create_variables()
+    actor = make_actor(config, time_step_spec, action_spec)
+    networks = actor, _value_network(config, time_step_spec.observation, actor)
     variables = [one for net in networks for one in net.trainable_variables]
     max_norm = getattr(config, "gradient_clipping", 0.0)
     return Parts(*networks, adam.Adam(config.learning_rate, variables, max_norm))
 
 
-def _networks(
-    config: NetworkConfig,
-    specs: tuple[Any, Any],
-    generators: list[np.random.Generator],
-    has_spread: bool,
-) -> tuple[actors.ActorNetwork, actors.ValueNetwork]:
-    settings = actors.ActorSettings(
-        tuple(config.hidden_sizes),
-        config.activation,
-        getattr(config, "action_std", Config.action_std),
-        getattr(config, "state_dependent_std", False),
-    )
-    actor = actors.ActorNetwork(*specs, settings, generators[0])
-    value = actors.ValueNetwork(
-        specs[0], settings.hidden_sizes, settings.activation, generators[1], has_spread
-    )
-    return actor, value
+def make_actor(config: NetworkConfig, time_step_spec: ts.TimeStep, action_spec: Any) -> Any:
+    """Make the actor network of `make_parts`, for agents that need nothing else."""
+    generator, _ = _generators(config)
+    specs: tuple[Any, Any] = tensor_spec.from_spec((time_step_spec.observation, action_spec))
+    actor: actors.ActorNetwork | graph_actors.GraphActorNetwork
+    if graph_actors.are_graphs(specs[0]):
+        settings = graph_actors.GraphSettings(
+            config.graph_width, config.graph_rounds, config.head, config.max_logit
+        )
+        actor = graph_actors.GraphActorNetwork(*specs, settings, generator)
+    else:
+        of_actor = actors.ActorSettings(
+            tuple(config.hidden_sizes),
+            config.activation,
+            getattr(config, "action_std", Config.action_std),
+            getattr(config, "state_dependent_std", False),
+        )
+        actor = actors.ActorNetwork(*specs, of_actor, generator)
+    actor.create_variables()
+    return actor
 
 
-def _graph_networks(
-    config: NetworkConfig,
-    specs: tuple[Any, Any],
-    generators: list[np.random.Generator],
-    has_spread: bool,
-) -> tuple[graph_actors.GraphActorNetwork, graph_actors.GraphValueNetwork]:
-    settings = graph_actors.GraphSettings(
-        config.graph_width, config.graph_rounds, config.head, config.max_logit
-    )
-    actor = graph_actors.GraphActorNetwork(*specs, settings, generators[0])
-    value = graph_actors.GraphValueNetwork(
-        specs[0], actor.trunk, settings.width, generators[1], has_spread
-    )
-    return actor, value
+def _value_network(config: NetworkConfig, observation_spec: Any, actor: Any) -> Any:
+    """Make the value network beside an actor."""
+    _, generator = _generators(config)
+    seen = tensor_spec.from_spec(observation_spec)
+    has_spread = getattr(config, "relative_advantages", False)
+    value: actors.ValueNetwork | graph_actors.GraphValueNetwork
+    if graph_actors.are_graphs(seen):
+        value = graph_actors.GraphValueNetwork(
+            seen, actor.trunk, config.graph_width, generator, has_spread
+        )
+    else:
+        sizes = tuple(config.hidden_sizes)
+        value = actors.ValueNetwork(seen, sizes, config.activation, generator, has_spread)
+    value.create_variables()
+    return value
+
+
+def _generators(config: NetworkConfig) -> list[np.random.Generator]:
+    """Return what draws the weights of the actor, and those of the value network."""
+    parts = np.random.SeedSequence(config.seed).spawn(2)
+    return [np.random.default_rng(part) for part in parts]
 
 
 def set_progress(config: Config, optimizer: adam.Adam, actor: Any, progress: float) -> None:

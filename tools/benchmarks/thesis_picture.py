@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from environments.errors import UserError
+from tools.benchmarks import shared
 from tools.benchmarks.thesis_cases import DISTRIBUTED, SAMPLED, SAMPLERS, Case
 
 Record = Mapping[str, Any]
@@ -75,18 +75,9 @@ def draw(lines: Sequence[Mapping[str, Any]], output: pathlib.Path) -> None:
     Raises:
       UserError: matplotlib is not installed.
     """
-    try:
-        import matplotlib
-        from matplotlib import figure
-    except ImportError as error:
-        raise UserError(
-            f"picture: expected matplotlib, found: {error}; pip install -e '.[notebooks]'"
-        ) from error
     functions = list(dict.fromkeys(one["function"] for one in lines))
-    # The fixed salt and the missing date make equal pictures equal files.
-    with matplotlib.rc_context({"svg.hashsalt": "tfrl", "font.size": 8}):
-        picture = figure.Figure(figsize=(7.6, 5.2), layout="constrained")
-        panels = picture.subplots(2, -(-len(functions) // 2), squeeze=False).ravel()
+    with shared.picture(output / "thesis", (7.6, 5.2), 8) as drawn:
+        panels = drawn.subplots(2, -(-len(functions) // 2), squeeze=False).ravel()
         for panel, function in zip(panels, functions, strict=True):
             for line in (one for one in lines if one["function"] == function):
                 colour, style = _STYLES[line["line"]]
@@ -102,5 +93,3 @@ def draw(lines: Sequence[Mapping[str, Any]], output: pathlib.Path) -> None:
             panel.set(title=function.replace("_", " "), xlabel="iteration", yscale="log")
             panel.grid(alpha=0.3)
             panel.legend(fontsize=6)
-        picture.savefig(output / "thesis.png", dpi=160)
-        picture.savefig(output / "thesis.svg", metadata={"Date": None})

@@ -54,13 +54,17 @@ class Hope:
         return self._num_without_gain >= self._patience or is_dear
 
 
-def patience_with(graph: Graph) -> int:
+def patience_with(graph: Graph, least: int = _PATIENCE) -> int:
     """Return the steps without a gain after which likeliest steps on a graph are hopeless.
 
     A guide that has learned to prepare a saving in all layers needs more patience than one that
     tries steps at random, and the more the larger the graph is.
+
+    Args:
+      graph: the graph.
+      least: number of steps that are enough for small graphs.
     """
-    return max(_PATIENCE, len(graph.nodes) // _NODES_PER_PATIENCE)
+    return max(least, len(graph.nodes) // _NODES_PER_PATIENCE)
 
 
 def likeliest(

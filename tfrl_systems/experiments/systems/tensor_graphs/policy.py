@@ -20,6 +20,7 @@ from environments.tensor_graphs.observation.observation import VOCABULARY
 from environments.tensor_graphs.rewriting.engine import State
 from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.search.episodes import patience_with
 from environments.tensor_graphs.settings import SIZES, Settings
 from tfrl_systems.policies import distributions, policy_files
 from tfrl_systems.policies.memoryless import Memoryless
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 # How many times more room an observation has than it had in training.
 _ROOM = 4
-# Episodes on larger models may go on for more steps without a gain: one for so many nodes.
-_NODES_PER_PATIENCE = 6
 # Heads that know rules and locations by their numbers: rules and number of locations are fixed.
 _BY_NUMBERS = ("hierarchical", "numbered")
 _KINDS = ("graph_actor", "controller")
@@ -102,9 +101,8 @@ class GraphPolicy:
             rooms["max_locations"] = known["max_locations"]
         max_steps, patience = known["max_steps"], known.get("patience", 0)
         if patience:
-            # A policy prepares a saving in all layers before it takes it in the first one.
             max_steps = max(max_steps, len(graph.nodes))
-            patience = max(patience, len(graph.nodes) // _NODES_PER_PATIENCE)
+            patience = patience_with(graph, patience)
         settings = Settings(
             max_steps=max_steps,
             patience=patience,

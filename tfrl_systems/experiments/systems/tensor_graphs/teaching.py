@@ -225,6 +225,14 @@ class _Row(NamedTuple):
     learned_cost: float
 
 
+def _listed(state: Any, observation: dict[str, np.ndarray]) -> Iterator[tuple[int, Any]]:
+    """Yield the row and the match of each action that is listed, except NO-OP."""
+    for row in np.flatnonzero(observation["action_mask"]):
+        xfer, location = observation["actions"][row]
+        if xfer < len(state.matches_by_rule):
+            yield row, state.matches_by_rule[xfer][location]
+
+
 def _targets(
     state: Any, observation: dict[str, np.ndarray], path: Sequence[Step]
 ) -> tuple[np.ndarray, np.ndarray | None]:
@@ -235,12 +243,8 @@ def _targets(
     wanted = set(path)
     shares = np.zeros(len(observation["action_mask"]), np.float32)
     following = None
-    # The last rule number is NO-OP's.
-    for row in np.flatnonzero(observation["action_mask"]):
-        xfer, location = observation["actions"][row]
-        if xfer == len(state.matches_by_rule):
-            continue
-        step = step_of(state.matches_by_rule[xfer][location])
+    for row, match in _listed(state, observation):
+        step = step_of(match)
         if step in wanted:
             shares[row] = 1
         if step == path[0]:
@@ -257,10 +261,8 @@ def _regrets(
     """
     signatures = NodeSignatures(state.graph)
     regrets = np.zeros(len(shares), np.float32)
-    for row in np.flatnonzero(observation["action_mask"] & (shares == 0)):
-        xfer, location = observation["actions"][row]
-        if xfer < len(state.matches_by_rule):
-            match = state.matches_by_rule[xfer][location]
+    for row, match in _listed(state, observation):
+        if not shares[row]:
             regrets[row] = 100 * savings.change_ms(state, signatures, match) / state.cost_ms
     return np.clip(regrets, 0, _MAX_REGRET_PERCENT)
 

@@ -84,6 +84,20 @@ def test_a_tiny_run_is_kept_and_put_into_the_tables(tmp_path, capsys, monkeypatc
     assert [one.read_bytes() for one in files] == before
 
 
+def test_a_disguised_model_has_a_record_of_its_own(tmp_path):
+    """It is the same model, so both searches come to the same cost."""
+    model = write(tmp_path / "adapter.onnx", adapter())
+    about = [*("--policies", "p", "--models", str(model), "--objective", "analytic")]
+    costs_ms = []
+    for disguise in ((), ("--disguised", "3")):
+        output = tmp_path / f"out{len(disguise)}"
+        options = tables.parse_arguments([*about, "--output", str(output), *disguise])
+        search = next(tables.tasks_of(options))
+        assert search.disguise == (3 if disguise else None)
+        costs_ms.append(search()["cost_ms"])
+    assert costs_ms[0] == pytest.approx(costs_ms[1])
+
+
 def test_mistakes(capsys):
     with pytest.raises(SystemExit):
         tables.parse_arguments(["--output", "x", "--policies", "p"])

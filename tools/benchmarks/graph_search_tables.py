@@ -47,6 +47,7 @@ from tfrl_systems.experiments.systems.tensor_graphs.problem import (
 from tools import running
 from tools.benchmarks import shared
 from tools.benchmarks.tensor_graphs.cases import slug
+from tools.benchmarks.tensor_graphs.disguise import disguised
 
 REGIONS, EPISODE, POLICY, LED, CHANCE = "regions", "episode", "policy", "led", "chance"
 # These draw actions, the others do not.
@@ -67,6 +68,7 @@ class Search:
       seconds: the most time that the search may take.
       rewriting: rules and objective.
       output: directory of the records.
+      disguise: seed of the order of the model's nodes, see `disguised`; None for its own.
     """
 
     model: str
@@ -76,6 +78,7 @@ class Search:
     seconds: float
     rewriting: Rewriting
     output: pathlib.Path
+    disguise: int | None = None
 
     def __call__(self) -> shared.Record:
         """Search, unless there is a record of it; return the record."""
@@ -84,13 +87,13 @@ class Search:
             **{"model": self.model, "how": self.how, "policy": digest, "seed": self.seed},
             **{"seconds": self.seconds, "objective": self.rewriting.objective},
             "rules": str(self.rewriting.rules or ""),
-            "dimensions": dict(self.rewriting.dimensions),
+            **{"dimensions": dict(self.rewriting.dimensions), "disguise": self.disguise},
         }
         name = "-".join((slug(self.model), self.how, digest[:8], str(self.seed)))
         return shared.kept(self.output / "searches" / f"{name}.json", decided, self._made)
 
     def _made(self) -> shared.Record:
-        found = self._search(_problem(self.model, self.rewriting))
+        found = self._search(_problem(self.model, self.rewriting, self.disguise))
         if found.stopped == INTERRUPTED:
             # What was found before Ctrl-C must not be kept as a record.
             raise KeyboardInterrupt
@@ -127,8 +130,11 @@ def _play(record: Record, guide: Guide) -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _problem(model: str, rewriting: Rewriting) -> GraphProblem:
-    return GraphProblem.of(model, find_model(model), rewriting)
+def _problem(model: str, rewriting: Rewriting, disguise: int | None) -> GraphProblem:
+    problem = GraphProblem.of(model, find_model(model), rewriting)
+    if disguise is None:
+        return problem
+    return dataclasses.replace(problem, name="disguised", graph=disguised(problem.graph, disguise))
 
 
 @functools.cache
@@ -150,7 +156,8 @@ def tasks_of(options: argparse.Namespace) -> Iterator[Search]:
         for how, policy in ways:
             for seed in range(options.seeds if how in _DRAWN else 1):
                 most_s = max(options.seconds)
-                yield Search(model, how, policy, seed, most_s, rewriting, options.output)
+                about = (rewriting, options.output, options.disguised)
+                yield Search(model, how, policy, seed, most_s, *about)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -265,6 +272,12 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         help="the last is the time for each search (default: 1,4,15,60)",
     )
     parser.add_argument("--seeds", type=whole_number(1), default=3, help="0, 1, …; default: 3")
+    parser.add_argument(
+        "--disguised",
+        type=whole_number(0),
+        metavar="SEED",
+        help="give each model's nodes other names and an order drawn with this seed",
+    )
     parser.add_argument("--jobs", type=whole_number(1), default=1, metavar="N")
     add_fields(parser, Rewriting)
     options = parser.parse_args(arguments)

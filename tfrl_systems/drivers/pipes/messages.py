@@ -17,7 +17,7 @@ A message is a header, followed by a payload. The header has these fields::
                        START_FAILED, LOAD_FAILED, JOB_FAILED   a pickled `RemoteError`
 
 No other module of the project pickles. A process unpickles only what its own parent or child wrote,
-and pickled data are never stored.
+or in a Ray cluster what a pool and its workers wrote, and pickled data are never stored.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 import cloudpickle
 
 from environments.errors import UserError
+from tfrl_systems.drivers.jobs import PoolError
 from tfrl_systems.drivers.pool_parts import one_line
 
 _HEADER = struct.Struct("<BqqdQ")
@@ -79,6 +80,12 @@ class RemoteError(NamedTuple):
     def of(cls, error: Exception) -> RemoteError:
         """Return the text of the exception that is being handled."""
         return cls(one_line(error), traceback.format_exc(), isinstance(error, UserError))
+
+    def exception(self, where: str) -> UserError:
+        """Return the exception to raise in the caller's process; `where` it happened to a pool."""
+        return (
+            UserError(self.message) if self.is_user_error else PoolError(f"{where}: {self.message}")
+        )
 
 
 def pickled(value: Any) -> bytes:

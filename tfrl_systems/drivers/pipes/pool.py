@@ -22,7 +22,6 @@ from tfrl_systems.drivers.jobs import (
     Job,
     MakeRunner,
     OnResult,
-    PoolError,
     Result,
     Timings,
     WorkerTimings,
@@ -107,13 +106,17 @@ class PipePool(Generic[Job, Result]):
         if self._has_started:
             return
         try:
-            while not all(worker.is_ready for worker in self._placed.values()):
+            while not self._are_all_ready():
                 self._handle_next()
             self._fill_places()
         except BaseException:
             self.close()
             raise
         self._has_started = True
+
+    def _are_all_ready(self) -> bool:
+        workers = self._placed.values()
+        return len(workers) == self.num_workers and all(one.is_ready for one in workers)
 
     def broadcast(self, data: Any) -> None:
         """Have every worker load `data`; see `jobs.Pool`. Later workers load it when they start."""
@@ -136,7 +139,7 @@ class PipePool(Generic[Job, Result]):
             self._broadcasting_s += time.perf_counter() - began_s
         self._load_error = self._refusals[0].message if self._refusals else ""
         if self._refusals:
-            raise _error_of("broadcast", self._refusals[0])
+            raise self._refusals[0].exception("broadcast")
 
     def map(
         self, jobs: Iterable[Job], on_result: OnResult[Result] | None = None
@@ -227,7 +230,7 @@ class PipePool(Generic[Job, Result]):
         if message is not None:
             self._handle_message(worker, message)
         if has_ended and not worker.was_killed:
-            self._give_up(worker, worker.explain_end())
+            self._give_up(worker, worker.explain_end(), may_begin_again=True)
 
     def _handle_message(self, worker: WorkerHandle, message: Message) -> None:
         """Handle a worker's message."""
@@ -256,8 +259,20 @@ class PipePool(Generic[Job, Result]):
         else:
             self._give_up(worker, "", unpickled(message.payload))
 
-    def _give_up(self, worker: WorkerHandle, why: str, error: RemoteError | None = None) -> None:
+    def _give_up(
+        self,
+        worker: WorkerHandle,
+        why: str,
+        error: RemoteError | None = None,
+        may_begin_again: bool = False,
+    ) -> None:
         """Remove a worker that died, is late, or cannot make its runner or load the data.
+
+        Args:
+          worker: the worker.
+          why: why it ended; "" if there is an error.
+          error: why it cannot go on.
+          may_begin_again: whether another one may succeed although this one was among the first.
 
         Raises:
           PoolError, UserError: there is no use in starting another worker.
@@ -275,9 +290,10 @@ class PipePool(Generic[Job, Result]):
         if worker.is_idle and not error.traceback:
             return
         self._num_failed_starts += 1
-        is_last = not self._has_started or self._num_failed_starts >= self._supervision.max_attempts
-        if is_last and not is_spare:
-            raise _error_of("workers", error)
+        is_first = not self._has_started and not may_begin_again
+        is_last = self._num_failed_starts >= self._supervision.max_attempts
+        if (is_first or is_last) and not is_spare:
+            raise error.exception("workers")
 
     def _remove(self, worker: WorkerHandle) -> None:
         """Kill a worker and empty its place."""
@@ -326,12 +342,6 @@ class PipePool(Generic[Job, Result]):
                 if is_able and is_wanted and len(worker.jobs) == num_jobs:
                     job = waiting.popleft()
                     worker.run(job, pickled(self._queue.jobs[job]))
-
-
-def _error_of(where: str, error: RemoteError) -> Exception:
-    return (
-        UserError(error.message) if error.is_user_error else PoolError(f"{where}: {error.message}")
-    )
 
 
 def _kill_all(owner_pid: int, placed: dict[int, WorkerHandle], spares: list[WorkerHandle]) -> None:

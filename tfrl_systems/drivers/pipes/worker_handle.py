@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
 import signal
 import socket
 import subprocess
@@ -13,18 +12,8 @@ import time
 from collections import deque
 
 from tfrl_systems.drivers.pipes.messages import Channel, Kind, Message, pickled
+from tfrl_systems.drivers.processes import SINGLE_THREADED, search_path
 
-# Several workers share a machine: each uses one core, and never the GPU that the learner needs.
-_ENVIRONMENT = {
-    "CUDA_VISIBLE_DEVICES": "",
-    "TF_NUM_INTEROP_THREADS": "1",
-    "TF_NUM_INTRAOP_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "VECLIB_MAXIMUM_THREADS": "1",
-    "NUMEXPR_NUM_THREADS": "1",
-}
 _PROGRAM = "tfrl_systems.drivers.pipes.worker_main"
 # How long a worker's process may take to end after its socket has closed.
 _DEATH_TIMEOUT_S = 1.0
@@ -62,7 +51,7 @@ class WorkerHandle:
                 stdin=subprocess.DEVNULL,
                 # The caller's stdout is for its results.
                 stdout=2,
-                env={**os.environ, **_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(_path())},
+                env={**os.environ, **SINGLE_THREADED, "PYTHONPATH": os.pathsep.join(search_path())},
                 # The worker's own group can be killed as a whole, and does not get a Ctrl-C.
                 start_new_session=True,
             )
@@ -81,7 +70,7 @@ class WorkerHandle:
         self.jobs: deque[int] = deque()
         self._timeout_s = timeout_s
         self.deadline_s: float | None = time.monotonic() + start_timeout_s
-        settings = (_path(), os.environ.get("PYTHONPATH"), make_runner_pickled)
+        settings = (search_path(), os.environ.get("PYTHONPATH"), make_runner_pickled)
         with contextlib.suppress(OSError):  # if it has ended, the next read finds out
             self.channel.send(Message(Kind.START, pickled(settings)))
 
@@ -152,8 +141,3 @@ class WorkerHandle:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             os.close(self._life_fd)
-
-
-def _path() -> list[str]:
-    """Return this process's sys.path, for a process with the same working directory."""
-    return [place or str(pathlib.Path.cwd()) for place in sys.path]

@@ -91,6 +91,21 @@ def test_a_failing_start_is_one_error_and_leaves_nothing(fault, why):
         pool.broadcast(b"1")
 
 
+def test_workers_killed_while_the_pool_starts_are_replaced(tmp_path, caplog):
+    caplog.set_level(logging.WARNING)
+
+    def make_runner():
+        if len(list(tmp_path.iterdir())) < 2:
+            (tmp_path / str(os.getpid())).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Noise()
+
+    with make_pipes(make_runner, 2) as pool:
+        pool.broadcast(b"0")
+        assert sha256(pool.map(tasks_of(0))) == expected()[0]
+    assert caplog.messages.count("its worker was ended by SIGKILL") >= 2
+
+
 def test_a_spare_takes_over_at_once_and_another_one_is_started():
     with make_pipes(Process, 2, num_spares=1) as pool:
         pool.map([Task(0)])

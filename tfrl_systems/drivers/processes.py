@@ -1,0 +1,23 @@
+"""What worker processes are started with, whatever pool starts them."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+# Several workers share a machine: each uses one core, and never the GPU that the learner needs.
+SINGLE_THREADED = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "TF_NUM_INTEROP_THREADS": "1",
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+}
+
+
+def search_path() -> list[str]:
+    """Return this process's sys.path, for a process with the same working directory."""
+    return [place or str(pathlib.Path.cwd()) for place in sys.path]

@@ -16,6 +16,8 @@ gives the same results, to the bit::
     pool_parts.py      parts that all pools share: JobQueue, RestartingRunner
     in_process.py      kind "inprocess": one runner in this process
     pipes/             kind "pipes": worker processes that are replaced when they die or hang
+    ray_pool/          kind "ray": the same on the nodes of a Ray cluster; needs Ray
+    processes.py       what worker processes are started with
     episode_runner.py  the Runner that plays episodes: environments and an actor
 
 To add a kind, write one file with a class whose constructor takes the arguments of

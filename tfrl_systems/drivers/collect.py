@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from environments.errors import UserError
 from tfrl_systems.drivers.jobs import Job, MakeRunner, Pool, Result
@@ -13,6 +15,7 @@ from tfrl_systems.drivers.jobs import Job, MakeRunner, Pool, Result
 POOLS: Mapping[str, tuple[str, str]] = {
     "inprocess": ("tfrl_systems.drivers.in_process", "InProcessPool"),
     "pipes": ("tfrl_systems.drivers.pipes.pool", "PipePool"),
+    "ray": ("tfrl_systems.drivers.ray_pool.pool", "RayPool"),
 }
 
 
@@ -22,9 +25,10 @@ class Collect:
 
     Attributes:
       kind: a name in `POOLS`: "inprocess" for this process, "pipes" for worker processes on this
-        machine.
+        machine, "ray" for workers on the nodes of a Ray cluster.
       workers: number of jobs that run at the same time; 1 for "inprocess".
-      address: address of a cluster; "" for kinds that need none.
+      address: with "ray", HOST:PORT of a cluster that this machine is a node of, or "auto" for the
+        one that runs here; "" to start one on this machine for as long as it is needed.
 
     Raises:
       UserError: `workers` is less than 1.
@@ -64,6 +68,41 @@ class Supervision:
     start_timeout_s: float = 120.0
     max_attempts: int = 3
     num_spares: int = 1
+
+
+@contextlib.contextmanager
+def shared(collect: Collect) -> Iterator[None]:
+    """Keep what pools share, a Ray cluster, from one pool to the next.
+
+    Args:
+      collect: where these pools will run jobs.
+
+    Raises:
+      UserError: there is no such cluster.
+    """
+    with contextlib.ExitStack() as end:
+        if collect.kind == "ray":
+            end.callback(_clusters().connect(collect.address))
+        yield
+
+
+def num_processors_at(address: str) -> int:
+    """Return how many processors a Ray cluster has.
+
+    Args:
+      address: see `Collect`.
+
+    Raises:
+      UserError: there is no such cluster, or it has none.
+    """
+    with shared(Collect("ray", address=address)):
+        found: int = _clusters().num_processors()
+    return found
+
+
+def _clusters() -> Any:
+    """Import what needs Ray."""
+    return importlib.import_module("tfrl_systems.drivers.ray_pool.clusters")
 
 
 def make_pool(

@@ -159,15 +159,19 @@ def train(
 def _train(
     record: System, run: TrainingRun, workdir: Any, collect: Collect, reporter: Reporter
 ) -> dict[str, Any]:
-    if run.how.is_online:
-        from tfrl_systems.experiments import online
+    from tfrl_systems.drivers.collect import shared
 
-        with record.online_task(run, collect, reporter) as task:
-            return online.train(run, task, workdir, collect, reporter)
-    from tfrl_systems.experiments import imitation
+    # A run has several pools, one after another or side by side.
+    with shared(collect):
+        if run.how.is_online:
+            from tfrl_systems.experiments import online
 
-    with record.imitation_task(run, collect, reporter) as offline:
-        return imitation.train(run, offline, workdir, reporter)
+            with record.online_task(run, collect, reporter) as task:
+                return online.train(run, task, workdir, collect, reporter)
+        from tfrl_systems.experiments import imitation
+
+        with record.imitation_task(run, collect, reporter) as offline:
+            return imitation.train(run, offline, workdir, reporter)
 
 
 def dream(run: Run, *, seed: int = 0) -> tuple[Trajectory, DreamEnvironment]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import logging
 import os
+import sys
 
 import pytest
 
@@ -13,12 +15,23 @@ from tests.tfrl_systems.drivers import collecting
 from tests.tfrl_systems.drivers.collecting import NUM_ITERATIONS, collect, sha256
 from tests.tfrl_systems.drivers.conftest import workers
 from tests.tfrl_systems.drivers.runners import Noise, Product, Sleep, Task
-from tfrl_systems.drivers.collect import POOLS, Collect, Supervision, make_pool
+from tfrl_systems.drivers.collect import POOLS, Collect, Supervision, make_pool, shared
 from tfrl_systems.drivers.jobs import Chunk, PoolError
 
-ONE_EACH = {kind: Collect(kind) for kind in POOLS}
+HAS_RAY = importlib.util.find_spec("ray") is not None
+ONE_EACH = {kind: Collect(kind) for kind in POOLS if kind != "ray" or HAS_RAY}
 # With two workers where a kind has them.
-PLACES = {**ONE_EACH, "pipes": Collect("pipes", 2)}
+PLACES = {kind: Collect(kind, 1 if kind == "inprocess" else 2) for kind in ONE_EACH}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_cluster():
+    """Ray's pools share a cluster as long as someone is in it, and starting one takes seconds."""
+    if HAS_RAY:
+        with shared(Collect("ray")):
+            yield
+    else:
+        yield
 
 
 @pytest.fixture(params=PLACES.values(), ids=PLACES)
@@ -125,7 +138,7 @@ def test_a_runner_that_cannot_be_made_is_one_error(place):
     "kind, workers_, address, message",
     [
         ("inprocess", 0, "", "workers: expected 1 or more, found 0"),
-        ("smoke", 1, "", "expected one of inprocess, pipes.*, found 'smoke'"),
+        ("smoke", 1, "", "expected one of inprocess, pipes, ray, found 'smoke'"),
         ("inprocess", 2, "", "expected one worker and no address in this process, found 2 and ''"),
         ("inprocess", 1, "there", "no address in this process, found 1 and 'there'"),
         ("pipes", 1, "there", "expected no address with pipes, found 'there'"),
@@ -134,6 +147,16 @@ def test_a_runner_that_cannot_be_made_is_one_error(place):
 def test_what_a_kind_cannot_do_is_said(kind, workers_, address, message):
     with pytest.raises(UserError, match=message):
         make_pool(Collect(kind, workers_, address), Noise)
+
+
+def test_without_ray_one_line_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for name in [name for name in sys.modules if name.startswith("tfrl_systems.drivers.ray_pool")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(
+        UserError, match=r"found that it is not.*pip install 'tfrl-systems\[ray\]'$"
+    ):
+        make_pool(Collect("ray"), Noise)
 
 
 def test_time_is_measured_where_it_is_spent(place):

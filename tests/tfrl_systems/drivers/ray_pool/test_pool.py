@@ -1,0 +1,178 @@
+"""What workers on a cluster can suffer: the pool outlives it, and its results are the same."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import psutil
+import pytest
+
+pytest.importorskip("ray")
+
+from environments.errors import UserError
+from tests.tfrl_systems.drivers.collecting import collect, expected, sha256, tasks_of
+from tests.tfrl_systems.drivers.conftest import wait_for_end
+from tests.tfrl_systems.drivers.runners import Noise, Process, Task
+from tfrl_systems.cli.main import main
+from tfrl_systems.drivers.collect import Collect, Supervision, make_pool, shared
+from tfrl_systems.drivers.jobs import PoolError
+from tfrl_systems.drivers.ray_pool import worker
+
+ROOT = pathlib.Path(__file__).parents[4]
+TIMEOUT_S = 2.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_cluster():
+    with shared(Collect("ray")):
+        yield
+
+
+def make(make_runner, num_workers=2, **supervision):
+    return make_pool(Collect("ray", num_workers), make_runner, Supervision(**supervision))
+
+
+def test_results_are_the_same_whatever_ends_workers(tmp_path, caplog):
+    caplog.set_level(logging.WARNING)
+    faults = [(0, 0, "kill", 2), (0, 7, "segfault", 1), (0, 1, "hang", 1)]
+    faults += [(1, 0, "hang in C", 1), (1, 3, "stop", 1), (2, 5, "exit", 1)]
+    pool = make(functools.partial(Noise, tmp_path), 3, timeout_s=TIMEOUT_S)
+    assert collect(pool, faults) == expected()
+    assert f"its worker took longer than {TIMEOUT_S:g} s" in caplog.text
+    assert "was lost (ActorDiedError) (attempt 2 of 3)" in caplog.text
+
+
+def test_a_lost_job_is_back_in_work_at_once_and_the_worker_is_replaced():
+    with make(Process) as pool:
+        first = set(pool.map([Task(seed) for seed in range(20)]))
+        victim = min(first)
+        os.kill(victim, signal.SIGKILL)
+        began_s = time.monotonic()
+        seen = set(pool.map([Task(seed) for seed in range(20)]))
+        assert time.monotonic() - began_s < 20
+        assert victim not in seen
+
+
+def test_a_job_that_ends_every_worker_is_a_failure_that_says_why():
+    with make(Noise, max_attempts=2) as pool:
+        failed, fine = pool.map([Task(0, "kill"), Task(1)])
+    assert failed.message.startswith("task 0: its worker on ")
+    assert failed.message.endswith("was lost (ActorDiedError) (attempt 2 of 2)")
+    assert len(fine) == 4
+
+
+def test_a_failing_start_ends_the_attempts():
+    def make_runner():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(PoolError, match=r"^workers: its worker on .* was lost"):
+        make(make_runner, 1, max_attempts=2).map([Task(0)])
+
+
+def test_an_interruption_leaves_a_pool_that_works():
+    def interrupt(number, result):
+        raise KeyboardInterrupt
+
+    with make(Noise) as pool:
+        pool.broadcast(b"0")
+        with pytest.raises(KeyboardInterrupt):
+            pool.map(tasks_of(0), interrupt)
+        assert sha256(pool.map(tasks_of(0))) == expected()[0]
+
+
+def test_a_worker_sees_no_gpu_has_one_thread_and_the_callers_directory():
+    names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    names += ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
+
+    class Look(Noise):
+        def run(self, job):
+            heavy = {"tensorflow", "tf_agents", "tree", "sklearn"} & set(sys.modules)
+            return (
+                json.dumps([os.environ.get(name) for name in names]),
+                str(pathlib.Path.cwd()),
+                heavy,
+            )
+
+    with make(Look, 1) as pool:
+        assert pool.map([0]) == [('["", "1", "1", "1", "1"]', str(pathlib.Path.cwd()), set())]
+
+
+def test_what_a_node_lacks_is_said_in_one_line(monkeypatch):
+    here = worker.versions()
+    monkeypatch.setattr(worker, "versions", lambda: {**here, "numpy": "0.9", "llvmlite": ""})
+    with pytest.raises(UserError) as raised:
+        make(Noise, 1).map([Task(0)])
+    assert str(raised.value) == (
+        f"expected llvmlite not installed, numpy 0.9, found llvmlite {here['llvmlite']}, "
+        f"numpy {here['numpy']}; install there what is installed here"
+    )
+
+
+def test_a_run_from_the_command_line_is_the_same_and_only_its_own_words_are_seen(tmp_path, capfd):
+    small = ("iterations=2", "num_chunks=3", "episodes_per_chunk=4", "hidden_sizes=8")
+    found = []
+    for kind in ("inprocess", "pipes", "ray"):
+        words = [word for setting in small for word in ("--set", setting)]
+        words += ["--function", "shifted_sphere", "--workdir", str(tmp_path / kind)]
+        words += ["--collect", kind, "--workers", "2"]
+        assert main(["train", "learn_to_optimize", "--agent", "ppo", *words, "--json"]) == 0
+        said = capfd.readouterr()
+        result = json.loads(said.out)
+        found.append((result["experience_sha256"], result["policy_sha256"]))
+        assert [line for line in said.err.splitlines() if "iterations" not in line] == []
+    assert len(set(found)) == 1
+
+
+SCRIPT = """
+from tests.tfrl_systems.drivers.runners import FAULTS, Noise, Task
+from tfrl_systems.drivers.collect import Collect, make_pool
+
+with make_pool(Collect("ray", 2), Noise) as pool:
+    pool.map([Task(0), Task(1)])
+    print("begun", flush=True)
+    pool.map([Task(0, "stop"), Task(1, "hang in C")])
+"""
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGINT, marks=SLOW),
+        pytest.param(signal.SIGTERM, marks=SLOW),
+    ],
+)
+def test_nothing_is_left_whatever_ends_the_caller(tmp_path, number):
+    before = set(pathlib.Path(tempfile.gettempdir()).glob("tfrl-ray-*"))
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    parent = subprocess.Popen(
+        [sys.executable, script], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert parent.stdout.readline() == "begun\n"
+        family = psutil.Process(parent.pid).children(recursive=True)
+        names = " ".join(" ".join(one.cmdline()) for one in family)
+        assert "local_cluster" in names and "raylet" in names and "gcs_server" in names
+        (directory,) = set(pathlib.Path(tempfile.gettempdir()).glob("tfrl-ray-*")) - before
+        assert directory.stat().st_mode & 0o777 == 0o700
+        time.sleep(0.5)  # its jobs begin
+        parent.send_signal(number)
+        wait_for_end(family, 60)
+        assert not directory.exists()
+    finally:
+        parent.kill()
+        parent.communicate()

@@ -1,0 +1,33 @@
+"""Workers on the nodes of a Ray cluster; those that die, hang, or lose their node are replaced.
+
+Ray is optional. Importing this package without it raises a `UserError` that says how to get it.
+
+::
+
+    the caller's process                                       a node
+    ────────────────────                                       ──────
+    clusters.connect          joins a cluster, or starts
+      local_cluster             one on this machine
+    pool.RayPool              one loop over all answers        worker.Worker: an actor that holds
+      worker_handle.WorkerHandle  ── a call: bytes ──────────▶   one runner: makes it, loads data
+        places, times and         ◀── an answer: bytes ───────   and runs jobs
+        kills one actor       ── data of a broadcast: stored
+                                   once, fetched by each node
+"""
+
+from __future__ import annotations
+
+import os
+
+from environments.errors import UserError
+
+# Ray reads it when it is imported: no reports to its makers.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+try:
+    import ray as ray
+except ModuleNotFoundError as error:
+    raise UserError(
+        "collect: expected Ray, found that it is not installed; "
+        "install it: pip install 'tfrl-systems[ray]'"
+    ) from error

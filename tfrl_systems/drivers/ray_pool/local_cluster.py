@@ -1,0 +1,95 @@
+"""The program that holds a Ray cluster of one node for as long as its parent lives.
+
+It is started as `python -m tfrl_systems.drivers.ray_pool.local_cluster LIFE ANSWER DIRECTORY`,
+where LIFE and ANSWER are numbers of inherited file descriptors. It writes one line of JSON to
+ANSWER: the cluster's address, or why there is none. LIFE is the read end of a pipe whose write end
+only the parent has. The kernel closes the write end however the parent ends. Then the cluster ends
+too: no process of it is left, and DIRECTORY, which holds its sockets and logs, is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import pathlib
+import shutil
+import signal
+import sys
+from typing import NoReturn
+
+import psutil
+import ray
+
+from tfrl_systems.drivers.pool_parts import one_line
+
+_OBJECT_STORE_BYTES = 256 << 20
+# Ray gives its processes half a minute to start. On a busy machine that may be too little.
+_MAX_ATTEMPTS = 3
+_DEATH_TIMEOUT_S = 5.0
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main() -> None:
+    """Start a cluster, and end it when the parent ends."""
+    life_fd, answer_fd = (int(number) for number in sys.argv[1:3])
+    signal.signal(signal.SIGTERM, _exit)
+    _adopt_orphans()
+    directory = pathlib.Path(sys.argv[3])
+    try:
+        answer = _start(directory)
+        with contextlib.suppress(BrokenPipeError), os.fdopen(answer_fd, "w") as file:
+            file.write(json.dumps(answer))
+        # Ray has set its own handler.
+        signal.signal(signal.SIGTERM, _exit)
+        os.read(life_fd, 1)
+    finally:
+        family = psutil.Process().children(recursive=True)
+        ray.shutdown()
+        _kill([*family, *psutil.Process().children(recursive=True)])
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _exit(*_: object) -> NoReturn:
+    sys.exit(0)
+
+
+def _start(directory: pathlib.Path) -> dict[str, str]:
+    """Start the cluster; return its `address`, or an `error` in one line."""
+    for _ in range(_MAX_ATTEMPTS):
+        try:
+            ray.init(
+                "local",
+                # Workers of a local cluster ask for no processors; see `worker_handle`.
+                num_cpus=0,
+                num_gpus=0,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                include_dashboard=False,
+                configure_logging=False,
+                log_to_driver=False,
+                # Ray opens this one to all users; the one around it stays closed.
+                _temp_dir=str(directory / "ray"),
+            )
+            return {"address": ray.get_runtime_context().gcs_address}
+        except Exception as error:  # whatever Ray raises, the parent has to know
+            why = one_line(error)
+            ray.shutdown()
+    return {"error": why}
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of descendants whose parent ends, so that none is lost sight of."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _kill(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, _DEATH_TIMEOUT_S)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,371 @@
+"""A pool of workers on the nodes of a Ray cluster, which survives the loss of workers and nodes.
+
+A worker that dies, loses its node, or takes too long for a job is replaced, and the next free
+worker runs its job again. A worker for which no node has room waits until a node joins; meanwhile
+the others work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, Generic
+
+import ray
+
+from environments.errors import Failure
+from tfrl_systems.drivers.collect import Collect, Supervision
+from tfrl_systems.drivers.jobs import (
+    Job,
+    MakeRunner,
+    OnResult,
+    PoolError,
+    Result,
+    Timings,
+    WorkerTimings,
+)
+from tfrl_systems.drivers.pipes.messages import RemoteError, pickled, unpickled
+from tfrl_systems.drivers.pool_parts import JobQueue, check_loaded, check_open
+from tfrl_systems.drivers.processes import search_path
+from tfrl_systems.drivers.ray_pool import clusters
+from tfrl_systems.drivers.ray_pool.worker import Answer, Needs, Place
+from tfrl_systems.drivers.ray_pool.worker_handle import State, WorkerHandle
+
+_log = logging.getLogger(__name__)
+
+# How long idle workers may take to close their runners when the pool is closed.
+_CLOSE_TIMEOUT_S = 3.0
+# How long a pool waits at its start for further workers to be placed, after the first one is ready.
+_SETTLE_S = 2.0
+# How often to look for workers that found no place in time.
+_TICK_S = 1.0
+
+
+class RayPool(Generic[Job, Result]):
+    """Runs jobs on a Ray cluster (`jobs.Pool`).
+
+    The constructor asks for the workers and does not wait for them. The first `broadcast` or `map`
+    waits, and raises the error of a worker that could not start. Without an address, a cluster on
+    this machine is started for this process; however this process ends, the cluster ends too.
+
+    Args:
+      make_runner: makes a worker's runner, in the worker; see `collect.make_pool`.
+      collect: says how many workers there are, and in which cluster.
+      supervision: what the pool does about workers and jobs that fail. There are no spares.
+
+    Raises:
+      UserError: there is no such cluster.
+      PoolError: no cluster can be started.
+    """
+
+    def __init__(
+        self,
+        make_runner: MakeRunner[Job, Result],
+        collect: Collect,
+        supervision: Supervision,
+    ) -> None:
+        make_runner_pickled = pickled(make_runner)
+        leave = clusters.connect(collect.address)
+        # Workers by place, 0 to num_workers - 1. Empty places are filled when the pool is used.
+        self._placed: dict[int, WorkerHandle] = {}
+        # Called when this process or the pool ends; so it must not refer to the pool itself.
+        self._end = weakref.finalize(self, _end, self._placed, leave)
+        self._address = collect.address
+        self._supervision = supervision
+        self._timings = [WorkerTimings()] * collect.workers
+        self._broadcasting_s = self._waiting_s = 0.0
+        self._version = 0
+        self._data: Any = None
+        self._data_sha256 = ""
+        self._load_error = ""
+        self._is_broadcasting = False
+        self._refusals: list[RemoteError] = []
+        self._has_started = False
+        self._num_failed_starts = 0
+        # Places whose workers failed again and again, while others work.
+        self._given_up: set[int] = set()
+        self._queue: JobQueue[Job, Result] | None = None
+        self._needs = Needs.of_this_process(search_path())
+        self._make_runner = ray.put(make_runner_pickled)
+        self._without_workers_s: float | None = time.monotonic()
+        self._fill_places()
+
+    @property
+    def num_workers(self) -> int:
+        """Return the number of jobs that run at the same time, if the cluster has room."""
+        return len(self._timings)
+
+    @property
+    def timings(self) -> Timings:
+        """Return the time that the pool has spent so far, except for the workers' first start."""
+        return Timings(self._broadcasting_s, self._waiting_s, tuple(self._timings))
+
+    def wait_until_started(self) -> None:
+        """Wait until all workers for which there is room have made their runners.
+
+        Raises:
+          PoolError: a worker cannot make its runner; this closes the pool. Or it was closed before.
+          UserError: a worker cannot make its runner, and the user can mend the cause.
+        """
+        check_open(self._end.alive)
+        if self._has_started:
+            return
+        settled_s: float | None = None
+        try:
+            while not self._are_all(State.IDLE):
+                if any(worker.is_ready for worker in self._placed.values()):
+                    settled_s = settled_s or time.monotonic() + _SETTLE_S
+                    waits_only = self._are_all(State.IDLE, State.WAITING)
+                    if waits_only and time.monotonic() > settled_s:
+                        break
+                self._handle_next()
+        except BaseException:
+            self.close()
+            raise
+        self._has_started = True
+
+    def _are_all(self, *states: State) -> bool:
+        workers = self._placed.values()
+        return len(workers) == self.num_workers and all(one.state in states for one in workers)
+
+    def broadcast(self, data: Any) -> None:
+        """Have every worker load `data`; see `jobs.Pool`. Later workers load it when they start."""
+        self.wait_until_started()
+        began_s = time.perf_counter()
+        data_pickled = pickled(data)
+        # Stored once; each node fetches it once.
+        self._data = ray.put(data_pickled)
+        self._data_sha256 = hashlib.sha256(data_pickled).hexdigest()
+        self._version += 1
+        self._load_error = "interrupted"
+        self._refusals.clear()
+        self._is_broadcasting = True
+        try:
+            self._run_until(
+                lambda: all(
+                    worker.version == self._version or not worker.is_ready
+                    for worker in self._placed.values()
+                )
+            )
+        finally:
+            self._is_broadcasting = False
+            self._broadcasting_s += time.perf_counter() - began_s
+        self._load_error = self._refusals[0].message if self._refusals else ""
+        if self._refusals:
+            raise self._refusals[0].exception("broadcast")
+
+    def map(
+        self, jobs: Iterable[Job], on_result: OnResult[Result] | None = None
+    ) -> list[Result | Failure]:
+        """Run every job; see `jobs.Pool`."""
+        self.wait_until_started()
+        check_loaded(self._load_error)
+        began_s = time.perf_counter()
+        queue = JobQueue[Job, Result](jobs, self._supervision.max_attempts, on_result)
+        self._queue = queue
+        try:
+            self._run_until(lambda: not queue.num_missing)
+        finally:
+            self._queue = None
+            self._waiting_s += time.perf_counter() - began_s
+        return queue.results
+
+    def close(self) -> None:
+        """End the workers: idle ones close their runners, the others are killed."""
+        if not self._end.alive:
+            return
+        try:
+            idle = [one for one in self._placed.values() if one.state is State.IDLE]
+            asked = [worker.ask_to_end() for worker in idle]
+            if asked:
+                ray.wait(asked, num_returns=len(asked), timeout=_CLOSE_TIMEOUT_S)
+        finally:
+            self._end()
+
+    def __enter__(self) -> RayPool[Job, Result]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run_until(self, is_done_fn: Callable[[], bool]) -> None:
+        """Handle events until `is_done_fn()` is true.
+
+        After an exception, such as that of a Ctrl-C, workers that are at work are removed, and the
+        pool can be used again.
+        """
+        try:
+            while not is_done_fn():
+                self._handle_next()
+        except BaseException:
+            for place, worker in list(self._placed.items()):
+                if worker.state in (State.LOADING, State.RUNNING):
+                    self._remove(place)
+            raise
+
+    def _handle_next(self) -> None:
+        """Give the workers something to do, wait until something happens, and handle it."""
+        self._fill_places()
+        self._assign()
+        places = {one.call: place for place, one in self._placed.items() if one.call is not None}
+        now_s = time.monotonic()
+        deadlines_s = [one.deadline_s for one in self._placed.values() if one.deadline_s]
+        wait_s = min([_TICK_S, *(max(one - now_s, 0) for one in deadlines_s)])
+        answered, others = ray.wait(list(places), num_returns=1, timeout=wait_s)
+        if answered and others:
+            answered += ray.wait(others, num_returns=len(others), timeout=0)[0]
+        for call in answered:
+            self._take_answer(places[call])
+        self._look_for_late_ones()
+
+    def _look_for_late_ones(self) -> None:
+        """Give up workers that take too long, and the whole pool if none finds a place.
+
+        Raises:
+          PoolError, UserError: there is no use in going on.
+        """
+        now_s = time.monotonic()
+        for place, worker in list(self._placed.items()):
+            if worker.deadline_s is not None and worker.deadline_s < now_s:
+                self._give_up(place, f"its worker took longer than {worker.limit_s:g} s")
+        if any(worker.state is not State.WAITING for worker in self._placed.values()):
+            self._without_workers_s = None
+            return
+        self._without_workers_s = self._without_workers_s or now_s
+        limit_s = self._supervision.start_timeout_s
+        if now_s - self._without_workers_s > limit_s:
+            raise PoolError(
+                f"workers: expected a node with room for one within {limit_s:g} s, found none; "
+                "add a node (ray start --address=HOST:PORT), or end what uses the cluster"
+            )
+
+    def _take_answer(self, place: int) -> None:
+        worker = self._placed[place]
+        try:
+            answer = worker.take_answer()
+        except ray.exceptions.RayError as error:
+            self._give_up(place, _why_lost(error, worker.node))
+            return
+        if isinstance(answer, Place):
+            self._begin_at(place, answer)
+            return
+        state, worker.state = worker.state, State.IDLE
+        job, worker.job = worker.job, None
+        if state is State.RUNNING:
+            assert job is not None and self._queue is not None
+            if answer.is_error:
+                failed: RemoteError = unpickled(answer.payload)
+                self._queue.fail(job, failed.message, failed.traceback)
+            else:
+                self._timings[place] += WorkerTimings(1, answer.seconds)
+                self._queue.finish(job, unpickled(answer.payload))
+        else:
+            self._note_start(place, state, answer)
+
+    def _begin_at(self, place: int, where: Place) -> None:
+        """Have a worker that has found a place make its runner there."""
+        worker = self._placed[place]
+        worker.place = where
+        if where.lacking:
+            self._give_up(place, "", RemoteError(self._on(worker, where.lacking), "", True))
+        else:
+            worker.start(self._make_runner)
+
+    def _note_start(self, place: int, state: State, answer: Answer) -> None:
+        """Handle the answer of a worker that was to make its runner, or to load data."""
+        worker = self._placed[place]
+        if state is State.LOADING:
+            worker.version = self._version
+        if not answer.is_error:
+            # A worker has started when it has all that it needs.
+            self._num_failed_starts *= worker.version != self._version
+            return
+        error: RemoteError = unpickled(answer.payload)
+        if state is State.LOADING and self._is_broadcasting:
+            # The other workers will refuse the data too. No job will run with this version.
+            self._refusals.append(error)
+        else:
+            message = self._on(worker, error.message)
+            self._give_up(place, "", error._replace(message=message))
+
+    def _on(self, worker: WorkerHandle, message: str) -> str:
+        """Add to a message the node that it is about, if there are several."""
+        return f"node {worker.node}: {message}" if self._address else message
+
+    def _give_up(self, place: int, why: str, error: RemoteError | None = None) -> None:
+        """Remove a worker that was lost, is late, or cannot make its runner or load the data.
+
+        Args:
+          place: the worker's place.
+          why: why it was lost; "" if there is an error.
+          error: why it cannot start.
+
+        Raises:
+          PoolError, UserError: there is no use in starting another worker.
+        """
+        worker = self._placed[place]
+        state = worker.state
+        self._remove(place)
+        if state is State.RUNNING:
+            assert worker.job is not None and self._queue is not None
+            self._queue.fail(worker.job, why)
+            return
+        failure = RemoteError(why, "", False) if error is None else error
+        _log.warning("%s", "\n".join(filter(None, (failure.message, failure.traceback.rstrip()))))
+        self._num_failed_starts += 1
+        is_hopeless = self._num_failed_starts >= self._supervision.max_attempts
+        is_first = error is not None and not self._has_started
+        if is_first or (is_hopeless and not self._has_ready_workers()):
+            raise failure.exception("workers")
+        if is_hopeless:
+            # One node may lack something that the others have.
+            self._given_up.add(place)
+            self._num_failed_starts = 0
+
+    def _has_ready_workers(self) -> bool:
+        return any(worker.is_ready for worker in self._placed.values())
+
+    def _remove(self, place: int) -> None:
+        """Kill a worker and empty its place."""
+        self._placed.pop(place).kill()
+
+    def _fill_places(self) -> None:
+        """Ask for missing workers."""
+        limits = self._supervision
+        for place in range(self.num_workers):
+            if place not in self._placed and place not in self._given_up:
+                self._placed[place] = WorkerHandle(
+                    self._needs, clusters.is_local(), limits.start_timeout_s, limits.timeout_s
+                )
+
+    def _assign(self) -> None:
+        """Give each idle worker what it lacks: the data, or a job."""
+        for worker in self._placed.values():
+            if worker.state is not State.IDLE:
+                continue
+            if worker.version != self._version:
+                worker.load(self._data, self._version, self._data_sha256)
+            elif self._queue is not None and self._queue.waiting:
+                job = self._queue.waiting.popleft()
+                worker.run(job, pickled(self._queue.jobs[job]))
+
+
+def _why_lost(error: Exception, node: str) -> str:
+    """Return why a worker owes an answer for ever, in one line."""
+    # A node that cannot import this project says so in the middle of many lines.
+    missing = re.search(r"^\s*(\w*Error: .*)$", str(error), re.MULTILINE)
+    if isinstance(error, ray.exceptions.RayTaskError) or missing:
+        return f"its worker cannot begin on {node}: {missing.group(1) if missing else error}"
+    return f"its worker on {node} was lost ({type(error).__name__})"
+
+
+def _end(placed: dict[int, WorkerHandle], leave: Callable[[], None]) -> None:
+    """Kill all workers, and leave the cluster."""
+    for worker in placed.values():
+        worker.kill()
+    placed.clear()
+    leave()

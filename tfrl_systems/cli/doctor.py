@@ -12,8 +12,8 @@ from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show, show_json
 
 _DESCRIPTION = """\
-Tries what the other verbs need: versions, the embedded compiler, each clang on PATH, ONNX, the
-cache, the temporary directory. Ends with status 0 if everything works that needs nothing else
+Tries what the other verbs need: versions, the embedded compiler, each clang on PATH, ONNX, Ray,
+the cache, the temporary directory. Ends with status 0 if everything works that needs nothing else
 installed.
 
   tfrl doctor

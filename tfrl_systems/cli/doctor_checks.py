@@ -10,6 +10,7 @@ import pathlib
 import platform
 import shutil
 import tempfile
+import time
 
 from environments.errors import UserError
 from environments.inlining.collection.store import TrajectoryStore
@@ -20,6 +21,7 @@ from environments.inlining.corpus.bitcode_compilers import find_compiler
 from environments.inlining.corpus.modules import Module
 from environments.inlining.plugin.toolchain import MINIMUM_VERSION as PLUGIN_VERSION
 from environments.inlining.plugin.toolchain import find_toolchain
+from tfrl_systems.drivers.collect import Collect, make_pool
 
 _PACKAGES = (
     "tfrl-systems",
@@ -37,6 +39,7 @@ _PACKAGES = (
     "graph-nets",
     "dm-sonnet",
     "egglog",
+    "ray",
     "rich",
 )
 _CLANGS = ("clang", *(f"clang-{version}" for version in range(17, 24)))
@@ -88,6 +91,7 @@ def examine(cache: pathlib.Path) -> Findings:
         _temporary_directory(),
         *_clangs(),
         *_plugins(),
+        _ray(),
     ]
     return Findings(_versions(), tuple(checks))
 
@@ -216,6 +220,35 @@ def _plugin(clang: str) -> Check:
         return Check(name, False, False, found, remedy)
     found = f"headers in {toolchain.include}, built by {toolchain.compiler}: tfrl build works"
     return Check(name, True, False, found)
+
+
+class _ProbeRunner:
+    """Answers a job with its square."""
+
+    def load(self, data: object) -> None:
+        """Load nothing."""
+
+    def run(self, job: int) -> int:
+        """Return the square."""
+        return job * job
+
+    def close(self) -> None:
+        """Release nothing."""
+
+
+def _ray() -> Check:
+    """Start a cluster on this machine, and run a job there."""
+    name = "Ray"
+    began_s = time.monotonic()
+    try:
+        with make_pool(Collect("ray"), _ProbeRunner) as pool:
+            result = pool.map([7])
+            seconds = time.monotonic() - began_s
+    except UserError as error:
+        found, _, remedy = str(error).rpartition("; ")
+        return Check(name, False, False, found or str(error), remedy)
+    found = f"a cluster on this machine takes jobs after {seconds:.1f} s: --collect ray works"
+    return Check(name, result == [49], False, found)
 
 
 def _cache(path: pathlib.Path) -> Check:

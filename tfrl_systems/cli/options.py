@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from environments.errors import UsageError
 from environments.machine import num_processors
 from tfrl_systems.experiments.arguments import whole_number
 from tfrl_systems.experiments.system import summary_of, system_names
@@ -98,29 +99,51 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_collect(parser: argparse.ArgumentParser) -> None:
-    """Add the options --collect and --workers; see `collect_of`."""
+    """Add the options --collect, --workers and --address; see `collect_of`."""
     from tfrl_systems.drivers.collect import POOLS
 
     parser.add_argument(
         "--collect",
         choices=tuple(POOLS),
-        help="where experience is collected: in this process, or by --workers others; the outcome "
-        "does not depend on it",
+        help="where experience is collected: in this process, by --workers others, or by workers "
+        "on a Ray cluster; the outcome does not depend on it",
     )
     parser.add_argument(
         "--workers",
         type=whole_number(1),
         metavar="N",
-        help="processes that collect (default: one for each processor)",
+        help="processes that collect (default: one for each processor, of this machine or of the "
+        "cluster)",
+    )
+    parser.add_argument(
+        "--address",
+        default="",
+        metavar="HOST:PORT|auto",
+        help="with --collect ray: the cluster, which this machine is a node of; auto for the one "
+        "that runs here (default: a cluster of this machine alone, as long as the run lasts)",
     )
 
 
 def collect_of(options: argparse.Namespace) -> Collect | None:
-    """Return where to collect, as --collect and --workers say; None if neither is given."""
-    from tfrl_systems.drivers.collect import Collect
+    """Return where to collect, as the options say; None if none of them is given.
 
+    Raises:
+      UsageError: there is an address, and nothing that it could be of.
+      UserError: there is no such cluster.
+    """
+    from tfrl_systems.drivers.collect import Collect, num_processors_at
+
+    if options.address and options.collect != "ray":
+        raise UsageError(
+            f"--address: expected it with --collect ray, found {options.address!r} without; add "
+            "--collect ray"
+        )
     if options.collect is None:
         return None if options.workers is None else Collect.with_workers(options.workers)
     if options.collect == "inprocess":
         return Collect()
-    return Collect(options.collect, options.workers or num_processors())
+    if options.address:
+        workers = options.workers or num_processors_at(options.address)
+    else:
+        workers = options.workers or num_processors()
+    return Collect(options.collect, workers, options.address)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
+import sys
 
 import pytest
 
@@ -18,6 +20,8 @@ def test_this_machine_works(tfrl, tmp_path):
     assert "decisions" in checks["embedded LLVM"]["found"]
     assert "are read, written and run" in checks["ONNX"]["found"]
     assert all(check["works"] for check in checks.values() if check["needed"])
+    if importlib.util.find_spec("ray"):
+        assert "--collect ray works" in checks["Ray"]["found"]
 
 
 def test_what_does_not_work_comes_with_a_remedy(tfrl, tmp_path, monkeypatch):
@@ -25,9 +29,14 @@ def test_what_does_not_work_comes_with_a_remedy(tfrl, tmp_path, monkeypatch):
         raise UserError("expected an object, found none")
 
     monkeypatch.setattr(doctor_checks, "run_policy", fail)
+    # As if Ray were not installed.
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for name in [name for name in sys.modules if name.startswith("tfrl_systems.drivers.ray_pool")]:
+        monkeypatch.delitem(sys.modules, name)
     ran = tfrl("doctor", "--cache", tmp_path / "compiles.db")
     assert ran.status == 1
     assert any(line.startswith("FAILS  embedded LLVM") for line in ran.out.splitlines())
+    assert "-> install it: pip install 'tfrl-systems[ray]'" in ran.out
     assert "-> install it again" in ran.out and ran.out.rstrip().endswith("see FAILS above")
 
 

@@ -1,0 +1,152 @@
+"""Clusters of several nodes on this machine: nodes join, and nodes are lost, while runs go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ray")
+
+from environments.errors import UserError
+from tests.environments.inlining.small_modules import HAND_WORKED, many_calls
+from tests.environments.tensor_graphs.small_models import adapter, write
+from tests.tfrl_systems.cli.test_train_graphs import SMALL
+from tests.tfrl_systems.conftest import write_corpus
+from tests.tfrl_systems.drivers.runners import Noise, Task
+from tfrl_systems import experiments
+from tfrl_systems.drivers.collect import Collect, make_pool, num_processors_at, shared
+from tfrl_systems.drivers.ray_pool.worker_handle import WorkerHandle
+
+pytestmark = pytest.mark.slow
+
+SAME = ("experience_sha256", "policy_sha256", "environment_steps")
+STORE_BYTES = 100 << 20
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head that runs nothing, and two nodes."""
+    from ray.cluster_utils import Cluster
+
+    found = Cluster()
+    found.add_node(num_cpus=0, object_store_memory=STORE_BYTES, include_dashboard=False)
+    for _ in range(2):
+        add_node(found)
+    with shared(Collect("ray", address=found.address)):
+        yield found
+    found.shutdown()
+
+
+def add_node(cluster):
+    return cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
+
+
+def lose_node(cluster):
+    """As if its machine were switched off."""
+    cluster.remove_node(min(cluster.worker_nodes, key=id), allow_graceful=False)
+
+
+class SlowNoise(Noise):
+    def run(self, task: Task) -> np.ndarray:
+        time.sleep(0.2)
+        return super().run(task)
+
+
+def test_nodes_join_and_leave_while_jobs_run(cluster):
+    runner = SlowNoise()
+    runner.load(b"1")
+    tasks = [Task(seed) for seed in range(40)]
+    told = []
+
+    def on_result(number, result):
+        told.append(number)
+        if len(told) == 5:
+            threading.Thread(target=add_node, args=(cluster,)).start()
+        if len(told) == 10:
+            lose_node(cluster)
+
+    with make_pool(Collect("ray", 3, cluster.address), SlowNoise) as pool:
+        pool.broadcast(b"1")
+        found = pool.map(tasks, on_result)
+    assert [one.tobytes() for one in found] == [Noise.run(runner, one).tobytes() for one in tasks]
+    assert num_processors_at(cluster.address) >= 1
+
+
+def test_a_process_is_in_one_cluster_at_a_time(cluster):
+    with pytest.raises(UserError, match="the cluster that this process is in, found ''"):
+        make_pool(Collect("ray"), Noise)
+
+
+ONLINE = {"iterations": 3, "num_chunks": 4, "episodes_per_chunk": 2, "evaluate_every": 3}
+RUNS = {
+    "learn_to_optimize-ppo": {**ONLINE, "hidden_sizes": (8,)},
+    "learn_to_optimize-es": {**ONLINE, "hidden_sizes": (8,)},
+    "tensor_graphs-ppo": {**SMALL, "iterations": 3, "num_chunks": 4},
+    "inlining-ppo": {**ONLINE, "hidden_sizes": (8,)},
+    "inlining-bc_max": {
+        **{"iterations": 2, "num_models": 2, "epochs": 3, "hidden_sizes": (8,)},
+        **{"num_trees": 5, "num_rounds": 2},
+    },
+}
+
+
+@pytest.fixture
+def problem(tmp_path):
+    """What each system decides on; every run has a cache of its own."""
+    modules = {"alpha/hand.c": HAND_WORKED, "alpha/many.c": many_calls(12)}
+    modules["beta/more.cc"] = many_calls(25)
+    numbers = iter(range(9))
+
+    def of(system):
+        if system == "tensor_graphs":
+            model = str(write(tmp_path / "adapter.onnx", adapter()))
+            return {"models": (model,), "objective": "analytic"}
+        if system == "inlining":
+            corpus = tmp_path / "corpus"
+            if not corpus.exists():
+                write_corpus(corpus, modules)
+            return {"corpus": corpus, "cache": tmp_path / f"{next(numbers)}.db"}
+        return {"function": "shifted_sphere"}
+
+    return of
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_runs_are_the_same_though_workers_and_nodes_are_lost(
+    name, cluster, problem, tmp_path, monkeypatch
+):
+    system, agent = name.split("-")
+    given = []
+
+    def give_and_destroy(worker, number, job_pickled, give=WorkerHandle.run):
+        given.append(number)
+        give(worker, number, job_pickled)
+        if len(given) == 2:
+            os.kill(worker.place.pid, signal.SIGKILL)
+        if len(given) == 5:
+            add_node(cluster)
+            lose_node(cluster)
+
+    def run(path, collect):
+        return experiments.train(
+            system,
+            agent=agent,
+            workdir=tmp_path / path,
+            settings=RUNS[name],
+            collect=collect,
+            reporter=experiments.Reporter(),
+            **problem(system),
+        ).result
+
+    here = run("here", Collect())
+    piped = run("piped", Collect("pipes", 2))
+    monkeypatch.setattr(WorkerHandle, "run", give_and_destroy)
+    there = run("there", Collect("ray", 2, cluster.address))
+    assert len(given) >= 5
+    for result in (piped, there):
+        assert [result.get(key) for key in SAME] == [here.get(key) for key in SAME]

@@ -88,6 +88,7 @@ class Membership:
                 f"address: expected HOST:PORT or auto, found {address!r}; make this machine a node "
                 "of the cluster (ray start --address=HOST:PORT) and give the same address"
             )
+        # `ray start` decides alike, on each machine of the cluster.
         if _token_is_known() and "RAY_AUTH_MODE" not in os.environ:
             self._end.enter_context(_environment({"RAY_AUTH_MODE": "token"}))
         try:
@@ -263,7 +264,7 @@ def _check_that_someone_listens(address: str) -> None:
 
 
 def _token_is_known() -> bool:
-    """Return whether this user has a token, which clusters that know it ask for."""
+    """Return whether this user has a token for clusters."""
     names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
     return any(name in os.environ for name in names) or _TOKEN_FILE.expanduser().exists()
 

@@ -33,13 +33,16 @@ def cluster():
     """A head that runs nothing, and two nodes."""
     from ray.cluster_utils import Cluster
 
-    found = Cluster()
-    found.add_node(num_cpus=0, object_store_memory=STORE_BYTES, include_dashboard=False)
-    for _ in range(2):
-        add_node(found)
-    with shared(Collect("ray", address=found.address)):
-        yield found
-    found.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_worker_niceness", "0")
+        found = Cluster()
+        found.add_node(num_cpus=0, object_store_memory=STORE_BYTES, include_dashboard=False)
+        for _ in range(2):
+            add_node(found)
+        with shared(Collect("ray", address=found.address)):
+            yield found
+        found.shutdown()
 
 
 def add_node(cluster):

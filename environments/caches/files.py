@@ -141,20 +141,29 @@ class FileCache:
 
 
 def files_in(directory: pathlib.Path) -> Iterator[File]:
-    """Yield the files below a directory, as far as they do not vanish meanwhile."""
+    """Yield the files below a directory, as far as they do not vanish meanwhile.
+
+    A file in the place of the directory is yielded itself.
+    """
     try:
         entries = list(os.scandir(directory))
+    except NotADirectoryError:
+        entries = []
+        yield from _file(directory)
     except OSError:
         return
     for entry in entries:
-        path = pathlib.Path(entry.path)
-        with contextlib.suppress(OSError):
-            if entry.is_dir(follow_symlinks=False):
-                yield from files_in(path)
-            else:
-                stat = entry.stat(follow_symlinks=False)
-                blocks = -(-stat.st_size // _BLOCK_BYTES)
-                yield File(path, blocks * _BLOCK_BYTES, stat.st_mtime)
+        if entry.is_dir(follow_symlinks=False):
+            yield from files_in(pathlib.Path(entry.path))
+        else:
+            yield from _file(pathlib.Path(entry.path))
+
+
+def _file(path: pathlib.Path) -> Iterator[File]:
+    with contextlib.suppress(OSError):
+        stat = path.lstat()
+        blocks = -(-stat.st_size // _BLOCK_BYTES)
+        yield File(path, blocks * _BLOCK_BYTES, stat.st_mtime)
 
 
 def clear(directory: pathlib.Path) -> None:

@@ -73,6 +73,7 @@ def test_the_report_has_a_row_for_each_number_of_workers():
         "processors": 2,
         "busy": 0.5,
         "pools": {"pipes": pool, "ray": pool},
+        "node_recovery": {"median_s": 2.0, "max_s": 3.0},
         "chunks": {"inlining": {**chunk, "beyond": beyond}},
     }
     text = report.markdown(found)

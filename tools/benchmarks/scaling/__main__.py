@@ -20,7 +20,7 @@ import numpy as np
 
 from environments.errors import UserError
 from tfrl_systems.drivers.collect import Collect
-from tools.benchmarks.scaling import counting, measuring, report
+from tools.benchmarks.scaling import counting, measuring, nodes, report
 from tools.benchmarks.scaling.simulation import Load, efficiency, limits, simulated_s
 from tools.benchmarks.shared import commit
 from tools.running import exit_status
@@ -39,6 +39,7 @@ def main() -> int:
     parser.add_argument("--corpus", type=pathlib.Path, help="weigh chunks of inlining on it too")
     parser.add_argument("--most-workers", type=int, default=32, help="default: 32")
     parser.add_argument("--losses", type=int, default=20, help="workers to kill (default: 20)")
+    parser.add_argument("--node-losses", type=int, default=5, help="nodes to kill (default: 5)")
     parser.add_argument("--jobs", type=int, default=500, help="jobs to average (default: 500)")
     parser.add_argument(
         "--gigabits", type=float, default=1.0, help="the head's network (default: 1)"
@@ -50,16 +51,23 @@ def main() -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    if options.most_workers < 1 or options.losses < 1 or options.jobs < 1:
-        raise UserError("--most-workers, --losses, --jobs: expected 1 or more; give larger numbers")
+    for name in ("most_workers", "losses", "node_losses", "jobs", "per_node"):
+        if getattr(options, name) < 1:
+            flag = "--" + name.replace("_", "-")
+            raise UserError(
+                f"{flag}: expected 1 or more, found {getattr(options, name)}; give more"
+            )
     generator = np.random.default_rng(options.seed)
     pools = {kind: measure_pool(kind, options, generator) for kind in ("pipes", "ray")}
+    _say(f"ray: losing {options.node_losses} nodes")
+    nodes_s = nodes.recoveries_s(options.node_losses, generator)
     found = {
         "command": shlex.join(["python", "-m", "tools.benchmarks.scaling", *sys.argv[1:]]),
         "commit": commit(),
         "processors": os.cpu_count(),
         "busy": os.getloadavg()[0],
         "pools": pools,
+        "node_recovery": measuring.summary(nodes_s),
         "chunks": {
             system: weigh_beyond(system, options, pools["ray"]) for system in _systems(options)
         },

@@ -127,7 +127,10 @@ def recoveries_s(
     with tempfile.TemporaryDirectory() as directory:
         diary = pathlib.Path(directory) / "diary"
         with opened(collect, diary) as pool:
-            return [_recovery_s(pool, diary, generator, lose_fn) for _ in range(num_losses)]
+            waited_s: list[float] = []
+            while len(waited_s) < num_losses:
+                waited_s += _recovery_s(pool, diary, generator, lose_fn)
+            return waited_s
 
 
 def _recovery_s(
@@ -135,8 +138,11 @@ def _recovery_s(
     diary: pathlib.Path,
     generator: np.random.Generator,
     lose_fn: Callable[[Begun], None],
-) -> float:
-    """Run one long job in each worker, lose one of them, and return how long its job waited."""
+) -> list[float]:
+    """Run one long job in each worker, lose one of them, and return how long its job waited.
+
+    Nothing is returned if the job was done before its worker was lost.
+    """
     num_before = len(read_diary(diary))
     lost: list[tuple[Begun, float]] = []
     wait_s = _BEFORE_KILL_S + generator.uniform(0, 1)
@@ -155,8 +161,8 @@ def _recovery_s(
     nap(pool, pool.num_workers, seconds=wait_s + 2.0)
     thread.join()
     begun, lost_s = lost[0]
-    again = [one for one in read_diary(diary)[num_before:] if one.number == begun.number]
-    return again[-1].at_s - lost_s
+    tries = [one for one in read_diary(diary)[num_before:] if one.number == begun.number]
+    return [one.at_s - lost_s for one in tries[1:2]]
 
 
 def summary(seconds: list[float]) -> dict[str, float]:

@@ -14,6 +14,7 @@ def markdown(found: dict[str, Any]) -> str:
         f"`{found['command']}`, commit {found['commit']}, {found['processors']} processors, load "
         f"{found['busy']:.1f}.",
         _costs(pools),
+        _nodes(found["node_recovery"]),
         _scaling(pools),
         _beyond(found["chunks"]),
     ]
@@ -34,6 +35,13 @@ def _costs(pools: dict[str, Any]) -> str:
         cells = [f"{one['recovery'][field]:.2f}" for one in pools.values()]
         rows.append([f"until a lost worker's job is at work again, {what}, s", *cells])
     return markdown_table(["", *pools], rows)
+
+
+def _nodes(recovery: dict[str, float]) -> str:
+    median_s, max_s = recovery["median_s"], recovery["max_s"]
+    return (
+        f"A lost node's job is at work again after {median_s:.1f} s (median), at most {max_s:.1f}."
+    )
 
 
 def _scaling(pools: dict[str, Any]) -> str:

@@ -54,7 +54,7 @@ class Cache:
         return DirectoryCache(self.path, self.bound_bytes)
 
 
-COMPILES = Cache("compiles", "compiles of modules", Form.DATABASE, 2_000_000_000, version=1)
+COMPILES = Cache("compiles", "compiles of modules", Form.DATABASE, 2_000_000_000, version=2)
 COSTS = Cache("costs", "measured times of operators", Form.FILES, 200_000_000, version=5)
 VERIFIED_RULES = Cache("verified_rules", "rules verified here", Form.FILES, 5_000_000, version=1)
 MINIMA = Cache("minima", "minima of functions", Form.FILES, 50_000_000, version=1)

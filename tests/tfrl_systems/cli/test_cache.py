@@ -65,7 +65,7 @@ def test_it_is_shown_to_people(tfrl, filled):
 
 def test_what_other_versions_left_is_counted_and_cleared(tfrl):
     cache_directory().mkdir(parents=True)
-    for name in ("compiles.db", "compiles.db-wal", "compiles-1.db.damaged"):
+    for name in ("compiles.db", "compiles.db-wal", "compiles-2.db.damaged"):
         (cache_directory() / name).write_bytes(b"x")
     assert usages(tfrl)["compiles"]["size_bytes"] == 3 * 4096
     assert tfrl("cache", "clear", "compiles").status == 0

@@ -29,6 +29,7 @@ from tfrl_systems.drivers.jobs import (
 from tfrl_systems.drivers.pipes.messages import Kind, Message, RemoteError, pickled, unpickled
 from tfrl_systems.drivers.pipes.worker_handle import WorkerHandle
 from tfrl_systems.drivers.pool_parts import JobQueue, check_loaded, check_open
+from tfrl_systems.drivers.requirements import Requirements
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class PipePool(Generic[Job, Result]):
       make_runner: makes a worker's runner, in the worker; see `collect.make_pool`.
       collect: says how many workers there are.
       supervision: what the pool does about workers and jobs that fail.
+      requirements: what runners need; this machine has it, or they say what is missing.
 
     Raises:
       UserError: `collect` has an address.
@@ -59,6 +61,7 @@ class PipePool(Generic[Job, Result]):
         make_runner: MakeRunner[Job, Result],
         collect: Collect,
         supervision: Supervision,
+        requirements: Requirements = Requirements(),
     ) -> None:
         if collect.address:
             raise UserError(

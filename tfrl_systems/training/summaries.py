@@ -30,8 +30,10 @@ def write_curves(directory: pathlib.Path, number: int, rows: Sequence[Row]) -> N
     Args:
       directory: directory of the event files; TensorBoard names the run after it.
       number: number of the checkpoint.
-      rows: the points.
+      rows: the points; without any, no file is written.
     """
+    if not rows:
+        return
     with _replace_events(directory, f".checkpoint-{number:06d}").as_default():
         for step, values in rows:
             for tag, value in values.items():

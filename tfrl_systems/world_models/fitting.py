@@ -1,4 +1,4 @@
-"""The real experience of a run, and the training of a world model on all of it.
+"""The real experience of a run, and the training of a world model on it.
 
 One step of training sees a few whole episodes. With w_t = 0 for padding and 1 for real steps,
 
@@ -80,14 +80,16 @@ class Losses(NamedTuple):
 
 
 class Replay:
-    """All real steps of a run, in the order in which they were collected.
+    """The real steps of a run, in the order in which they were collected.
 
     Args:
       model: its latents say what of an observation is kept.
+      max_steps: if there are more, the oldest episodes are dropped, but none of those that were
+        added last; None for no limit.
     """
 
-    def __init__(self, model: WorldModel) -> None:
-        self._model = model
+    def __init__(self, model: WorldModel, max_steps: int | None = None) -> None:
+        self._model, self._max_steps = model, max_steps
         self._parts: list[Steps] = []
         self.lengths = np.zeros(0, np.int64)
 
@@ -110,7 +112,17 @@ class Replay:
         lengths = is_taken.sum(axis=1)
         self._parts.append(steps)
         self.lengths = np.append(self.lengths, lengths)
+        self._drop_oldest(len(lengths))
         return sequences(steps, lengths, np.arange(len(lengths)))
+
+    def _drop_oldest(self, num_new: int) -> None:
+        """Drop the oldest episodes until `max_steps` are left, or the new episodes alone."""
+        if self._max_steps is None or self.num_steps <= self._max_steps:
+            return
+        num_kept = int(np.sum(np.cumsum(self.lengths[::-1]) <= self._max_steps))
+        self.lengths = self.lengths[-max(num_kept, num_new) :]
+        num_steps = self.num_steps
+        self._parts = [tree.map_structure(lambda array: array[-num_steps:].copy(), self.steps)]
 
     def drawn(self, num_episodes: int, generator: np.random.Generator) -> Sequences:
         """Draw episodes without replacement, all if there are no more."""
@@ -215,7 +227,7 @@ class Fitter(tf.Module):
         num_episodes: int,
         generator: np.random.Generator,
     ) -> Losses:
-        """Train on all steps so far.
+        """Train on the replay.
 
         Args:
           replay: the steps.

@@ -298,7 +298,7 @@ class WorldModelAgent(tf_agent.TFAgent):
 
     def set_progress(self, progress: float) -> None:
         """Set learning rates, and how experience is collected; `progress` goes from 0 to 1."""
-        self._progress.assign(progress)
+        self._progress.assign(np.float32(progress))
         self._by_chance.assign(progress < self._config.random_share)
         self.controller.set_progress(progress)
 

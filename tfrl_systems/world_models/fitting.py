@@ -13,7 +13,6 @@ come; it falls by a polynomial of degree 2 (thesis, 4.3.3).
 
 from __future__ import annotations
 
-import math
 import pathlib
 import zipfile
 from typing import Any, NamedTuple
@@ -238,12 +237,13 @@ class Fitter(tf.Module):
         Returns:
           The losses, means over the last quarter of the updates.
         """
-        spread = float(np.std(replay.steps.reward))
-        self._model.reward_scale.assign(spread if spread > 0 and math.isfinite(spread) else 1.0)
+        spread = np.std(replay.steps.reward)
+        is_known = spread > 0 and np.isfinite(spread)
+        self._model.reward_scale.assign(spread if is_known else np.float32(1))
         late = []
         for number in range(num_updates):
             share = max((1 - number / num_updates) ** 2, _FINAL_SHARE)
-            self.optimizer.learning_rate = self._learning_rate * share
+            self.optimizer.set_learning_rate(self._learning_rate * share)
             losses = self._update_fn(replay.drawn(num_episodes, generator))
             if number >= num_updates * 3 // 4:
                 late.append(losses)

@@ -1,7 +1,8 @@
 """A training run on disk: its settings, its finished iterations, and its result.
 
 DIR/run.json               the settings that decide the result; resuming needs the same ones
-DIR/checkpoints/000001/    one directory for each saved iteration, complete or not there at all:
+DIR/checkpoints/000001/    one directory for each saved iteration that is kept (of online learning
+                           the last two), complete or not there at all:
     policy/                the policy of the iteration (policies/export.py), if the loop saved it
     iteration.json         the record of the iteration
 DIR/tensorboard/           curves
@@ -102,6 +103,17 @@ class Workdir:
             _write_json(self._scratch / _ITERATION_NAME, record)
             self._checkpoints.mkdir(exist_ok=True)
             self._scratch.rename(self.checkpoint(number))
+
+    def prune(self, num_kept: int) -> None:
+        """Remove all but the newest checkpoints, each completely or not at all.
+
+        Raises:
+          UserError: the run's directory cannot be written.
+        """
+        numbers = sorted(int(one.name) for one in self._checkpoints.glob("[0-9]*"))
+        with self._writing():
+            for number in numbers[:-num_kept]:
+                self.checkpoint(number).rename(self._scratch / str(number))
 
     def finish(self, number: int, result: Mapping[str, Any]) -> None:
         """Write the policy of iteration `number` and the result into the run's directory.

@@ -4,11 +4,14 @@
   python -m tools.benchmarks.fault_campaign --seed 0 --only 17 --scenario ppo
   python -m tools.benchmarks.fault_campaign --recovery pipes
 
-A campaign is a row of trials. A trial runs a command (`faults/scenarios.py`), strikes its processes,
-files, disk and clock (`faults/striking.py`) until the command has come to its end, started again
-where it has to be, and compares that end with a run in which nothing was broken. The seed and the
-number of a trial decide what strikes when, so a trial can be run again alone. The exit status is 1
-if anything was lost, differs, or was left behind; the trial's files are then kept.
+A campaign is a row of trials. A trial runs a command (`faults/scenarios.py`), strikes its
+processes, files, disk and clock (`faults/striking.py`) until the command has come to its end,
+started again where it has to be, and compares that end with a run in which nothing was broken.
+
+The seed and the number of a trial decide what strikes when, so a trial can be run again alone. The
+exit status is 1 if anything was lost, differs, or was left behind; the trial's files are then kept.
+"gave up" counts commands that ended, with one line, because each of several attempts to start a
+worker or to run a chunk was struck; they are started again like all others.
 
 Where this user may not mount a file system, no disk is full; where there is no C compiler, no clock
 jumps. The clock jumps for what asks libc (Python, TensorFlow's C++), not for programs in Go.
@@ -92,8 +95,7 @@ def _say(text: str) -> None:
 
 def tables(records: Sequence[Record]) -> str:
     """Return what came of a campaign, by scenario and by kind of fault, in Markdown."""
-    header = ["", "faults", "trials", "started again", "gave up", "steps or files lost", "ends that differ",
-              "left behind"]  # fmt: skip
+    header = ["", "faults", "trials", "started again", "gave up", "lost", "differ", "left behind"]
     rows = []
     names = list(dict.fromkeys(one.scenario for one in records))
     for name in [*names, "all"]:
@@ -129,9 +131,7 @@ def _run(options: argparse.Namespace) -> None:
         for number in numbers:
             record = campaign.run(number)
             total = num_struck(campaign.records)
-            _say(f"trial {number} ({record.scenario}): {sum(record.struck.values())} faults in "
-                 f"{record.seconds:.0f} s, {total} in all"
-                 f"{'' if record.is_good else '; NOT GOOD: ' + '; '.join(record.failures + record.left)}")  # fmt: skip
+            _tell(record, total)
             if not record.is_good:
                 _say(f"  run it again: {campaign.replay(record)}\n  kept: {directory}")
             if total >= options.faults or time.monotonic() > until_s:
@@ -142,6 +142,15 @@ def _run(options: argparse.Namespace) -> None:
     if not bad:
         shutil.rmtree(directory, ignore_errors=True)
     sys.exit(bool(bad))
+
+
+def _tell(record: Record, total: int) -> None:
+    wrong = "; ".join([*record.failures, *record.left])
+    num_faults = sum(record.struck.values())
+    _say(
+        f"trial {record.number} ({record.scenario}): {num_faults} faults in "
+        f"{record.seconds:.0f} s, {total} in all{'' if record.is_good else f'; WRONG: {wrong}'}"
+    )
 
 
 def _show(campaign: Campaign, options: argparse.Namespace) -> None:

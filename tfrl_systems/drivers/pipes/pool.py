@@ -303,8 +303,8 @@ class PipePool(Generic[Job, Result]):
         self._num_failed_starts += 1
         is_first = not self._has_started and not may_begin_again
         # While others are at work, somebody ends processes here; it is not that none can start.
-        is_last = self._num_failed_starts >= self._supervision.max_attempts and not any(
-            one.is_ready for one in self._placed.values()
+        is_last = not any(one.is_ready for one in self._placed.values()) and (
+            self._num_failed_starts >= self._supervision.max_attempts * self.num_workers
         )
         if (is_first or is_last) and not is_spare:
             raise error.exception("workers")

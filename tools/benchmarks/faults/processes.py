@@ -51,7 +51,7 @@ def _has(command: str, parts: tuple[str, ...]) -> bool:
 
 
 def find(mark: str) -> list[Process]:
-    """Return the live processes with a mark; those that have ended and wait for it are not alive."""
+    """Return the live processes with a mark; those that only wait to be buried are not alive."""
     wanted = f"{MARK}={mark}".encode()
     found = []
     for place in pathlib.Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""What the campaign runs: real commands of tfrl, small enough for seconds, and what their end is."""
+"""What the campaign runs: real commands of tfrl, each of seconds, and what their end is."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Scenario:
     targets: Mapping[str, tuple[str, ...]]
     head_faults: tuple[str, ...] = ANY_HEAD
     begin: Callable[[Place], None] = lambda place: None
-    gap_s: float = 0.8
+    gap_s: float = 1.5
     resume: tuple[str, ...] = ()
     signals_group: bool = False
 
@@ -116,7 +116,7 @@ def _training(
 
 
 def _slow_function(agent: str) -> Callable[[Place], tuple[str, ...]]:
-    function = ("--function", "tools.benchmarks.slow_ackley:value")
+    function = ("--function", "tools.benchmarks.faults.slow_sphere:value")
     return lambda place: ("learn_to_optimize", "--agent", agent, *function)
 
 
@@ -271,7 +271,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         _training(
             "ppo_ray", _slow_function("ppo"),
             {**_ONLINE, "iterations": 40, "episodes_per_chunk": 30},
-            collect="ray", gap_s=2.0,
+            collect="ray", gap_s=3.0,
         ),
     )
 }  # fmt: skip

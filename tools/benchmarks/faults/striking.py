@@ -112,7 +112,7 @@ class Disk:
 
     def fill(self) -> None:
         """Take all space that is left."""
-        with open(self._filler, "ab", buffering=0) as file:
+        with self._filler.open("ab", buffering=0) as file:
             for size in (1 << 20, 4096):
                 try:
                     while True:
@@ -157,7 +157,7 @@ class Clock:
 
     def jump(self, seconds: int) -> None:
         """Have the clock jump."""
-        with open(self._path, "r+b") as file, mmap.mmap(file.fileno(), 16) as shared:
+        with self._path.open("r+b") as file, mmap.mmap(file.fileno(), 16) as shared:
             shared[:16] = struct.pack("qq", seconds, 0)
 
     def num_readings(self) -> int:
@@ -208,7 +208,7 @@ def _is_damaged_by_us(path: pathlib.Path) -> bool:
 def pick(
     mark: str, roles: list[str], random: np.random.Generator
 ) -> tuple[Target, str] | tuple[None, str]:
-    """Return one of a run's processes with one of the roles, and its role; None if there is none."""
+    """Return one of a run's processes with one of the roles, and its role; None without one."""
     candidates = sorted(one for one in find(mark) if one.role in roles)
     if not candidates:
         return None, ""

@@ -30,7 +30,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from tools.benchmarks.faults import processes, striking
+from tools.benchmarks.faults import processes, recovery, striking
 from tools.benchmarks.faults.scenarios import ANY_HEAD, SCENARIOS, Place, Scenario
 from tools.benchmarks.faults.trials import Quiet, Record, run_quietly, run_trial
 from tools.benchmarks.shared import commit, markdown_table, some_of
@@ -121,6 +121,9 @@ def num_struck(records: Sequence[Record]) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
+    if options.recovery:
+        print(recovery.to_text(options.recovery, recovery.measure(options.recovery, kills=20)))
+        return
     processes.adopt_orphans()
     directory = pathlib.Path(tempfile.mkdtemp(prefix="fc-", dir="/tmp"))
     scenarios = [SCENARIOS[name] for name in options.scenario]
@@ -176,6 +179,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--scenario", type=some_of(tuple(SCENARIOS)), default=_USUAL, metavar="A,B",
         help=f"some of {','.join(SCENARIOS)}; by default those without Ray",
+    )  # fmt: skip
+    parser.add_argument(
+        "--recovery", choices=("pipes", "ray"),
+        help="only measure how soon the chunk of a killed worker is in work again",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return exit_status(_run, parser.parse_args(arguments))

@@ -231,11 +231,11 @@ SCENARIOS: Mapping[str, Scenario] = {
     for one in (
         _training(
             "ppo", _slow_function("ppo"),
-            {**_ONLINE, "iterations": 40, "episodes_per_chunk": 30},
+            {**_ONLINE, "iterations": 20, "episodes_per_chunk": 8},
         ),
         _training(
             "es", _slow_function("es"),
-            {**_ONLINE, "iterations": 40, "episodes_per_chunk": 15},
+            {**_ONLINE, "iterations": 20, "episodes_per_chunk": 8},
         ),
         _training(
             "world_model", _slow_function("world_model"),
@@ -270,7 +270,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         _training(
             "ppo_ray", _slow_function("ppo"),
-            {**_ONLINE, "iterations": 40, "episodes_per_chunk": 30},
+            {**_ONLINE, "iterations": 20, "episodes_per_chunk": 8},
             collect="ray", gap_s=3.0,
         ),
     )

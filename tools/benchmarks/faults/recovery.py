@@ -79,9 +79,7 @@ def _read(log: pathlib.Path) -> list[tuple[int, int, float]]:
     return [(int(job), int(pid), float(began_s)) for job, pid, began_s in words]
 
 
-def _kill(
-    log: pathlib.Path, kills: int, killed: dict[int, float], number: signal.Signals
-) -> None:
+def _kill(log: pathlib.Path, kills: int, killed: dict[int, float], number: signal.Signals) -> None:
     """Kill the worker of every other job that begins, in the middle of it."""
     seen: set[int] = set()
     while len(killed) < kills:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pathlib
-import resource
 
 import numpy as np
 import pytest
 
 from environments.errors import UserError
+from tests.full_disk import no_room
 from tests.tfrl_systems.training.site_problem import SiteProblem, draw_sites
 from tfrl_systems.agents import bc_max
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
@@ -151,17 +150,6 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path):
     (tmp_path / "checkpoints" / "000001" / "iteration.json").write_text("{")
     with pytest.raises(UserError, match="iteration.json: expected what training wrote"):
         train(tmp_path, iterations=2, resume=True)
-
-
-@contextlib.contextmanager
-def no_room():
-    """No file may grow, as on a full disk; the kernel then refuses a write with another number."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_is_one_line_also_where_tensorflow_writes(tmp_path):

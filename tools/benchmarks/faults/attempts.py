@@ -35,6 +35,8 @@ class Attempt:
     def __init__(self, run: Run, quiet: Quiet, fault: str, random: np.random.Generator) -> None:
         self._run, self._fault, self._random = run, fault, random
         self._place, self._struck = run.place, run.record.struck
+        # A busy machine starts workers more slowly; they are struck at work, and not at starts only.
+        self._gap_s = run.scenario.gaps * quiet.seconds
         self._limit_s = 120 + 20 * quiet.seconds
         self._head_at_s = float(random.uniform(0, quiet.seconds))
         self._open: list[tuple[str, striking.CheckFn, processes.Target]] = []
@@ -55,7 +57,7 @@ class Attempt:
                     is_due = False
                     self._strike_head(head)
                 if now_s > next_s and self._strike_someone():
-                    next_s = now_s + float(self._random.exponential(self._run.scenario.gap_s))
+                    next_s = now_s + float(self._random.exponential(self._gap_s))
                 self._look_at_open()
                 time.sleep(_POLL_S)
         finally:

@@ -63,7 +63,7 @@ class Scenario:
       end: what the finished command left, as digests by name.
       targets: roles of processes (`processes.py`) -> kinds of faults that strike them.
       head_faults: kinds of faults that strike the command itself, or what it wrote.
-      gap_s: mean seconds from one fault of a worker to the next.
+      gaps: mean time from one fault of a worker to the next, as a share of the quiet run's.
       resume: what is added to the command when it goes on.
       signals_group: whether signals go to the command's whole group, as a terminal sends them.
     """
@@ -75,7 +75,7 @@ class Scenario:
     targets: Mapping[str, tuple[str, ...]]
     head_faults: tuple[str, ...] = ANY_HEAD
     begin: Callable[[Place], None] = lambda place: None
-    gap_s: float = 1.5
+    gaps: float = 1 / 8
     resume: tuple[str, ...] = ()
     signals_group: bool = False
 
@@ -259,19 +259,19 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             "corpus", lambda directory: write_sources(directory / "src", 16), _corpus_command,
-            _built_corpus, {"compiler": ("stop_worker", "slow_pipe")}, gap_s=0.5,
+            _built_corpus, {"compiler": ("stop_worker", "slow_pipe")}, gaps=1 / 20,
         ),
         Scenario(
             "optimize", _write_model, _optimize_command, _optimized, {}, _SEARCHED,
         ),
         Scenario(
             "build", _nothing, _build_command, _built, {"compiler": ("stop_worker", "slow_pipe")},
-            begin=_begin_build, gap_s=0.3, signals_group=True,
+            begin=_begin_build, gaps=1 / 40, signals_group=True,
         ),
         _training(
             "ppo_ray", _slow_function("ppo"),
             {**_ONLINE, "iterations": 20, "episodes_per_chunk": 8},
-            collect="ray", gap_s=3.0,
+            collect="ray", gaps=1 / 8,
         ),
     )
 }  # fmt: skip

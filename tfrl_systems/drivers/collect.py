@@ -59,8 +59,8 @@ class Supervision:
       timeout_s: seconds that a worker may take for one job, to load data, or to copy files to its
         node. A slower worker is killed and replaced. A job in this process has no limit.
       start_timeout_s: seconds that a worker may take to start.
-      max_attempts: how often a job is tried, and how often in a row a replacement worker is
-        started.
+      max_attempts: how often a job is tried, and how often in a row, on average over the workers,
+        one is started in vain before the pool gives up.
       num_spares: number of workers started in advance, which replace others at once. Without one,
         a place stays empty for as long as a new worker takes to start.
     """

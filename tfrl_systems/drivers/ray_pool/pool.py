@@ -270,6 +270,8 @@ class RayPool(Generic[Job, Result]):
             if answer.is_error:
                 failed: RemoteError = unpickled(answer.payload)
                 self._queue.fail(job, failed.message, failed.traceback)
+                if failed.is_out_of_memory:
+                    self._remove(place)
             else:
                 self._timings[place] += WorkerTimings(1, answer.seconds)
                 self._queue.finish(job, unpickled(answer.payload))
@@ -301,7 +303,7 @@ class RayPool(Generic[Job, Result]):
                 self._num_failed_starts *= worker.version != self._version
             return
         error: RemoteError = unpickled(answer.payload)
-        if state is State.LOADING and self._is_broadcasting:
+        if state is State.LOADING and self._is_broadcasting and not error.is_out_of_memory:
             # The other workers will refuse the data too. No job will run with this version.
             self._refusals.append(error)
         elif state is State.FETCHING:
@@ -359,7 +361,7 @@ class RayPool(Generic[Job, Result]):
         _log.warning("%s", "\n".join(filter(None, (failure.message, failure.traceback.rstrip()))))
         self._num_failed_starts += 1
         is_hopeless = self._num_failed_starts >= self._supervision.max_attempts
-        is_first = error is not None and not self._has_started
+        is_first = not (error is None or error.is_out_of_memory or self._has_started)
         if is_first or (is_hopeless and not any(one.is_ready for one in self._placed.values())):
             raise failure.exception("workers")
         if is_hopeless:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import io
 import os
 import shlex
 import sys
@@ -70,6 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
       The exit status.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of files need not be text.
+        sys.stdout.reconfigure(errors="backslashreplace")
     options = make_parser().parse_args(given)
     try:
         return options.run(options)

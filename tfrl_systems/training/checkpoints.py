@@ -24,6 +24,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from environments import files
 from environments.errors import UserError
 
 _RUN_NAME = "run.json"
@@ -249,7 +250,10 @@ def _check_same(path: pathlib.Path, before: Settings, now: Settings) -> None:
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = files.read_json(path)
+        if not isinstance(found, dict):
+            raise ValueError("no JSON object")
+        return found
     except (OSError, ValueError) as error:
         raise UserError(
             f"{path}: expected what training wrote, found: {error}; remove the run's directory "

@@ -9,6 +9,7 @@ from typing import Any
 import onnx
 import onnx.inliner
 
+from environments import files
 from environments.errors import UserError
 from environments.tensor_graphs.onnx_io import scopes
 from environments.tensor_graphs.onnx_io.header import opset_of
@@ -155,7 +156,7 @@ def embed(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> None:
 
 def _content(path: pathlib.Path) -> bytes:
     try:
-        return path.read_bytes()
+        return files.read_bytes(path)
     except FileNotFoundError:
         raise UserError(f"no file {path}") from None
     except IsADirectoryError:

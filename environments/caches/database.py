@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import pathlib
 import sqlite3
 import threading
@@ -80,12 +81,13 @@ class Database:
         self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
         self._inode = 0
-        self._resume_s = 0.0
+        # When the file is read and written again, by the monotonic clock.
+        self._read_s = self._write_s = 0.0
         self.read(lambda db: None, None)
 
     def read(self, act_fn: Callable[[sqlite3.Connection], Result], otherwise: Result) -> Result:
         """Return what a function reads; `otherwise` if the file cannot be used."""
-        return self._do(act_fn, otherwise)
+        return self._do(act_fn, otherwise, False)
 
     def write(self, act_fn: Callable[[sqlite3.Connection], object]) -> None:
         """Let a function write, all or nothing; write nothing if the file cannot be used."""
@@ -95,7 +97,7 @@ class Database:
                 act_fn(db)
                 self._make_room(db)
 
-        self._do(act, None)
+        self._do(act, None, True)
 
     def close(self) -> None:
         """Close the file."""
@@ -103,10 +105,12 @@ class Database:
             self._db.close()
             self._db = None
 
-    def _do(self, act_fn: Callable[[sqlite3.Connection], Result], otherwise: Result) -> Result:
+    def _do(
+        self, act_fn: Callable[[sqlite3.Connection], Result], otherwise: Result, writes: bool
+    ) -> Result:
         with self._lock:
             for _ in range(2):  # The second time with a file that was begun anew.
-                if time.monotonic() < self._resume_s:
+                if time.monotonic() < (self._write_s if writes else self._read_s):
                     break
                 try:
                     result = act_fn(self._connect())
@@ -115,9 +119,10 @@ class Database:
                 except (sqlite3.Error, OSError) as error:
                     if self._path is None:
                         raise
-                    self._recover(self._path, error)
+                    self._recover(self._path, error, writes)
                 else:
-                    self.problem = ""
+                    if time.monotonic() >= self._write_s:
+                        self.problem = ""
                     return result
         return otherwise
 
@@ -154,7 +159,7 @@ class Database:
                 db.execute(f"CREATE TABLE {name} ({columns}")
             db.execute(f"PRAGMA user_version = {self._version}")
 
-    def _recover(self, path: pathlib.Path, error: Exception) -> None:
+    def _recover(self, path: pathlib.Path, error: Exception, writes: bool) -> None:
         """Begin the file anew if it is damaged; else leave it alone for a while."""
         with contextlib.suppress(sqlite3.Error):
             self.close()
@@ -163,7 +168,7 @@ class Database:
         if extended == sqlite3.SQLITE_READONLY_DBMOVED:
             return  # Another process has set it aside.
         code = None if extended is None else extended & 0xFF
-        if isinstance(error, sqlite3.Error) and code not in _UNUSABLE:
+        if isinstance(error, sqlite3.Error) and (code not in _UNUSABLE or _lies(path, code)):
             try:
                 self._set_aside(path, error)
             except OSError as refusal:
@@ -171,7 +176,9 @@ class Database:
             else:
                 return
         self.problem = str(error)
-        self._resume_s = time.monotonic() + _PAUSE_S
+        self._write_s = time.monotonic() + _PAUSE_S
+        if not writes or code == sqlite3.SQLITE_BUSY:
+            self._read_s = self._write_s
         complain(path, error)
 
     def _set_aside(self, path: pathlib.Path, error: Exception) -> None:
@@ -191,6 +198,12 @@ class Database:
             self._forget_fn(db)
             if _used_bytes(db) >= used_bytes:
                 return
+
+
+def _lies(path: pathlib.Path, code: int | None) -> bool:
+    """Return whether damage makes SQLite say that a file cannot be written."""
+    can_write = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return code == sqlite3.SQLITE_READONLY and can_write
 
 
 def rows_in(path: pathlib.Path, tables: Sequence[str]) -> int:
@@ -217,7 +230,8 @@ def clear(path: pathlib.Path) -> bool:
                 named = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
                 for (table,) in named:
                     db.execute(f'DELETE FROM "{table}"')
-            db.execute("VACUUM")
+            with contextlib.suppress(sqlite3.OperationalError):  # Others may be reading.
+                db.execute("VACUUM")
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", None)
         if code is not None and code & 0xFF in _UNUSABLE:

@@ -22,7 +22,7 @@ from environments.caches.digests import SIZE, digest
 
 # What a file takes on most disks is a multiple of this.
 _BLOCK_BYTES = 4096
-_BUCKET_BYTES = 2_000_000
+_BUCKET_BYTES = 1_000_000
 # When an entry was used is noted to this precision only, because noting it is a write.
 _PRECISION_S = 600.0
 
@@ -149,21 +149,20 @@ def files_in(directory: pathlib.Path) -> Iterator[File]:
         entries = list(os.scandir(directory))
     except NotADirectoryError:
         entries = []
-        yield from _file(directory)
+        yield _file(os.fspath(directory), directory.lstat())
     except OSError:
         return
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
             yield from files_in(pathlib.Path(entry.path))
         else:
-            yield from _file(pathlib.Path(entry.path))
+            with contextlib.suppress(OSError):
+                yield _file(entry.path, entry.stat(follow_symlinks=False))
 
 
-def _file(path: pathlib.Path) -> Iterator[File]:
-    with contextlib.suppress(OSError):
-        stat = path.lstat()
-        blocks = -(-stat.st_size // _BLOCK_BYTES)
-        yield File(path, blocks * _BLOCK_BYTES, stat.st_mtime)
+def _file(path: str, stat: os.stat_result) -> File:
+    blocks = -(-stat.st_size // _BLOCK_BYTES)
+    return File(pathlib.Path(path), blocks * _BLOCK_BYTES, stat.st_mtime)
 
 
 def clear(directory: pathlib.Path) -> None:

@@ -125,6 +125,26 @@ def test_rows_in_the_place_of_others_are_absent(path):
         assert store.get_record("key 8", "clang", "plain") is None
 
 
+def test_a_header_that_forbids_writing_is_damage(path):
+    """SQLite opens a file of a later format than it knows, and does not write to it."""
+    with path.open("r+b") as file:
+        file.seek(18)
+        file.write(b"\x77")
+    with opened(path) as store:
+        put(store, 50)
+        assert is_kept(store, 50) and store.problem == ""
+
+
+def test_a_file_that_may_not_be_written_is_read_all_the_same(path, caplog, monkeypatch):
+    with opened(path) as store:
+        # As for a user who is not root, and may only read.
+        store._database._db.execute("PRAGMA query_only = ON")
+        monkeypatch.setattr(database.os, "access", lambda *_: False)
+        put(store, 50)
+        assert is_kept(store, 7) and not is_kept(store, 50)
+    assert "attempt to write a readonly database; going on without it" in caplog.text
+
+
 def test_damage_is_told_in_one_line_and_set_aside(path, caplog):
     path.write_bytes(b"this is no database " * 1000)
     with opened(path) as store:

@@ -49,6 +49,10 @@ class CostTable:
             cost_ms = _cost_ms(self._cache.put(self._place(key), content))
         return self._costs_ms.setdefault(key, cost_ms)
 
+    def __len__(self) -> int:
+        """Return the number of costs that this process knows."""
+        return len(self._costs_ms)
+
     def _place(self, key: str) -> str:
         return f"{self._owner} {key}"
 

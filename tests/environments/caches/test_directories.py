@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import fcntl
-import multiprocessing
 import os
 import signal
 import time
 
 from environments.caches import directories
 from environments.caches.directories import DirectoryCache
+from tests.environments.caches.processes import SERVER, started
 
 BOUND_BYTES = 3 * 4096
-FORK = multiprocessing.get_context("fork")
 
 
 def fill(directory, name: str, age_s: float) -> None:
@@ -29,7 +28,7 @@ def use(directory, name: str, ready) -> None:
 
 def elsewhere(target, *arguments):
     """Run a function in a process of its own, whose end releases what it holds."""
-    process = FORK.Process(target=target, args=arguments)
+    process = SERVER.Process(target=target, args=arguments)
     process.start()
     process.join(30)
     assert process.exitcode == 0
@@ -37,14 +36,10 @@ def elsewhere(target, *arguments):
 
 def test_nothing_is_removed_while_a_process_holds_it(tmp_path):
     elsewhere(fill, tmp_path, "a", 0.0)
-    ready = FORK.Event()
-    user = FORK.Process(target=use, args=(tmp_path, "a", ready))
-    user.start()
-    assert ready.wait(30)
     cache = DirectoryCache(tmp_path, BOUND_BYTES)
-    assert not cache.clear() and (tmp_path / "a" / "library").exists()
-    user.kill()  # The lock of a process that was killed is free.
-    user.join()
+    with started(use, tmp_path, "a"):
+        assert not cache.clear() and (tmp_path / "a" / "library").exists()
+    # The lock of a process that was killed is free.
     assert cache.clear() and not (tmp_path / "a").exists()
     assert cache.clear()
 
@@ -57,23 +52,16 @@ def test_the_next_process_removes_what_was_not_used_for_longest(tmp_path):
     assert sorted(one.name for one in tmp_path.iterdir() if one.is_dir()) == ["b", "c", "d", "e"]
 
 
+def lock_and_stop(directory, ready) -> None:
+    with (directory / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ready.set()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def test_a_process_that_was_stopped_ends_nobodys_run(tmp_path, monkeypatch):
     """It may have been stopped while it made room; then nobody waits for it for long."""
     monkeypatch.setattr(directories, "_SHORT_WAIT_S", 0.2)
     elsewhere(fill, tmp_path, "a", 0.0)
-    ready = FORK.Event()
-
-    def stop() -> None:
-        with (tmp_path / ".lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            ready.set()
-            os.kill(os.getpid(), signal.SIGSTOP)
-
-    stopped = FORK.Process(target=stop)
-    stopped.start()
-    try:
-        assert ready.wait(30)
+    with started(lock_and_stop, tmp_path):
         assert (DirectoryCache(tmp_path, BOUND_BYTES).entry("a") / "library").exists()
-    finally:
-        stopped.kill()
-        stopped.join()

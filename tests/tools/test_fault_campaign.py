@@ -74,7 +74,7 @@ def test_what_is_left_or_differs_is_reported(careless, place):
     wrong = record.failures + record.left
     assert [SAYS[careless] in one for one in wrong[:1]] == ([True] if careless else [])
     assert record.is_good is not bool(careless)
-    assert not processes.find(mark.root.name)
+    assert not processes.find(str(mark.root))
 
 
 def test_a_killed_command_is_started_again_and_counted(place):

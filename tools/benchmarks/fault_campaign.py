@@ -25,6 +25,7 @@ import json
 import pathlib
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -125,6 +126,8 @@ def _run(options: argparse.Namespace) -> None:
         print(recovery.to_text(options.recovery, recovery.measure(options.recovery, kills=20)))
         return
     processes.adopt_orphans()
+    # A shell has what it starts in the background ignore Ctrl-C; commands must not inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     directory = pathlib.Path(tempfile.mkdtemp(prefix="fc-", dir="/tmp"))
     scenarios = [SCENARIOS[name] for name in options.scenario]
     campaign = Campaign(directory, options.seed, scenarios)

@@ -87,7 +87,7 @@ class Run:
         self, scenario: Scenario, place: Place, record: Record, clock: striking.Clock | None = None
     ) -> None:
         self.scenario, self.place, self.record, self.clock = scenario, place, record, clock
-        self.mark = place.root.name
+        self.mark = str(place.root)
         # Beside the place, so that a full disk does not silence what the command says.
         self.log = place.root.with_name(f"{place.root.name}.log")
         self.was_damaged = False

@@ -118,7 +118,9 @@ def _strike_until_done(
             shutil.rmtree(run.place.work / "run", ignore_errors=True)
             expected = True
         is_signal = fault in ("interrupt", "terminate")
-        if (not expected or _TRACEBACK in said.rpartition("\ntfrl: ")[2]) and not is_signal:
+        if (
+            not expected or status == 1 and _TRACEBACK in said.rpartition("\ntfrl: ")[2]
+        ) and not is_signal:
             run.record.failures.append(
                 f"after {fault or 'workers only'}: status {status}, {said[-600:]}"
             )

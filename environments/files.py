@@ -18,11 +18,12 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from environments.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MAX_BYTES = 1 << 31
 """Size of the largest file, or content of an archive, that is read as a whole."""
@@ -165,6 +166,8 @@ def _refuse_constant(text: str) -> Any:
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
     """Read an array whose header fits the size of its entry, before memory is taken for it."""
+    import numpy as np  # The command line reads paths here, and is to start fast.
+
     with archive.open(entry) as file:
         version = np.lib.format.read_magic(file)
         read_fn = {

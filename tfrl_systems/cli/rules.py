@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from environments import files
-from environments.errors import UsageError
+from environments.errors import UserError
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import say, show, show_json
 from tfrl_systems.experiments.arguments import path_of_file, whole_number
@@ -165,9 +165,7 @@ def run_generate(options: argparse.Namespace) -> int:
     known = {one.name: one for one in VOCABULARIES}
     for name in wanted:
         if name not in known:
-            raise UsageError(
-                f"--vocabulary: no vocabulary {name!r}; choose among: {', '.join(known)}"
-            )
+            raise UserError(f"no vocabulary {name!r}; choose among: {', '.join(known)}")
     files.check_place(options.output)
     began_s = time.monotonic()
     file = make_rules(

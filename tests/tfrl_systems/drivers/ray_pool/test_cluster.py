@@ -8,7 +8,6 @@ import os
 import pathlib
 import signal
 import sys
-import threading
 import time
 
 import numpy as np
@@ -78,7 +77,7 @@ def test_nodes_join_and_leave_while_jobs_run(cluster):
     def on_result(number, result):
         told.append(number)
         if len(told) == 5:
-            threading.Thread(target=add_node, args=(cluster,)).start()
+            add_node(cluster)  # not in a thread: Ray sets a signal handler
         if len(told) == 10:
             lose_node(cluster)
 
@@ -86,7 +85,8 @@ def test_nodes_join_and_leave_while_jobs_run(cluster):
         pool.broadcast(b"1")
         found = pool.map(tasks, on_result)
     assert [one.tobytes() for one in found] == [Noise.run(runner, one).tobytes() for one in tasks]
-    assert num_processors_at(cluster.address) >= 1
+    # Two nodes; Ray may count the lost one for some seconds more.
+    assert num_processors_at(cluster.address) in (2, 3)
 
 
 def test_a_process_is_in_one_cluster_at_a_time(cluster):
@@ -140,6 +140,11 @@ RUNS = {
     "learn_to_optimize-ppo": {**ONLINE, "hidden_sizes": (8,)},
     "learn_to_optimize-es": {**ONLINE, "hidden_sizes": (8,)},
     "tensor_graphs-ppo": {**SMALL, "iterations": 3, "num_chunks": 4},
+    "learn_to_optimize-bc_max": {**ONLINE, "hidden_sizes": (8,), "updates": 5},
+    "tensor_graphs-bc_max": {
+        **{**SMALL, "iterations": 2, "num_chunks": 4, "updates": 5, "max_steps": 20},
+        **{"teachers": ("greedy",), "teacher_expansions": 20, "random_steps": 2},
+    },
     "inlining-ppo": {**ONLINE, "hidden_sizes": (8,)},
     "inlining-bc_max": {
         **{"iterations": 2, "num_models": 2, "epochs": 3, "hidden_sizes": (8,)},

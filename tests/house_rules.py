@@ -83,7 +83,7 @@ SYSTEM_ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
 
 # Of tfrl_systems these alone import systems; the others may import what knows no system.
 TOP_ROOMS = ("experiments", "cli")
-SHARED_MODULES = ("environments.errors", "environments.stack")
+SHARED_MODULES = ("environments.errors", "environments.files", "environments.stack")
 
 # What environments may import of TensorFlow and of all that brings TensorFlow along.
 TENSORFLOW_PACKAGES = (

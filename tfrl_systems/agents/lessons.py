@@ -8,7 +8,6 @@ say argmax of the reward, which is the least cost.
 from __future__ import annotations
 
 import pathlib
-import zipfile
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 import tree
 from tf_agents.trajectories import time_step as ts
 
+from environments import files
 from environments.errors import UserError
 from tfrl_systems.episodes import Experience
 
@@ -183,13 +183,13 @@ class Lessons:
         path = directory / _ARRAYS_NAME
         columns = [Column(leaf) for leaf in tree.flatten(like)]
         try:
-            with np.load(path, allow_pickle=False) as found:
-                if not found.files:
-                    return
-                known = Known(*(found[name] for name in Known._fields))
-                for number, column in enumerate(columns):
-                    column.rows, column.counts = found[f"rows{number}"], found[f"counts{number}"]
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            found = files.read_arrays(path)
+            if not found:
+                return
+            known = Known(*(found[name] for name in Known._fields))
+            for number, column in enumerate(columns):
+                column.rows, column.counts = found[f"rows{number}"], found[f"counts{number}"]
+        except (OSError, KeyError, ValueError) as error:
             raise UserError(
                 f"{path}: expected the episodes of this run, found: {error}; remove the run's "
                 "directory and train again"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import pathlib
 from typing import Any
 
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import say, show_json
+from tfrl_systems.experiments.arguments import path_of_file
 from tfrl_systems.experiments.reporting import Terminal
 
 _DESCRIPTION = """\
@@ -52,7 +52,7 @@ def _fill(parser: shared.LazyParser) -> None:
     )
     parser.add_argument(
         "--compare",
-        type=pathlib.Path,
+        type=path_of_file,
         metavar="DIR",
         help="a plain build of the same tree, whose images are shown beside",
     )

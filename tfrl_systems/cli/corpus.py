@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import say, show, show_json
-from tfrl_systems.experiments.arguments import whole_number
+from tfrl_systems.experiments.arguments import path_of_file, whole_number
 from tfrl_systems.experiments.reporting import Terminal, format_table
 
 _BUILD = """\
@@ -45,7 +44,7 @@ def add_parser(subparsers: Any) -> None:
     build = shared.add_verb(verbs, "build", "compile sources to bitcode", _BUILD)
     build.add_argument("sources", nargs="+", metavar="SOURCE", help="what to compile; see above")
     build.add_argument(
-        "-o", dest="output", type=pathlib.Path, required=True, metavar="DIR", help="the corpus"
+        "-o", dest="output", type=path_of_file, required=True, metavar="DIR", help="the corpus"
     )
     build.add_argument(
         "--compiler",
@@ -66,7 +65,7 @@ def add_parser(subparsers: Any) -> None:
     shared.add_json(build)
     build.set_defaults(run=run_build)
     info = shared.add_verb(verbs, "info", "describe a corpus", _INFO)
-    info.add_argument("corpus", type=pathlib.Path, metavar="DIR", help="the corpus")
+    info.add_argument("corpus", type=path_of_file, metavar="DIR", help="the corpus")
     shared.add_json(info)
     info.set_defaults(run=run_info)
 

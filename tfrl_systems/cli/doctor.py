@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import pathlib
 from typing import Any
 
-from environments.machine import compiles_file
+from environments.caches.table import COMPILES
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show, show_json
+from tfrl_systems.experiments.arguments import path_of_file
 
 _DESCRIPTION = """\
 Tries what the other verbs need: versions, the embedded compiler, each clang on PATH, ONNX, Ray,
@@ -26,8 +26,8 @@ def add_parser(subparsers: Any) -> None:
     parser = shared.add_verb(subparsers, "doctor", "what works on this machine", _DESCRIPTION)
     parser.add_argument(
         "--cache",
-        type=pathlib.Path,
-        default=compiles_file(),
+        type=path_of_file,
+        default=COMPILES.path,
         metavar="FILE",
         help="the cache to look at (default: %(default)s)",
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import pathlib
 from typing import Any
 
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show, show_json
+from tfrl_systems.experiments.arguments import path_of_file
 
 _DESCRIPTION = """\
 Writes a policy in the form in which others use it.
@@ -53,7 +53,7 @@ def _fill(parser: shared.LazyParser) -> None:
         "will read the model (default: embedded)",
     )
     parser.add_argument(
-        *("-o", "--output"), type=pathlib.Path, required=True, metavar="PATH", help="what to write"
+        *("-o", "--output"), type=path_of_file, required=True, metavar="PATH", help="what to write"
     )
     shared.add_json(parser)
 

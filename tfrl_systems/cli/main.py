@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import io
 import os
 import shlex
 import sys
 from collections.abc import Sequence
 
 from environments.errors import UsageError, UserError
-from tfrl_systems.cli import bench, build, corpus, doctor, evaluate, export, optimize, rules, train
+from tfrl_systems.cli import (
+    bench,
+    build,
+    cache,
+    corpus,
+    doctor,
+    evaluate,
+    export,
+    optimize,
+    rules,
+    train,
+)
 from tfrl_systems.cli.console import say
 from tfrl_systems.cli.options import LazyParser
 
@@ -29,7 +41,7 @@ Learns decisions in computer systems, and applies what was learned.
 
 `tfrl VERB --help` explains each verb; `tfrl doctor` tells what works on this machine.
 """
-_VERBS = (train, evaluate, build, export, optimize, rules, corpus, bench, doctor)
+_VERBS = (train, evaluate, build, export, optimize, rules, corpus, bench, cache, doctor)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -59,6 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
       The exit status.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of files need not be text.
+        sys.stdout.reconfigure(errors="backslashreplace")
     options = make_parser().parse_args(given)
     try:
         return options.run(options)

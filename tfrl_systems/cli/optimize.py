@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import pathlib
 from typing import Any
 
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show, show_json
-from tfrl_systems.experiments.arguments import add_fields, read_fields
+from tfrl_systems.experiments.arguments import add_fields, path_of_file, read_fields
 from tfrl_systems.experiments.reporting import Terminal
 from tfrl_systems.experiments.settings import make
 
@@ -62,10 +61,10 @@ def add_parser(subparsers: Any) -> None:
 def _fill(parser: shared.LazyParser) -> None:
     from tfrl_systems.experiments.systems.tensor_graphs.optimize.optimization import Optimization
 
-    parser.add_argument("model", type=pathlib.Path, metavar="MODEL.onnx", help="the model")
+    parser.add_argument("model", type=path_of_file, metavar="MODEL.onnx", help="the model")
     parser.add_argument(
         *("-o", "--output"),
-        type=pathlib.Path,
+        type=path_of_file,
         required=True,
         metavar="OUT.onnx",
         help="where the faster model goes",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import collections
-import pathlib
 import shlex
 import time
 from typing import Any
 
-from environments.errors import UserError
+from environments import files
+from environments.errors import UsageError
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import say, show, show_json
-from tfrl_systems.experiments.arguments import whole_number
+from tfrl_systems.experiments.arguments import path_of_file, whole_number
 from tfrl_systems.experiments.reporting import Terminal
 
 _GENERATE = """\
@@ -73,9 +73,9 @@ def add_parser(subparsers: Any) -> None:
     shared.add_json(listed)
     listed.set_defaults(run=run_list)
     taken = shared.add_verb(verbs, "import", "take over TASO's rules", _IMPORT)
-    taken.add_argument("file", type=pathlib.Path, metavar="FILE.pb", help="TASO's rules")
+    taken.add_argument("file", type=path_of_file, metavar="FILE.pb", help="TASO's rules")
     taken.add_argument(
-        "-o", "--output", type=pathlib.Path, metavar="FILE", help="where to write those taken"
+        "-o", "--output", type=path_of_file, metavar="FILE", help="where to write those taken"
     )
     _add_instances(taken, 500)
     shared.add_json(taken)
@@ -85,7 +85,7 @@ def add_parser(subparsers: Any) -> None:
 def _add_generate(verbs: Any) -> None:
     generate = shared.add_verb(verbs, "generate", "make a file of rules", _GENERATE)
     generate.add_argument(
-        "-o", "--output", type=pathlib.Path, required=True, metavar="FILE", help="the file"
+        "-o", "--output", type=path_of_file, required=True, metavar="FILE", help="the file"
     )
     generate.add_argument(
         "--seed", type=whole_number(0), default=0, metavar="S", help="(default: 0)"
@@ -107,7 +107,7 @@ def _add_generate(verbs: Any) -> None:
     )
     generate.add_argument(
         "--reuse",
-        type=pathlib.Path,
+        type=path_of_file,
         metavar="FILE",
         help="take the generated rules of a file that was made before, and verify only those "
         "written that it does not have",
@@ -128,7 +128,7 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         nargs="?",
-        type=pathlib.Path,
+        type=path_of_file,
         metavar="FILE",
         help="rules (default: those that come with the package)",
     )
@@ -165,7 +165,10 @@ def run_generate(options: argparse.Namespace) -> int:
     known = {one.name: one for one in VOCABULARIES}
     for name in wanted:
         if name not in known:
-            raise UserError(f"no vocabulary {name!r}; choose among: {', '.join(known)}")
+            raise UsageError(
+                f"--vocabulary: no vocabulary {name!r}; choose among: {', '.join(known)}"
+            )
+    files.check_place(options.output)
     began_s = time.monotonic()
     file = make_rules(
         () if options.without_written else library.all_rules(),
@@ -249,6 +252,8 @@ def run_import(options: argparse.Namespace) -> int:
     from environments.tensor_graphs.rules import files as rule_files
     from environments.tensor_graphs.rules.taso.importing import import_taso
 
+    if options.output is not None:
+        files.check_place(options.output)
     with Terminal() as progress:
         advance: Any = None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import pathlib
 from typing import Any
 
 from tfrl_systems import experiments
@@ -15,6 +14,7 @@ from tfrl_systems.experiments.agents import AGENTS
 from tfrl_systems.experiments.arguments import (
     add_assignments,
     add_fields,
+    path_of_file,
     read_assignments,
     read_fields,
     whole_number,
@@ -46,7 +46,7 @@ def _fill(name: str, parser: shared.LazyParser) -> None:
     parser.add_argument("--agent", choices=tuple(AGENTS), required=True, help="how to learn")
     add_fields(parser, system.problem_type)
     parser.add_argument(
-        "--workdir", type=pathlib.Path, required=True, metavar="DIR", help="where the run is kept"
+        "--workdir", type=path_of_file, required=True, metavar="DIR", help="where the run is kept"
     )
     parser.add_argument(
         "--iterations",

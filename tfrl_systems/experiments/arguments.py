@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import pathlib
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from environments import files
 from environments.errors import UsageError
 from tfrl_systems.experiments.settings import Field, fields_of, shown
 
@@ -108,6 +110,16 @@ def read_assignments(assignments: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--set: expected field=value, found {assignment!r}")
         found[name] = text
     return found
+
+
+def path_of_file(text: str) -> pathlib.Path:
+    """Parse the path of a file."""
+    try:
+        return files.checked_path(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected the path of a file, found {text[:80]!r}"
+        ) from None
 
 
 def whole_number(minimum: int) -> Callable[[str], int]:

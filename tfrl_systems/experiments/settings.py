@@ -17,6 +17,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from environments import files
 from environments.errors import UsageError
 
 _WIDTH = 100
@@ -100,7 +101,10 @@ class Field:
     def converted(self, value: Any) -> Any:
         """Convert a value given in Python to the field's type."""
         if self.element is pathlib.Path and isinstance(value, str):
-            return pathlib.Path(value)
+            try:
+                return self.parse(value)
+            except ValueError as error:
+                raise UsageError(f"{self.name}: {error}, found {value[:80]!r}") from None
         return tuple(value) if self.is_repeated and isinstance(value, list) else value
 
     def parse(self, text: str) -> Any:
@@ -269,6 +273,6 @@ _PARSERS: Mapping[Any, tuple[Callable[[str], Any], str]] = {
     bool: (_truth, "true or false"),
     float: (float, "a number"),
     int: (int, "a whole number"),
-    pathlib.Path: (pathlib.Path, "a path"),
+    pathlib.Path: (files.checked_path, "the path of a file"),
     str: (str, "text"),
 }

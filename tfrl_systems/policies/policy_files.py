@@ -8,14 +8,13 @@ saved_model.pb …   the TensorFlow SavedModel and TF-Agents' policy_specs.pbtxt
 from __future__ import annotations
 
 import hashlib
-import json
 import pathlib
-import zipfile
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from environments import files
 from environments.errors import UserError
 
 JSON_NAME = "policy.json"
@@ -63,7 +62,7 @@ def load_policy_json(directory: pathlib.Path | str) -> dict[str, Any]:
     """
     path = pathlib.Path(directory) / JSON_NAME
     try:
-        described = json.loads(path.read_text(encoding="utf-8"))
+        described = files.read_json(path)
     except OSError as error:
         raise UserError(
             f"{directory}: expected a policy directory with {JSON_NAME}, found {error.strerror}; "
@@ -120,9 +119,8 @@ def load_arrays(
                 f"{path}: expected SHA-256 {described['arrays_sha256']}, found {found}; "
                 "the file is damaged or of another policy: export the policy again"
             )
-        with np.load(path, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        return files.read_arrays(path)
+    except (OSError, ValueError) as error:
         raise UserError(
             f"{path}: expected the policy's arrays, found {error}; export the policy again"
         ) from error
@@ -130,4 +128,4 @@ def load_arrays(
 
 def sha256(path: pathlib.Path) -> str:
     """Return the hexadecimal SHA-256 of a file's bytes."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(files.read_bytes(path)).hexdigest()

@@ -22,6 +22,9 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import tensorflow as tf
+
+from environments import files
 from environments.errors import UserError
 
 _RUN_NAME = "run.json"
@@ -179,10 +182,7 @@ class Workdir:
             self._scratch.mkdir()
             yield
         except OSError as error:
-            raise UserError(
-                f"{self.path}: expected to write there, found: {error}; free some space, then go "
-                "on with --resume"
-            ) from error
+            raise _cannot_write(self.path, error) from error
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -201,7 +201,7 @@ def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Ite
 
     Raises:
       UserError: the directory cannot be made, another process trains there, or it holds another
-        run.
+        run. Or TensorFlow could not write a file below it.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -221,8 +221,20 @@ def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Ite
             f"{path}: expected a run that nobody works on, found another process at work on it; "
             "wait for it, or name another with --workdir"
         ) from error
+    except tf.errors.OpError as error:
+        if str(path) not in str(error):
+            raise
+        raise _cannot_write(path, error) from error
     finally:
         os.close(descriptor)
+
+
+def _cannot_write(path: pathlib.Path, error: Exception) -> UserError:
+    # TensorFlow's messages have many lines; the first one names the file and what happened.
+    (why, *_) = str(error).splitlines()
+    return UserError(
+        f"{path}: expected to write there, found: {why}; free some space, then go on with --resume"
+    )
 
 
 def _check_same(path: pathlib.Path, before: Settings, now: Settings) -> None:
@@ -238,7 +250,10 @@ def _check_same(path: pathlib.Path, before: Settings, now: Settings) -> None:
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = files.read_json(path)
+        if not isinstance(found, dict):
+            raise ValueError("no JSON object")
+        return found
     except (OSError, ValueError) as error:
         raise UserError(
             f"{path}: expected what training wrote, found: {error}; remove the run's directory "

@@ -14,7 +14,6 @@ come; it falls by a polynomial of degree 2 (thesis, 4.3.3).
 from __future__ import annotations
 
 import pathlib
-import zipfile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ import tree
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
+from environments import files
 from environments.errors import UserError
 from tfrl_systems.networks.adam import Adam
 from tfrl_systems.networks.permits import NUM_PLACES
@@ -151,10 +151,10 @@ class Replay:
         """
         path = directory / _ARRAYS_NAME
         try:
-            with np.load(path, allow_pickle=False) as found:
-                self.lengths = found["lengths"]
-                leaves = [found[f"leaf{number}"] for number in range(len(tree.flatten(like)))]
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            found = files.read_arrays(path)
+            self.lengths = found["lengths"]
+            leaves = [found[f"leaf{number}"] for number in range(len(tree.flatten(like)))]
+        except (OSError, KeyError, ValueError) as error:
             raise UserError(
                 f"{path}: expected the steps of this run, found: {error}; remove the run's "
                 "directory and train again"

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import pathlib
 
+from environments import files
 from environments.errors import UserError
 
 
@@ -41,7 +42,7 @@ def read_facts(path: pathlib.Path) -> BitcodeFacts:
     from llvmlite import binding as llvm
 
     try:
-        data = path.read_bytes()
+        data = files.read_bytes(path)
     except OSError as error:
         raise UserError(f"expected to read {path}, found: {error.strerror}") from None
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pathlib
 import re
@@ -11,6 +10,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from environments import files
 from environments.errors import UserError
 from environments.inlining.corpus.modules import language_of
 from environments.inlining.corpus.projects import find_project_root
@@ -51,7 +51,7 @@ def read_units(path: pathlib.Path, project: str = "") -> list[CompileUnit]:
     """
     remedy = "let the build write it again (cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, or bear)"
     try:
-        entries = json.loads(path.read_bytes())
+        entries = files.read_json(path)
     except (OSError, ValueError) as error:
         raise UserError(f"expected a JSON list in {path}, found: {error}; {remedy}") from None
     if not isinstance(entries, list):

@@ -18,11 +18,11 @@ import collections
 import dataclasses
 import functools
 import hashlib
-import json
 import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from environments import files
 from environments.errors import UserError
 
 DESCRIPTION_FILE = "corpus_description.json"
@@ -31,6 +31,9 @@ COMMAND_KEY = "global_command_override"
 # ml-compiler-opt's tools ask the user for real options if they find this value; here it means that
 # a module needs no options.
 UNSPECIFIED_COMMAND = ["<UNSPECIFIED>"]
+# The file system limits a name to 255 bytes, of which suffixes take some.
+_MAX_PART_BYTES = 240
+_MAX_NAME_LENGTH = 1000
 _LANGUAGE_OF_SUFFIX = {
     ".c": "c",
     ".cc": "c++",
@@ -191,7 +194,7 @@ def read_description(directory: pathlib.Path) -> dict[str, Any]:
     if not directory.is_dir():
         raise UserError(f"expected a corpus directory, found none at {directory}; {make_one}")
     try:
-        description = json.loads(path.read_bytes())
+        description = files.read_json(path)
     except FileNotFoundError:
         raise UserError(
             f"expected a corpus with {DESCRIPTION_FILE} in {directory}, found none; {make_one}"
@@ -211,6 +214,8 @@ def is_safe_name(name: str) -> bool:
         bool(name)
         and not any(part in ("", ".", "..") for part in parts)
         and name.isprintable()
+        and all(len(part.encode()) <= _MAX_PART_BYTES for part in parts)
+        and len(name) <= _MAX_NAME_LENGTH
         and "\\" not in name
     )
 
@@ -285,7 +290,7 @@ def _load_command(path: pathlib.Path, description: Mapping[str, Any]) -> tuple[s
     if override and override != UNSPECIFIED_COMMAND:
         return tuple(override)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = files.read_bytes(path).decode("utf-8")
     except FileNotFoundError:
         return ()
     except (OSError, ValueError) as error:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pathlib
-import zipfile
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
 
+from environments import files
 from environments.errors import UserError
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 
@@ -82,9 +82,8 @@ def load_inputs(path: pathlib.Path, model: onnx.ModelProto) -> dict[str, np.ndar
       UserError: the file is no .npz file, or does not fit the model.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
-    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+        found = files.read_arrays(path)
+    except (OSError, ValueError) as error:
         raise UserError(f"{path}: expected a .npz file of the model's inputs: {error}") from error
     weights = {weight.name for weight in model.graph.initializer}
     expected = {value.name: value for value in model.graph.input}

@@ -16,19 +16,20 @@ import dataclasses
 import functools
 import hashlib
 import json
-import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from environments import files
+from environments.caches.table import VERIFIED_RULES
 from environments.errors import UserError
-from environments.machine import cache_directory
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 
 PATH = pathlib.Path(__file__).with_name("rules.json")
 GENERATED, WRITTEN, IMPORTED = "generated", "written", "imported"
 
 _OF_THE_FILE = frozenset({"origin", "instances", "sha256"})
+_FIELDS = {"name": str, "verified_by": str, "may_change_nonfinite": bool, "instances": int}
 _NUM_INSTANCES = 1000
 _METHOD = 3
 """Changes when verification becomes stricter: what was verified before is verified again."""
@@ -77,7 +78,7 @@ def read(path: str | pathlib.Path | None = None) -> RuleFile:
     """
     path = PATH if path is None else pathlib.Path(path)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = files.read_json(path)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
@@ -85,17 +86,21 @@ def read(path: str | pathlib.Path | None = None) -> RuleFile:
     entries = data.get("rules") if isinstance(data, dict) else None
     if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
         raise UserError(f"{path} is no file of rules: expected an object with a list 'rules'")
+    if wrong := files.misfit(data, {"made": dict}):
+        raise UserError(f"{path} is no file of rules: {wrong}")
     rules: list[Rule] = []
     origins: dict[str, str] = {}
     instances: dict[str, int] = {}
     for entry in entries:
+        if wrong := files.misfit(entry, _FIELDS):
+            raise UserError(f"{path}: rule {str(entry.get('name'))[:80]!r}: {wrong}; correct it")
         rule = _rule(entry, path)
         if rule.name in origins:
             raise UserError(f"{path}: two rules are called {rule.name}; rename one")
         rules.append(rule)
         origins[rule.name] = _origin(entry, path)
         if "instances" in entry:
-            instances[rule.name] = int(entry["instances"])
+            instances[rule.name] = entry["instances"]
     return RuleFile(tuple(rules), origins, data.get("made", {}), instances)
 
 
@@ -140,13 +145,7 @@ def write(file: RuleFile, path: str | pathlib.Path) -> None:
     lines = ",\n".join(" " + json.dumps(one, ensure_ascii=False) for one in entries)
     made = json.dumps(file.made, indent=1, ensure_ascii=False)
     text = f'{{"made": {made},\n"rules": [\n{lines}\n]}}\n'
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+    files.replace(path, text.encode())
 
 
 def digest(rule: Rule) -> str:
@@ -162,18 +161,18 @@ def _verified(rule: Rule, path: str | pathlib.Path) -> Rule:
     known = _own_by_digest().get(key)
     if known is not None:
         return rule.as_verified(known)
-    record = _directory() / f"{key}.json"
-    try:
-        return dataclasses.replace(rule, **json.loads(record.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        pass  # The rule was not verified on this machine before.
+    cache = VERIFIED_RULES.files()
+    kept = cache.get(key)
+    if kept is not None:
+        return dataclasses.replace(rule, **json.loads(kept))
     from environments.tensor_graphs.rules.verification.verify import verify
 
     verdict = verify(rule, _NUM_INSTANCES)
     if not verdict.is_right:
         raise UserError(f"{path}: rule {rule.name} is refused: {verdict.how}")
     marked = verdict.mark(rule)
-    _remember(record, marked)
+    fields = {name: getattr(marked, name) for name in ("verified_by", "may_change_nonfinite")}
+    cache.put(key, json.dumps(fields).encode())
     return marked
 
 
@@ -185,17 +184,3 @@ def _own() -> RuleFile:
 @functools.lru_cache(maxsize=1)
 def _own_by_digest() -> Mapping[str, Rule]:
     return {digest(one): one for one in _own().rules}
-
-
-def _directory() -> pathlib.Path:
-    """Return the directory in which this machine records the rules that it has verified."""
-    return cache_directory() / "verified_rules"
-
-
-def _remember(record: pathlib.Path, rule: Rule) -> None:
-    fields = {name: getattr(rule, name) for name in ("verified_by", "may_change_nonfinite")}
-    try:
-        record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text(json.dumps(fields) + "\n", encoding="utf-8")
-    except OSError:
-        return  # Without a record, the rule is verified again next time.

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from environments import files
 from environments.errors import UserError
 from environments.tensor_graphs.search.results import (
     EXHAUSTED,
@@ -226,7 +227,7 @@ class Record:
 
     def _resume(self, file: pathlib.Path) -> None:
         try:
-            written = json.loads(file.read_text())
+            written = files.read_json(file)
             version, start = written["version"], written["start"]
             expansions = int(written["expansions"])
             path = [Step(one["xfer"], tuple(one["location"])) for one in written["path"]]

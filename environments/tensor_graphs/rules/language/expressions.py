@@ -34,6 +34,7 @@ from environments.tensor_graphs.graph.nodes import Attribute, Scalar
 T = TypeVar("T")
 
 ABSENT = "nil"
+_MAX_DEPTH = 100
 _TOKEN = re.compile(r"""[()]|"(?:[^"\\]|\\.)*"|[^\s()"]+""")
 _OUTPUT = "output"
 
@@ -260,6 +261,8 @@ def _read(text: str) -> str | list:
     for word in _TOKEN.findall(text):
         if word == "(":
             stack.append([])
+            if len(stack) > _MAX_DEPTH:
+                raise ExpressionError(f"{text[:80]}…: more than {_MAX_DEPTH} parentheses deep")
         elif word != ")":
             stack[-1].append(word)
         elif len(stack) == 1:

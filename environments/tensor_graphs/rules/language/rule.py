@@ -123,7 +123,7 @@ class Rule:
           RuleError: the fields make no rule.
         """
         name = data.get("name")
-        if not isinstance(name, str):
+        if not isinstance(name, str) or not name:
             raise RuleError(f"a rule without a name: {str(data)[:80]}")
         unknown = sorted(set(data) - set(_FIELDS))
         if unknown:

@@ -26,6 +26,7 @@ import enum
 import pathlib
 from collections.abc import Iterator, Mapping
 
+from environments import files
 from environments.errors import UserError
 
 _VARINT, _BYTES = 0, 2
@@ -170,8 +171,7 @@ def read_taso_file(path: str | pathlib.Path) -> list[TasoRule]:
     """
     path = pathlib.Path(path)
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_FILE_BYTES + 1)
+        data = files.read_bytes(path)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     remedy = "expected TASO's graph_subst.pb"

@@ -1,0 +1,60 @@
+"""A case: a command with something wrong in it, and how it should end."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+
+MakeFn = Callable[[pathlib.Path], None]
+FAILURE, USAGE = (1,), (2,)
+PERHAPS = (0, 1)
+"""The damage may leave a right input: a few flipped bits do."""
+EITHER = (1, 2)
+"""Whether a text can be a file's name may be found when the options are read, or later."""
+
+
+def nothing(_: pathlib.Path) -> None:
+    """Make no files."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One bad input.
+
+    Attributes:
+      what: what is wrong; no two cases of a verb say the same.
+      words: the command line without `tfrl`; paths in it are relative to the case's directory.
+      make_fn: makes the case's files in its directory, which is empty before.
+      status: the right exit statuses.
+      leaves: names in the case's directory that may be new afterwards.
+    """
+
+    what: str
+    words: tuple[str, ...]
+    make_fn: MakeFn = nothing
+    status: tuple[int, ...] = FAILURE
+    leaves: tuple[str, ...] = ()
+
+
+def usage(command: str, *others: tuple[str, str]) -> list[Case]:
+    """Make cases of wrong usage.
+
+    Args:
+      command: the verb with all that it needs.
+      *others: what is wrong, and the words that make it so, which are appended.
+    """
+    return [Case(what, (*command.split(), *words.split()), status=USAGE) for what, words in others]
+
+
+def numbers(command: str, option: str, minimum: int) -> list[Case]:
+    """Make cases of an option that takes whole numbers from a minimum on."""
+    wrong = {
+        "no number": "many", "empty": "", "below the least": str(minimum - 1), "negative": "-7",
+        "a fraction": "1.5", "NaN": "nan", "infinite": "inf", "hexadecimal": "0x10",
+        "of 5000 digits": "9" * 5000,
+    }  # fmt: skip
+    return [
+        Case(f"{option}: {what}", (*command.split(), f"{option}={text}"), status=USAGE)
+        for what, text in wrong.items()
+    ]

@@ -1,0 +1,235 @@
+"""Run a case in a process of its own, and say what is wrong with how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import re
+import resource
+import runpy
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+import traceback
+
+from tools.benchmarks.bad_inputs.case import Case
+
+PROGRAM = "tfrl_systems.cli.main"
+TIME_LIMIT_S = 60.0
+_MEMORY_BYTES = 24 << 30
+_OWN_LINE = re.compile(r"tfrl( [a-z_]+)*: ")
+_ROOT = pathlib.Path(__file__).parents[3]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ending:
+    """How a case ended.
+
+    Attributes:
+      verb: the case's verb.
+      what: what was wrong with its input.
+      words: its command line.
+      seconds: how long it took.
+      faults: what is wrong with its end, by class (a column of the table).
+      said: the end of what it wrote to stderr.
+    """
+
+    verb: str
+    what: str
+    words: tuple[str, ...]
+    seconds: float
+    faults: dict[str, str]
+    said: str
+
+
+def run(verb: str, case: Case, place: pathlib.Path, *, is_fresh: bool) -> Ending:
+    """Run one case.
+
+    Args:
+      verb: its verb.
+      case: the case.
+      place: an empty directory for it.
+      is_fresh: whether to start a new interpreter, as a user does, instead of a fork of this one.
+    """
+    for name in ("case", "home", "tmp"):
+        (place / name).mkdir(parents=True)
+    case.make_fn(place / "case")
+    before = _listing(place / "case")
+    began_s = time.monotonic()
+    child = (_start_fresh if is_fresh else _start_fork)(case, place)
+    status = _wait(child, began_s + TIME_LIMIT_S)
+    seconds = time.monotonic() - began_s
+    faults: dict[str, str] = {}
+    if status is None:
+        faults["slow"] = f"more than {TIME_LIMIT_S:g} s"
+    elif status not in case.status:
+        faults["wrong status"] = f"expected {case.status}, found {status}"
+    if left := _end_others():
+        faults["left running"] = left
+    said = (place / "stderr").read_text(errors="replace")
+    faults |= _faults_of_text(said, (place / "stdout").read_text(errors="replace"), status)
+    after = _listing(place / "case")
+    changed = sorted(
+        name
+        for name in before.keys() | after.keys()
+        if before.get(name) != after.get(name)
+        and not any(name == one or name.startswith(f"{one}/") for one in case.leaves)
+    )
+    changed += [f"$TMPDIR/{one.name}" for one in (place / "tmp").iterdir()]
+    if changed:
+        faults["files left"] = ", ".join(changed[:5])
+    shutil.rmtree(place, ignore_errors=True)
+    return Ending(verb, case.what, case.words, seconds, faults, said[-1500:])
+
+
+def _environment(place: pathlib.Path) -> dict[str, str]:
+    home = str(place / "home")
+    return {
+        **{k: v for k, v in os.environ.items() if not k.startswith("XDG_")},
+        "HOME": home,
+        "XDG_CACHE_HOME": f"{home}/.cache",
+        "TMPDIR": str(place / "tmp"),
+        "OMP_NUM_THREADS": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
+
+
+def _limit() -> None:
+    os.setsid()
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _start_fresh(case: Case, place: pathlib.Path) -> int:
+    with (place / "stdout").open("wb") as out, (place / "stderr").open("wb") as err:
+        return subprocess.Popen(
+            [sys.executable, "-m", PROGRAM, *case.words],
+            cwd=place / "case",
+            env=_environment(place) | {"PYTHONPATH": str(_ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            preexec_fn=_limit,
+        ).pid
+
+
+def _start_fork(case: Case, place: pathlib.Path) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        _limit()
+        os.chdir(place / "case")
+        for number, name in enumerate((os.devnull, place / "stdout", place / "stderr")):
+            flags = os.O_RDWR if number == 0 else os.O_WRONLY | os.O_CREAT
+            os.dup2(os.open(name, flags, 0o600), number)
+        os.environ.clear()
+        os.environ.update(_environment(place))
+        import tempfile
+
+        tempfile.tempdir = None
+        for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
+            mode = "r" if number == 0 else "w"
+            # They may have buffered what the parent wrote, or be a test's own.
+            fresh = os.fdopen(number, mode, closefd=False, errors=stream.errors)
+            setattr(sys, ("stdin", "stdout", "stderr")[number], fresh)
+        sys.argv = ["tfrl", *case.words]
+        runpy.run_module(PROGRAM, run_name="__main__")
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _wait(pid: int, until_s: float) -> int | None:
+    """Return a child's exit status (minus the signal that ended it); None if it had to be ended."""
+    pause_s = 0.001
+    while time.monotonic() < until_s:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(pause_s)
+        pause_s = min(0.05, 2 * pause_s)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return None
+
+
+def _end_others() -> str:
+    """End the processes that the case left, which are this process's now; return what they are."""
+    names = []
+    until_s = time.monotonic() + 2.0
+    while children := _children():
+        for pid in children:
+            found, _ = os.waitpid(pid, os.WNOHANG)
+            if not found and time.monotonic() > until_s:
+                command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+                names.append(command.replace(b"\0", b" ").decode(errors="replace")[:80])
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        time.sleep(0.01)
+    return "; ".join(names)
+
+
+def _children() -> list[int]:
+    return [
+        int(pid)
+        for task in pathlib.Path("/proc/self/task").iterdir()
+        for pid in (task / "children").read_text().split()
+    ]
+
+
+def _faults_of_text(said: str, shown: str, status: int | None) -> dict[str, str]:
+    """Return what is wrong with what a case wrote to stderr and stdout.
+
+    One line is the program's own and says what is wrong: it begins with `tfrl: ` or
+    `tfrl VERB: error: `. It is the last one, unless the usage, or a list of what exists, follows.
+    """
+    faults = {}
+    if status == 0 and "Traceback (" not in said:
+        return faults
+    lines = [line for line in re.split(r"[\r\n]+", said) if line.strip()]
+    own = [line for line in lines if _OWN_LINE.match(line)]
+    if "Traceback (" in said:
+        faults["tracebacks"] = lines[-1][:200]
+    elif len(own) != 1:
+        faults["not one line"] = f"{len(own)} lines begin with tfrl: {lines[-1:]}"
+    elif status != 2 and lines[-1] != own[0]:
+        faults["not one line"] = f"found after it: {lines[-1][:200]}"
+    if shown.strip():
+        try:
+            json.loads(shown)
+        except ValueError:
+            faults["stdout"] = shown[:100]
+    return faults
+
+
+def _listing(directory: pathlib.Path) -> dict[str, str]:
+    """Return what is in a directory: kind and content of each entry, by its relative name."""
+    found = {}
+    for parent, directories, names in os.walk(directory):
+        for name in (*directories, *names):
+            path = pathlib.Path(parent, name)
+            about = path.lstat()
+            content = ""
+            if stat.S_ISLNK(about.st_mode):
+                content = str(path.readlink())
+            elif stat.S_ISREG(about.st_mode) and about.st_size < 1 << 28:
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+            found[str(path.relative_to(directory))] = f"{stat.S_IFMT(about.st_mode)} {content}"
+    return found

@@ -1,0 +1,17 @@
+"""The cases of each verb: `VERBS[name](seed, scratch)` makes them."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Mapping
+
+from tools.benchmarks.bad_inputs.case import Case
+from tools.benchmarks.bad_inputs.verbs import corpus, rules
+
+VERBS: Mapping[str, Callable[[int, pathlib.Path], list[Case]]] = {
+    "rules generate": rules.generate,
+    "rules verify": rules.verify,
+    "rules import": rules.taken,
+    "rules list": rules.listed,
+    "corpus info": corpus.info,
+}

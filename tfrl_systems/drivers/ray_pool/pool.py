@@ -220,8 +220,9 @@ class RayPool(Generic[Job, Result]):
         self._fill_places()
         self._assign()
         places = {one.call: place for place, one in self._placed.items() if one.call is not None}
+        now_s = time.monotonic()
         deadlines_s = [one.deadline_s for one in self._placed.values() if one.deadline_s]
-        wait_s = min([_TICK_S, *(max(one - time.monotonic(), 0) for one in deadlines_s)])
+        wait_s = min([_TICK_S, *(max(one - now_s, 0) for one in deadlines_s)])
         answered, others = ray.wait(list(places), num_returns=1, timeout=wait_s)
         if answered and others:
             answered += ray.wait(others, num_returns=len(others), timeout=0)[0]
@@ -297,6 +298,7 @@ class RayPool(Generic[Job, Result]):
             elif missing is not None:
                 worker.fetch(missing, self._parts_of(missing))
             else:
+                # A worker has started when it has all that it needs.
                 self._num_failed_starts *= worker.version != self._version
             return
         error: RemoteError = unpickled(answer.payload)
@@ -310,7 +312,7 @@ class RayPool(Generic[Job, Result]):
             self._give_up(place, "", error._replace(message=message))
 
     def _parts_of(self, number: int) -> list[Any]:
-        """Return references to the parts of files, which are stored when a node first lacks them."""
+        """Return references to the parts of files, stored when a node first lacks them."""
         if number not in self._parts:
             self._parts[number] = [ray.put(one) for one in self._needs.files[number].parts()]
         return self._parts[number]

@@ -17,8 +17,3 @@ def cache_directory() -> pathlib.Path:
     """Return $XDG_CACHE_HOME/tfrl, or ~/.cache/tfrl if that variable is not set."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return pathlib.Path(base).expanduser() / "tfrl"
-
-
-def compiles_file() -> pathlib.Path:
-    """Return the file in the cache directory where compiles are kept."""
-    return cache_directory() / "compiles.db"

@@ -1,4 +1,4 @@
-"""Settings that must be made before TensorFlow and TF-Agents are first imported.
+"""Settings that must be made before TensorFlow, TF-Agents and onnxruntime are first imported.
 
 `environments` and `tfrl_systems` call `prepare` from their `__init__`. So each of their modules,
 and each worker process that imports one, finds the settings made. This module imports nothing
@@ -42,11 +42,13 @@ class MissingTfAgentsError(UserError, ModuleNotFoundError):
 
 
 def prepare() -> None:
-    """Make the settings that TensorFlow and TF-Agents read when they are imported.
+    """Make the settings that TensorFlow, TF-Agents and onnxruntime read when they are imported.
 
     It can be called any number of times. Later calls change nothing.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", _TENSORFLOW_LOG_LEVEL)
+    # From 1.29 on, onnxruntime tells its makers about each model it loads, unless this is set.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     _choose_keras(_installed_version("tensorflow"))
     _provide_distutils()
     _silence_gym()

@@ -6,9 +6,8 @@ The thesis estimates the least values by Monte Carlo. Here they are exact if the
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
+import io
 import pathlib
 import weakref
 import zipfile
@@ -16,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from environments.errors import UserError
+from environments.caches.files import FileCache
 from environments.learn_to_optimize import solvers
 from environments.learn_to_optimize.functions import Objective, signed_log1p
 
@@ -79,22 +78,20 @@ def reference_points(num_free: int, count: int = 1000) -> np.ndarray:
     return _GRID[digits]
 
 
-def truth(
-    objective: Objective, free: np.ndarray, directory: pathlib.Path | None = None
-) -> Solution:
+def truth(objective: Objective, free: np.ndarray, cache: FileCache | None = None) -> Solution:
     """Return the least value of an objective for each c, and where it lies.
 
     Args:
       objective: the function.
       free: c, [M, k].
-      directory: where solutions are stored, made if it is missing; None to keep them in memory
-        only. A stored solution is solved again if the function gives other values there.
+      cache: where solutions are kept; None to keep them in memory only. A kept solution is solved
+        again if the function gives other values there.
 
     Returns:
       The minima; their arrays are read-only.
 
     Raises:
-      UserError: the function fails, or the directory cannot be written.
+      UserError: the function fails.
     """
     points = np.ascontiguousarray(free, np.float64)
     if points.ndim != 2 or points.shape[1] != objective.num_free:
@@ -105,7 +102,7 @@ def truth(
     known = _known.setdefault(objective, {})
     key = points.tobytes()
     if key not in known:
-        known[key] = _solve(objective, points, directory)
+        known[key] = _solve(objective, points, cache)
         for array in known[key]:
             array.setflags(write=False)
     return known[key]
@@ -115,7 +112,7 @@ def errors(
     objective: Objective,
     policy_x: np.ndarray,
     free: np.ndarray,
-    directory: pathlib.Path | None = None,
+    cache: FileCache | None = None,
 ) -> Errors:
     """Return a policy's mean squared errors against the least values.
 
@@ -125,7 +122,7 @@ def errors(
       objective: the function.
       policy_x: the policy's x for each c, [M, n - k]; clipped to the box, as actions are.
       free: c, [M, k].
-      directory: where solutions are stored; see `truth`.
+      cache: where solutions are kept; see `truth`.
 
     Returns:
       The errors, averaged over c.
@@ -133,7 +130,7 @@ def errors(
     Raises:
       UserError: the function fails, for instance because the policy's x is NaN.
     """
-    best = truth(objective, free, directory).values
+    best = truth(objective, free, cache).values
     tuned = np.clip(np.asarray(policy_x, np.float64), -1, 1)
     if tuned.shape != (len(best), objective.num_tuned):
         raise ValueError(
@@ -145,17 +142,19 @@ def errors(
     return Errors(float(np.mean((values - best) ** 2)), float(np.mean(log_errors**2)))
 
 
-def _solve(objective: Objective, free: np.ndarray, directory: pathlib.Path | None) -> Solution:
+def _solve(objective: Objective, free: np.ndarray, cache: FileCache | None) -> Solution:
     if objective.minimiser is not None:
         x = objective.minimiser(free)
         return Solution(x, objective(objective.join(x, free)))
-    if directory is None or objective.identity is None:
+    if cache is None or objective.identity is None:
         return Solution(*solvers.minimise(objective, objective.num_tuned, free))
-    path = directory / f"{_key(objective, free)}.npz"
-    solution = _read(path, objective, free)
+    key = _key(objective, free)
+    kept = cache.get(key)
+    solution = None if kept is None else _unpack(kept, objective, free)
     if solution is None:
+        cache.discard(key)
         solution = Solution(*solvers.minimise(objective, objective.num_tuned, free))
-        _write(path, free, solution)
+        cache.put(key, _pack(free, solution))
     return solution
 
 
@@ -167,15 +166,15 @@ def _key(objective: Objective, free: np.ndarray) -> str:
     return digest.hexdigest()
 
 
-def _read(path: pathlib.Path, objective: Objective, free: np.ndarray) -> Solution | None:
-    """Return the stored solution, or None if there is none that the function confirms."""
+def _unpack(kept: bytes, objective: Objective, free: np.ndarray) -> Solution | None:
+    """Return the kept solution, or None if the function does not confirm it."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            kept, x, values = (arrays[name] for name in _ARRAYS)
+        with np.load(io.BytesIO(kept), allow_pickle=False) as arrays:
+            known, x, values = (arrays[name] for name in _ARRAYS)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
         return None
     shapes = (len(free), objective.num_tuned), (len(free),)
-    if not np.array_equal(kept, free) or (x.shape, values.shape) != shapes:
+    if not np.array_equal(known, free) or (x.shape, values.shape) != shapes:
         return None
     if not (np.abs(x) <= 1).all():
         return None
@@ -183,18 +182,7 @@ def _read(path: pathlib.Path, objective: Objective, free: np.ndarray) -> Solutio
     return Solution(x, values) if np.allclose(found, values, rtol=1e-9, atol=1e-12) else None
 
 
-def _write(path: pathlib.Path, free: np.ndarray, solution: Solution) -> None:
-    # Each process has its own temporary file, because two may solve the same at the same time.
-    temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            np.savez(file, **dict(zip(_ARRAYS, (free, *solution), strict=True)))
-        temporary.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise UserError(
-            f"references: expected to write {path}, found: {error}; free some space or name "
-            "another directory"
-        ) from error
+def _pack(free: np.ndarray, solution: Solution) -> bytes:
+    packed = io.BytesIO()
+    np.savez(packed, **dict(zip(_ARRAYS, (free, *solution), strict=True)))
+    return packed.getvalue()

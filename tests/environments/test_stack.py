@@ -14,8 +14,9 @@ from environments.errors import UserError
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs code in a new process whose environment holds no variable of TensorFlow's."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
+    """Runs code in a new process, with no variable of TensorFlow's or onnxruntime's set before."""
+    theirs = ("TF_", "ORT_", "CI")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
     return subprocess.run(
         [sys.executable, "-c", code],
         env={**inherited, **environment},
@@ -45,6 +46,12 @@ def test_tf_agents_is_imported_in_silence_on_keras_2(tmp_path):
     done = run_python(code, PYTHONDONTWRITEBYTECODE="1", PYTHONPYCACHEPREFIX=str(tmp_path))
     assert done.stderr == ""
     assert "api._v2.keras" in done.stdout
+
+
+def test_onnxruntime_tells_its_makers_nothing(tmp_path):
+    """When it is about to, it keeps a session's number in the directory of temporary files."""
+    done = run_python("import environments, onnxruntime", TMPDIR=str(tmp_path))
+    assert (done.returncode, list(tmp_path.iterdir())) == (0, [])
 
 
 def test_tf_agents_is_imported_where_setuptools_came_after_python_had_started():

@@ -168,7 +168,7 @@ class CloningAgent(tf_agent.TFAgent):
         """Set learning rate and standard deviation; `progress` goes from 0 to 1 in training."""
         config, falling = self._config, policy_gradients.falling
         rates = config.learning_rate, config.final_learning_rate
-        self.optimizer.learning_rate = falling(*rates, progress)
+        self.optimizer.set_learning_rate(falling(*rates, progress))
         self.actor_network.set_std(falling(config.action_std, config.final_action_std, progress))
 
     def _train(self, experience: Experience, weights: None = None) -> tf_agent.LossInfo:

@@ -120,9 +120,8 @@ class ESAgent(tf_agent.TFAgent):
     def set_progress(self, progress: float) -> None:
         """Set the learning rate; `progress` goes from 0 to 1 in training."""
         config = self._config
-        self.optimizer.learning_rate = policy_gradients.falling(
-            config.learning_rate, config.final_learning_rate, progress
-        )
+        rates = config.learning_rate, config.final_learning_rate
+        self.optimizer.set_learning_rate(policy_gradients.falling(*rates, progress))
 
     def _train(self, experience: Directions, weights: None = None) -> tf_agent.LossInfo:
         returns = experience.returns

@@ -195,7 +195,8 @@ def set_progress(config: Config, optimizer: adam.Adam, actor: Any, progress: flo
     The standard deviation falls to `search_action_std` in the first tenth, keeps it until 0.7,
     falls again, and has its last value in the last tenth.
     """
-    optimizer.learning_rate = falling(config.learning_rate, config.final_learning_rate, progress)
+    rates = config.learning_rate, config.final_learning_rate
+    optimizer.set_learning_rate(falling(*rates, progress))
     if progress < _SEARCH_ENDS:
         std = falling(config.action_std, config.search_action_std, progress / _SEARCH_BEGINS)
     else:

@@ -94,9 +94,9 @@ class Sleeper(tf.Module):
             loss = self._controller.train(steps)
             found.append((float(dreamed), float(loss.loss)))
             self._dream_steps.assign_add(num_dreams * num_steps)
-        self._dream_s.assign_add(time.perf_counter() - began_s)
+        self._dream_s.assign_add(np.float32(time.perf_counter() - began_s))
         if found:
-            self._dreamed_return.assign(found[-1][0])
+            self._dreamed_return.assign(np.float32(found[-1][0]))
         return found[-1] if found else (0.0, 0.0)
 
     def dream(

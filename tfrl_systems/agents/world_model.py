@@ -1,6 +1,6 @@
 """Learning in a dream: a world model is fitted to real experience, and PPO learns inside it.
 
-Each iteration of the loop brings real episodes. With all of them so far the agent
+Each iteration of the loop brings real episodes. With those so far the agent
 
     1. judges the model on the new episodes, which it has not seen yet   `world_models.judging`
     2. fits the model                                                    `world_models.fitting`
@@ -83,6 +83,8 @@ class Config(ppo.Config):
       real_share: share of real experience, from the last iteration, in what PPO learns from.
       random_share: share of the iterations, at the start, whose actions are drawn by chance.
       controller_from: share of the iterations before the controller begins to learn.
+      max_replay_steps: the most real steps to learn from; beyond them, the oldest episodes are
+        forgotten.
       fit_updates: steps of Adam that fit the model in each iteration.
       fit_episodes: real episodes that each of them sees.
       fit_learning_rate: learning rate of the model at the start of each iteration, in which it
@@ -105,6 +107,7 @@ class Config(ppo.Config):
     real_share: float = 0.05
     random_share: float = 0.25
     controller_from: float = 0.0
+    max_replay_steps: int = 50_000
     fit_updates: int = 100
     fit_episodes: int = 8
     fit_learning_rate: float = 1e-3
@@ -184,6 +187,7 @@ def make_agent(
                     "head_size",
                     "num_gaussians",
                     "num_dreams",
+                    "max_replay_steps",
                     "fit_updates",
                     "fit_episodes",
                 )
@@ -221,7 +225,7 @@ class WorldModelAgent(tf_agent.TFAgent):
     Attributes:
       model: the world model.
       controller: the PPO agent that learns in its dreams.
-      replay: all real steps so far.
+      replay: the real steps so far.
       sleeper: trains the controller in dreams.
     """
 
@@ -241,7 +245,7 @@ class WorldModelAgent(tf_agent.TFAgent):
         )
         self._aim = self._make_aim(seen, action_spec) if config.magnify else None
         self.fitter = Fitter(self.model, config.fit_learning_rate)
-        self.replay = Replay(self.model)
+        self.replay = Replay(self.model, config.max_replay_steps)
         self.sleeper = Sleeper(
             self.model,
             self.controller,
@@ -294,7 +298,7 @@ class WorldModelAgent(tf_agent.TFAgent):
 
     def set_progress(self, progress: float) -> None:
         """Set learning rates, and how experience is collected; `progress` goes from 0 to 1."""
-        self._progress.assign(progress)
+        self._progress.assign(np.float32(progress))
         self._by_chance.assign(progress < self._config.random_share)
         self.controller.set_progress(progress)
 

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from typing import Any
 
-from environments.machine import compiles_file
+from environments.caches.table import COMPILES
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show, show_json
 from tfrl_systems.experiments.arguments import path_of_file
@@ -27,7 +27,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--cache",
         type=path_of_file,
-        default=compiles_file(),
+        default=COMPILES.path,
         metavar="FILE",
         help="the cache to look at (default: %(default)s)",
     )

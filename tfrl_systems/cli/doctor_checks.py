@@ -252,10 +252,11 @@ def _ray() -> Check:
 
 
 def _cache(path: pathlib.Path) -> Check:
-    try:
-        TrajectoryStore(path).close()
-    except UserError as error:
-        return Check("cache", False, False, str(error), "name another place by --cache")
+    store = TrajectoryStore(path)
+    store.close()
+    if store.problem:
+        remedy = "free some space, or name another place by --cache"
+        return Check("cache", False, False, f"{path}: {store.problem}", remedy)
     size = sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*"))
     free = shutil.disk_usage(path.parent).free
     return Check("cache", True, False, f"{path}: {size / 1e6:.1f} MB, {free / 1e9:.1f} GB free")

@@ -15,7 +15,18 @@ import sys
 from collections.abc import Sequence
 
 from environments.errors import UsageError, UserError
-from tfrl_systems.cli import bench, build, corpus, doctor, evaluate, export, optimize, rules, train
+from tfrl_systems.cli import (
+    bench,
+    build,
+    cache,
+    corpus,
+    doctor,
+    evaluate,
+    export,
+    optimize,
+    rules,
+    train,
+)
 from tfrl_systems.cli.console import say
 from tfrl_systems.cli.options import LazyParser
 
@@ -30,7 +41,7 @@ Learns decisions in computer systems, and applies what was learned.
 
 `tfrl VERB --help` explains each verb; `tfrl doctor` tells what works on this machine.
 """
-_VERBS = (train, evaluate, build, export, optimize, rules, corpus, bench, doctor)
+_VERBS = (train, evaluate, build, export, optimize, rules, corpus, bench, cache, doctor)
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -13,6 +13,7 @@ gives the same results, to the bit::
 
     collect.py         Collect; make_pool and its table: kind -> class
     jobs.py            the interfaces of callers, pools and runners: Chunk, Runner, Pool, Timings
+    requirements.py    files and programs that runners need where they run
     pool_parts.py      parts that all pools share: JobQueue, RestartingRunner
     in_process.py      kind "inprocess": one runner in this process
     pipes/             kind "pipes": worker processes that are replaced when they die or hang

@@ -10,8 +10,9 @@ from typing import Any
 
 from environments.errors import UserError
 from tfrl_systems.drivers.jobs import Job, MakeRunner, Pool, Result
+from tfrl_systems.drivers.requirements import Requirements
 
-# kind -> module and class, which is called with (make_runner, collect, supervision).
+# kind -> module and class, which is called with the arguments of `make_pool`.
 POOLS: Mapping[str, tuple[str, str]] = {
     "inprocess": ("tfrl_systems.drivers.in_process", "InProcessPool"),
     "pipes": ("tfrl_systems.drivers.pipes.pool", "PipePool"),
@@ -55,11 +56,11 @@ class Supervision:
     """What a pool does about workers that die or hang, and about jobs that fail.
 
     Attributes:
-      timeout_s: seconds that a worker may take for one job, or to load data. A slower worker is
-        killed and replaced. A job in this process has no limit.
+      timeout_s: seconds that a worker may take for one job, to load data, or to copy files to its
+        node. A slower worker is killed and replaced. A job in this process has no limit.
       start_timeout_s: seconds that a worker may take to start.
-      max_attempts: how often a job is tried, and how often in a row a replacement worker is
-        started.
+      max_attempts: how often a job is tried, and how often in a row, on average over the workers,
+        one is started in vain before the pool gives up.
       num_spares: number of workers started in advance, which replace others at once. Without one,
         a place stays empty for as long as a new worker takes to start.
     """
@@ -109,6 +110,7 @@ def make_pool(
     collect: Collect,
     make_runner: MakeRunner[Job, Result],
     supervision: Supervision = Supervision(),
+    requirements: Requirements = Requirements(),
 ) -> Pool[Job, Result]:
     """Make the pool that runs jobs where `collect` says.
 
@@ -117,6 +119,7 @@ def make_pool(
       make_runner: makes a worker's runner, in the worker. It is sent there by cloudpickle, so it
         may be a function of a notebook. It must not carry TensorFlow objects.
       supervision: what the pool does about workers and jobs that fail.
+      requirements: what runners need where they run.
 
     Returns:
       The pool.
@@ -130,5 +133,5 @@ def make_pool(
         )
     module, name = POOLS[collect.kind]
     pool_class = getattr(importlib.import_module(module), name)
-    pool: Pool[Job, Result] = pool_class(make_runner, collect, supervision)
+    pool: Pool[Job, Result] = pool_class(make_runner, collect, supervision, requirements)
     return pool

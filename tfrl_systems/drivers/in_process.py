@@ -28,6 +28,7 @@ from tfrl_systems.drivers.pool_parts import (
     check_open,
     one_line,
 )
+from tfrl_systems.drivers.requirements import Requirements
 
 
 class InProcessPool(Generic[Job, Result]):
@@ -42,6 +43,7 @@ class InProcessPool(Generic[Job, Result]):
       make_runner: makes the runner, and makes it anew after a job failed.
       collect: where jobs run: one worker, no address.
       supervision: says how often a job is tried; its other fields are for pools with processes.
+      requirements: what the runner needs; this machine has it, or the runner says what is missing.
 
     Raises:
       PoolError: the runner cannot be made.
@@ -56,6 +58,7 @@ class InProcessPool(Generic[Job, Result]):
         make_runner: MakeRunner[Job, Result],
         collect: Collect,
         supervision: Supervision,
+        requirements: Requirements = Requirements(),
     ) -> None:
         if collect.workers > 1 or collect.address:
             raise UserError(

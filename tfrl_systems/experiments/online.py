@@ -16,6 +16,7 @@ from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.direction_runner import MakeDirectionRunner, ScoreFn, mean_return
 from tfrl_systems.drivers.jobs import Chunk, MakeRunner
 from tfrl_systems.drivers.lesson_runner import MakeLessonRunner
+from tfrl_systems.drivers.requirements import Requirements
 from tfrl_systems.episodes import Experience
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.training_run import TrainingRun
@@ -45,6 +46,7 @@ class OnlineTask:
       make_teacher: the same as `make_runner`, for agents that clone: the runner gives episodes of
         the system's teachers and of the policy (`agents.cloning`). None where there are no other
         teachers than the policy itself.
+      requirements: what runners need where they run.
     """
 
     time_step_spec: ts.TimeStep
@@ -57,6 +59,7 @@ class OnlineTask:
     timeout_s: float = 300.0
     score_fn: ScoreFn = mean_return
     make_teacher: Callable[[NumpyActor], MakeRunner[Chunk, Experience]] | None = None
+    requirements: Requirements = Requirements()
 
 
 def make_agent(run: TrainingRun, task: OnlineTask) -> Any:
@@ -119,7 +122,8 @@ def train(
         perturbation = agent.perturbation(config.iterations)
         make_runner = MakeDirectionRunner(make_runner, perturbation, task.score_fn)
         timeout_s *= len(SIGNS)
-    with make_pool(collect, make_runner, Supervision(timeout_s=timeout_s)) as pool:
+    supervision = Supervision(timeout_s=timeout_s)
+    with make_pool(collect, make_runner, supervision, task.requirements) as pool:
         return run_online(
             OnlineLoop(agent, learn, pool, config, run.how.counts_evaluation),
             config,

@@ -246,7 +246,7 @@ class ActorNetwork(_Perceptron):
     def set_std(self, share: float) -> None:
         """Set the standard deviation of float actions, as a share of half their range."""
         if self._log_std is not None:
-            self._log_std.assign(tf.fill(self._log_std.shape, math.log(share)))
+            self._log_std.assign(np.full(self._log_std.shape, math.log(share), np.float32))
 
     def once(self) -> contextlib.AbstractContextManager[None]:
         """Return a context that does nothing: actor and value network share no computation here."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 _DECAYS = (0.9, 0.999)
@@ -35,6 +36,11 @@ class Adam(tf.keras.optimizers.Adam):
         self.build(variables)
         self._places = {each.ref(): number for number, each in enumerate(variables)}
         self._max_norm = max_norm
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Set the learning rate of the steps to come."""
+        # TensorFlow would keep each new Python number for ever, but not NumPy's.
+        self.learning_rate = np.float32(rate)
 
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[tf.Tensor, tf.Variable]], *_: Any, **__: Any

@@ -1,7 +1,8 @@
 """A training run on disk: its settings, its finished iterations, and its result.
 
 DIR/run.json               the settings that decide the result; resuming needs the same ones
-DIR/checkpoints/000001/    one directory for each saved iteration, complete or not there at all:
+DIR/checkpoints/000001/    one directory for each saved iteration that is kept (of online learning
+                           the last two), complete or not there at all:
     policy/                the policy of the iteration (policies/export.py), if the loop saved it
     iteration.json         the record of the iteration
 DIR/tensorboard/           curves
@@ -20,6 +21,8 @@ import pathlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import tensorflow as tf
 
 from environments import files
 from environments.errors import UserError
@@ -104,6 +107,17 @@ class Workdir:
             self._checkpoints.mkdir(exist_ok=True)
             self._scratch.rename(self.checkpoint(number))
 
+    def prune(self, num_kept: int) -> None:
+        """Remove all but the newest checkpoints, each completely or not at all.
+
+        Raises:
+          UserError: the run's directory cannot be written.
+        """
+        numbers = sorted(int(one.name) for one in self._checkpoints.glob("[0-9]*"))
+        with self._writing():
+            for number in numbers[:-num_kept]:
+                self.checkpoint(number).rename(self._scratch / str(number))
+
     def finish(self, number: int, result: Mapping[str, Any]) -> None:
         """Write the policy of iteration `number` and the result into the run's directory.
 
@@ -168,10 +182,7 @@ class Workdir:
             self._scratch.mkdir()
             yield
         except OSError as error:
-            raise UserError(
-                f"{self.path}: expected to write there, found: {error}; free some space, then go "
-                "on with --resume"
-            ) from error
+            raise _cannot_write(self.path, error) from error
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -190,7 +201,7 @@ def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Ite
 
     Raises:
       UserError: the directory cannot be made, another process trains there, or it holds another
-        run.
+        run. Or TensorFlow could not write a file below it.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -210,8 +221,20 @@ def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Ite
             f"{path}: expected a run that nobody works on, found another process at work on it; "
             "wait for it, or name another with --workdir"
         ) from error
+    except tf.errors.OpError as error:
+        if str(path) not in str(error):
+            raise
+        raise _cannot_write(path, error) from error
     finally:
         os.close(descriptor)
+
+
+def _cannot_write(path: pathlib.Path, error: Exception) -> UserError:
+    # TensorFlow's messages have many lines; the first one names the file and what happened.
+    (why, *_) = str(error).splitlines()
+    return UserError(
+        f"{path}: expected to write there, found: {why}; free some space, then go on with --resume"
+    )
 
 
 def _check_same(path: pathlib.Path, before: Settings, now: Settings) -> None:

@@ -10,12 +10,12 @@ with any number of workers, and after it was killed and resumed.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import math
 import pathlib
-import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import tensorflow as tf
@@ -27,14 +27,16 @@ from tfrl_systems.episodes import Collected, Experience
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.policy_files import load_policy_json
 from tfrl_systems.training.checkpoints import Checkpoint, Workdir
+from tfrl_systems.training.curves import MAX_POINTS, Curves
 from tfrl_systems.training.entropy import mean_entropy
 from tfrl_systems.training.heatmap import Heatmap
-from tfrl_systems.training.summaries import Row, Value, write_curves, write_settings
+from tfrl_systems.training.summaries import write_settings
 
 _STATE_NAME = "state"
 # The parts that the time of an online run is divided into.
 _PARTS = ("collecting", "broadcasting", "waiting", "training", "evaluating")
-_TRAINING_FIGURES = ("iteration", "environment_steps", "mean_return", "steps_per_episode", "loss")
+# The newest is what a resumed run begins with. If it is damaged, there is the one before it.
+_NUM_CHECKPOINTS = 2
 
 EvaluateFn = Callable[[bytes], Mapping[str, float | Heatmap]]
 """(all variables of the collect policy, as one buffer) -> figures by name, and pictures for
@@ -72,6 +74,15 @@ class Config:
     checkpoint_every: int = 10
     seed: int = 0
 
+    @property
+    def record_every(self) -> int:
+        """Iterations from one point of the curves to the next.
+
+        Every evaluation is a point; in runs with more than `MAX_POINTS`, every second, third, ….
+        """
+        num_evaluations = self.iterations // self.evaluate_every
+        return self.evaluate_every * max(-(-num_evaluations // MAX_POINTS), 1)
+
 
 @runtime_checkable
 class Remembering(Protocol):
@@ -100,10 +111,10 @@ def restore_agent(agent: tf_agent.TFAgent, directory: pathlib.Path) -> None:
     try:
         status = tf.train.Checkpoint(agent=agent).read(str(path))
         status.assert_existing_objects_matched()
-    except (AssertionError, ValueError, tf.errors.OpError) as error:
+    except (AssertionError, IndexError, ValueError, tf.errors.OpError) as error:
         raise UserError(
             f"{path}: expected the state of this agent, found: {str(error).splitlines()[0]}; "
-            "remove the run's directory and train again"
+            f"remove {directory} to go on from the checkpoint before it"
         ) from error
     if isinstance(agent, Remembering):
         agent.restore(directory)
@@ -248,44 +259,6 @@ class OnlineLoop:
         self.experience_sha256 = kept.record["experience_sha256"]
 
 
-@dataclasses.dataclass
-class _Curves:
-    """The figures of a run, with one item for each evaluated iteration.
-
-    Attributes:
-      evaluations: figures of the policy, JSON values.
-      training: figures of collection and learning, JSON values.
-      rows: points for TensorBoard since the last checkpoint.
-    """
-
-    evaluations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    training: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    rows: list[Row] = dataclasses.field(default_factory=list)
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        """Add the figures of an iteration."""
-        number = record["iteration"]
-        self.evaluations.append({"iteration": number, **record["evaluation"]})
-        self.training.append({name: record[name] for name in _TRAINING_FIGURES})
-        self.rows.append((number, {**_shown(record), **self._best()}))
-
-    def summary(self) -> dict[str, Any]:
-        """Return the figures that result.json holds."""
-        return {
-            "evaluation": {**summarise(self.evaluations), "iterations": self.evaluations},
-            "training": self.training,
-        }
-
-    def record(self) -> dict[str, Any]:
-        """Return the figures that a checkpoint keeps."""
-        return {"evaluations": self.evaluations, "training": self.training}
-
-    def _best(self) -> dict[str, float]:
-        """Return the least value of each cost so far."""
-        costs = [name for name in self.evaluations[-1] if name.partition("/")[0] == "cost"]
-        return {f"best/{name}": min(one[name] for one in self.evaluations) for name in costs}
-
-
 def run_online(
     loop: OnlineLoop,
     config: Config,
@@ -309,31 +282,27 @@ def run_online(
     Returns:
       The contents of result.json.
     """
-    curves = _Curves()
+    curves = Curves()
     seconds = dict.fromkeys(_PARTS, 0.0)
     kept = workdir.load(workdir.last())
     if kept is not None:
         loop.restore(kept)
-        curves = _Curves(kept.record["evaluations"], kept.record["training"])
+        curves = Curves(kept.record["evaluations"], kept.record["training"])
         seconds |= kept.record["seconds"]
-
-    def save(directory: pathlib.Path) -> None:
-        loop.save(directory)
-        if loop.iteration == config.iterations:
-            save_policy_fn(directory / "policy")
-
+    save = functools.partial(_save, loop, config.iterations, save_policy_fn)
     write_settings(workdir.tensorboard, workdir.settings)
     while loop.iteration < config.iterations:
         record = loop.step()
         number, is_last = loop.iteration, loop.iteration == config.iterations
         if is_last or number % config.evaluate_every == 0:
             loop.evaluate(evaluate_fn, record)
+        if is_last or number % config.record_every == 0:
             curves.add(record)
         seconds = {name: spent + record["seconds"].get(name, 0) for name, spent in seconds.items()}
         if is_last or number % config.checkpoint_every == 0:
-            write_curves(workdir.tensorboard, number, curves.rows)
-            curves.rows.clear()
+            curves.write(workdir.tensorboard, number)
             workdir.save(number, save, {**loop.record(), **curves.record(), "seconds": seconds})
+            workdir.prune(_NUM_CHECKPOINTS)
         on_iteration(record)
     result = {
         **about,
@@ -351,37 +320,15 @@ def run_online(
     return result
 
 
+def _save(
+    loop: OnlineLoop, last: int, save_policy_fn: SavePolicyFn, directory: pathlib.Path
+) -> None:
+    """Save an iteration; with the last one, its policy too."""
+    loop.save(directory)
+    if loop.iteration == last:
+        save_policy_fn(directory / "policy")
+
+
 def _provenance(workdir: Workdir, number: int) -> dict[str, Any]:
     saved = load_policy_json(workdir.checkpoint(number) / "policy")
     return {"settings": dict(workdir.settings), "versions": saved["versions"]}
-
-
-def summarise(curves: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Return the last evaluation, and the mean over those in the last tenth of the iterations.
-
-    Quote the mean. The last evaluation is one draw of a noisy curve. The best one would be biased,
-    because it is chosen by the figure that it reports.
-    """
-    names = [name for name in curves[-1] if name != "iteration"]
-    late = [one for one in curves if one["iteration"] > 0.9 * curves[-1]["iteration"]]
-    return {
-        "last": {name: curves[-1][name] for name in names},
-        "last_tenth": {name: statistics.fmean(one[name] for one in late) for name in names},
-    }
-
-
-def _shown(record: Mapping[str, Any]) -> dict[str, Value]:
-    """Return the values that TensorBoard shows of an iteration."""
-    evaluated = {**record["evaluation"], **record["heatmaps"]}
-    # Leave out the parts that are 0, because a setting turned them off.
-    losses = {name: value for name, value in record["losses"].items() if value}
-    return {
-        **{f"evaluation/{name}": value for name, value in evaluated.items()},
-        "train/loss": record["loss"],
-        **{f"train/{name}": value for name, value in losses.items()},
-        "train/entropy": record["entropy"],
-        "train/mean_return": record["mean_return"],
-        "train/steps_per_episode": record["steps_per_episode"],
-        **{f"seconds/{name}": value for name, value in record["seconds"].items()},
-        **{f"worker/{k}_jobs_per_s": value for k, value in enumerate(record["jobs_per_s"])},
-    }

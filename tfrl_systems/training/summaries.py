@@ -30,8 +30,10 @@ def write_curves(directory: pathlib.Path, number: int, rows: Sequence[Row]) -> N
     Args:
       directory: directory of the event files; TensorBoard names the run after it.
       number: number of the checkpoint.
-      rows: the points.
+      rows: the points; without any, no file is written.
     """
+    if not rows:
+        return
     with _replace_events(directory, f".checkpoint-{number:06d}").as_default():
         for step, values in rows:
             for tag, value in values.items():
@@ -51,7 +53,9 @@ def _replace_events(directory: pathlib.Path, suffix: str) -> tf.summary.SummaryW
     return tf.summary.create_file_writer(str(directory), filename_suffix=suffix)
 
 
-def _write(tag: str, value: Value, step: int) -> None:
+def _write(tag: str, value: Value, number: int) -> None:
+    # TensorFlow would keep each new Python number for ever, but not NumPy's.
+    step = np.int64(number)
     if isinstance(value, Heatmap):
         image = value.to_image()
         if image is not None:
@@ -59,7 +63,7 @@ def _write(tag: str, value: Value, step: int) -> None:
     elif isinstance(value, np.ndarray):
         tf.summary.histogram(tag, value, step)
     elif value is not None and not math.isnan(value):
-        tf.summary.scalar(tag, value, step)
+        tf.summary.scalar(tag, np.float32(value), step)
 
 
 def _cell(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The real experience of a run, and the training of a world model on all of it.
+"""The real experience of a run, and the training of a world model on it.
 
 One step of training sees a few whole episodes. With w_t = 0 for padding and 1 for real steps,
 
@@ -13,7 +13,6 @@ come; it falls by a polynomial of degree 2 (thesis, 4.3.3).
 
 from __future__ import annotations
 
-import math
 import pathlib
 from typing import Any, NamedTuple
 
@@ -80,14 +79,16 @@ class Losses(NamedTuple):
 
 
 class Replay:
-    """All real steps of a run, in the order in which they were collected.
+    """The real steps of a run, in the order in which they were collected.
 
     Args:
       model: its latents say what of an observation is kept.
+      max_steps: if there are more, the oldest episodes are dropped, but none of those that were
+        added last; None for no limit.
     """
 
-    def __init__(self, model: WorldModel) -> None:
-        self._model = model
+    def __init__(self, model: WorldModel, max_steps: int | None = None) -> None:
+        self._model, self._max_steps = model, max_steps
         self._parts: list[Steps] = []
         self.lengths = np.zeros(0, np.int64)
 
@@ -110,7 +111,17 @@ class Replay:
         lengths = is_taken.sum(axis=1)
         self._parts.append(steps)
         self.lengths = np.append(self.lengths, lengths)
+        self._drop_oldest(len(lengths))
         return sequences(steps, lengths, np.arange(len(lengths)))
+
+    def _drop_oldest(self, num_new: int) -> None:
+        """Drop the oldest episodes until `max_steps` are left, or the new episodes alone."""
+        if self._max_steps is None or self.num_steps <= self._max_steps:
+            return
+        num_kept = int(np.sum(np.cumsum(self.lengths[::-1]) <= self._max_steps))
+        self.lengths = self.lengths[-max(num_kept, num_new) :]
+        num_steps = self.num_steps
+        self._parts = [tree.map_structure(lambda array: array[-num_steps:].copy(), self.steps)]
 
     def drawn(self, num_episodes: int, generator: np.random.Generator) -> Sequences:
         """Draw episodes without replacement, all if there are no more."""
@@ -215,7 +226,7 @@ class Fitter(tf.Module):
         num_episodes: int,
         generator: np.random.Generator,
     ) -> Losses:
-        """Train on all steps so far.
+        """Train on the replay.
 
         Args:
           replay: the steps.
@@ -226,12 +237,13 @@ class Fitter(tf.Module):
         Returns:
           The losses, means over the last quarter of the updates.
         """
-        spread = float(np.std(replay.steps.reward))
-        self._model.reward_scale.assign(spread if spread > 0 and math.isfinite(spread) else 1.0)
+        spread = np.std(replay.steps.reward)
+        is_known = spread > 0 and np.isfinite(spread)
+        self._model.reward_scale.assign(spread if is_known else np.float32(1))
         late = []
         for number in range(num_updates):
             share = max((1 - number / num_updates) ** 2, _FINAL_SHARE)
-            self.optimizer.learning_rate = self._learning_rate * share
+            self.optimizer.set_learning_rate(self._learning_rate * share)
             losses = self._update_fn(replay.drawn(num_episodes, generator))
             if number >= num_updates * 3 // 4:
                 late.append(losses)

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from environments.caches.table import MINIMA
 from environments.learn_to_optimize import baselines, references
 from environments.learn_to_optimize.functions import Objective, make_objective
-from tfrl_systems.experiments.systems.learn_to_optimize.evaluating import evaluate, truth_cache
+from tfrl_systems.experiments.systems.learn_to_optimize.evaluating import evaluate
 from tools.benchmarks.shared import kept
 from tools.benchmarks.thesis_cases import Case, Run
 from tools.benchmarks.thesis_measurements import Benchmark
@@ -82,7 +83,7 @@ def fit(objective: Objective, seed: int, hidden_sizes: list[int]) -> baselines.B
     from sklearn.neural_network import MLPRegressor
 
     free = np.random.default_rng(seed).uniform(-1, 1, (_EXAMPLES, objective.num_free))
-    minima = references.truth(objective, free, truth_cache()).x
+    minima = references.truth(objective, free, MINIMA.files()).x
     network = MLPRegressor(
         hidden_layer_sizes=hidden_sizes,
         activation="tanh",

@@ -8,36 +8,42 @@ run: `recall` walks the kept compiles as a tree of decisions.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import io
 import json
 import pathlib
 import sqlite3
-import threading
+import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from environments.errors import UserError
+from environments.caches.database import Database
+from environments.caches.digests import digest
+from environments.caches.table import COMPILES
 from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.heuristics import Decider
 
-# Raised whenever what is kept means something else: an older file is emptied.
-_VERSION = 1
-# Name -> what follows "CREATE TABLE NAME (".
+# Name -> what follows "CREATE TABLE NAME (". The last column of each row is a digest of the others.
 _TABLES = {
     "compiles": """
   module TEXT NOT NULL, compiler TEXT NOT NULL, decisions BLOB NOT NULL,
   text_bytes INTEGER NOT NULL, exec_bytes INTEGER NOT NULL, features BLOB NOT NULL,
-  groups BLOB NOT NULL,
+  groups BLOB NOT NULL, digest BLOB NOT NULL,
   PRIMARY KEY (module, compiler, decisions)) WITHOUT ROWID""",
     "records": """
   module TEXT NOT NULL, compiler TEXT NOT NULL, request TEXT NOT NULL, arrays BLOB NOT NULL,
+  digest BLOB NOT NULL,
   PRIMARY KEY (module, compiler, request)) WITHOUT ROWID""",
-    "feature_names": "compiler TEXT PRIMARY KEY, names TEXT NOT NULL)",
+    "feature_names": "compiler TEXT PRIMARY KEY, names TEXT NOT NULL, digest BLOB NOT NULL)",
 }
+# When a module's rows were used last, in hours since 1970. A module is forgotten as a whole.
+_USED = """
+  module TEXT NOT NULL, compiler TEXT NOT NULL, used_h INTEGER NOT NULL,
+  PRIMARY KEY (module, compiler)) WITHOUT ROWID"""
+_PRECISION_H = 24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,38 +72,29 @@ class Trajectory:
 class TrajectoryStore:
     """Compiles in an SQLite file, found by the content of their modules.
 
+    What is recalled is what was put, or nothing: also if the file is damaged, or cannot be read and
+    written. That is told once, and compiles are then made again.
+
     Args:
       path: the file; made with its directory if it does not exist. None keeps everything in memory.
-
-    Raises:
-      UserError: the file cannot be opened or written.
+      bound_bytes: the space that the file may take, approximately.
     """
 
-    def __init__(self, path: pathlib.Path | None = None) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        with self._writing():
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path or ":memory:", check_same_thread=False, timeout=60)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            self._begin()
+    def __init__(
+        self, path: pathlib.Path | None = None, bound_bytes: int = COMPILES.bound_bytes
+    ) -> None:
+        self._database = Database(
+            path,
+            {**_TABLES, "used": _USED},
+            COMPILES.version,
+            None if path is None else bound_bytes,
+            _forget,
+        )
 
-    def _begin(self) -> None:
-        """Make the tables, in place of those of an older version.
-
-        It is one transaction, because several processes may begin at once.
-        """
-        with self._db:
-            self._db.execute("BEGIN IMMEDIATE")
-            (version,) = self._db.execute("PRAGMA user_version").fetchone()
-            if version != _VERSION:
-                for name in _TABLES:
-                    self._db.execute(f"DROP TABLE IF EXISTS {name}")
-                self._db.execute(f"PRAGMA user_version={_VERSION}")
-            for name, columns in _TABLES.items():
-                self._db.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns}")
+    @property
+    def problem(self) -> str:
+        """Why nothing can be kept now; "" if it can."""
+        return self._database.problem
 
     def put(self, key: str, compiler: str, trajectory: Trajectory) -> None:
         """Keep a compile with its features.
@@ -107,24 +104,23 @@ class TrajectoryStore:
           compiler: identity of the compiler.
           trajectory: the compile.
         """
-        packed = zlib.compress(trajectory.features.astype("<i4").T.tobytes(), 1)
-        with self._lock, self._writing(), self._db:
-            self._db.execute(
-                "INSERT OR IGNORE INTO feature_names VALUES (?, ?)",
-                (compiler, json.dumps(trajectory.names)),
-            )
-            self._db.execute(
-                "INSERT OR IGNORE INTO compiles VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    key,
-                    compiler,
-                    trajectory.decisions.astype(np.int8).tobytes(),
-                    trajectory.size.text_bytes,
-                    trajectory.size.exec_bytes,
-                    packed,
-                    zlib.compress(trajectory.size.packed_groups, 1),
-                ),
-            )
+        compile_ = (
+            key,
+            compiler,
+            trajectory.decisions.astype(np.int8).tobytes(),
+            trajectory.size.text_bytes,
+            trajectory.size.exec_bytes,
+            zlib.compress(trajectory.features.astype("<i4").T.tobytes(), 1),
+            zlib.compress(trajectory.size.packed_groups, 1),
+        )
+        names = (compiler, json.dumps(trajectory.names))
+
+        def write(db: sqlite3.Connection) -> None:
+            _insert(db, "feature_names", names)
+            _insert(db, "compiles", compile_)
+            _use(db, key, compiler)
+
+        self._database.write(write)
 
     def get(
         self, key: str, compiler: str, module_name: str, decisions: np.ndarray
@@ -139,21 +135,20 @@ class TrajectoryStore:
         """Keep the results of several compiles of a module, under the name `request`."""
         packed = io.BytesIO()
         np.savez_compressed(packed, **arrays)
-        with self._lock, self._writing(), self._db:
-            self._db.execute(
-                "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)",
-                (key, compiler, request, packed.getvalue()),
-            )
+
+        def write(db: sqlite3.Connection) -> None:
+            _insert(db, "records", (key, compiler, request, packed.getvalue()))
+            _use(db, key, compiler)
+
+        self._database.write(write)
 
     def get_record(self, key: str, compiler: str, request: str) -> dict[str, np.ndarray] | None:
         """Return the arrays that `put_record` kept under a name; None if there are none."""
-        rows = self._select(
-            "SELECT arrays FROM records WHERE module = ? AND compiler = ? AND request = ?",
-            (key, compiler, request),
-        )
+        rows = self._rows("records", {"module": key, "compiler": compiler, "request": request})
         if not rows:
             return None
-        with np.load(io.BytesIO(rows[0][0]), allow_pickle=False) as arrays:
+        self._note_use(key, compiler)
+        with np.load(io.BytesIO(rows[0][3]), allow_pickle=False) as arrays:
             return dict(arrays)
 
     def recall(
@@ -189,43 +184,86 @@ class TrajectoryStore:
 
     def close(self) -> None:
         """Close the file."""
-        self._db.close()
+        self._database.close()
 
     def _trajectories(
         self, key: str, compiler: str, module_name: str, taken: np.ndarray | None = None
     ) -> list[Trajectory]:
-        found = self._select("SELECT names FROM feature_names WHERE compiler = ?", (compiler,))
+        found = self._rows("feature_names", {"compiler": compiler})
         if not found:
             return []
-        names = tuple(json.loads(found[0][0]))
-        query = (
-            "SELECT decisions, text_bytes, exec_bytes, features, groups FROM compiles "
-            "WHERE module = ? AND compiler = ?"
-        )
-        if taken is None:
-            rows = self._select(query, (key, compiler))
-        else:
-            wanted = taken.astype(np.int8).tobytes()
-            rows = self._select(query + " AND decisions = ?", (key, compiler, wanted))
+        names = tuple(json.loads(found[0][1]))
+        wanted: dict[str, Any] = {"module": key, "compiler": compiler}
+        if taken is not None:
+            wanted["decisions"] = taken.astype(np.int8).tobytes()
         trajectories = []
-        for decisions, text_bytes, exec_bytes, packed, groups in rows:
+        for _, _, decisions, text_bytes, exec_bytes, packed, groups in self._rows(
+            "compiles", wanted
+        ):
             matrix = np.frombuffer(zlib.decompress(packed), "<i4").reshape(len(names), -1)
             features = np.ascontiguousarray(matrix.T, np.int64)
             size = ObjectSize(text_bytes, exec_bytes, zlib.decompress(groups))
             played = np.frombuffer(decisions, np.int8)
             trajectories.append(Trajectory(module_name, names, features, played, size))
+        if trajectories:
+            self._note_use(key, compiler)
         return trajectories
 
-    def _select(self, query: str, values: tuple) -> list[tuple]:
-        with self._lock, self._writing():
-            return self._db.execute(query, values).fetchall()
+    def _rows(self, table: str, wanted: Mapping[str, Any]) -> list[tuple]:
+        """Return the rows with some values, without their digests; delete what is damaged."""
+        where = " AND ".join(f"{column} = ?" for column in wanted)
+        values = tuple(wanted.values())
+        found: list[tuple] = self._database.read(
+            lambda db: db.execute(f"SELECT * FROM {table} WHERE {where}", values).fetchall(), []
+        )
+        # What was asked for counts, not what the row says of it.
+        right = [
+            row
+            for row in found
+            if row[: len(values)] == values and row[-1] == digest(table, *row[:-1])
+        ]
+        if len(right) < len(found):
+            self._database.write(
+                lambda db: db.executemany(
+                    f"DELETE FROM {table} WHERE {where} AND digest IS ?",
+                    [(*values, row[-1]) for row in found if row not in right],
+                )
+            )
+        return [row[:-1] for row in right]
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise UserError(
-                f"cache: expected to read and write {self._path}, found: {error}; free some space "
-                "or name another place with --cache (what was kept stays)"
-            ) from error
+    def _note_use(self, key: str, compiler: str) -> None:
+        """Note that a module's rows were used, if that was long ago, because it is a write."""
+        found: list[tuple] = self._database.read(
+            lambda db: db.execute(
+                "SELECT 1 FROM used WHERE module = ? AND compiler = ? AND used_h BETWEEN ? AND ?",
+                (key, compiler, _now_h() - _PRECISION_H, _now_h()),
+            ).fetchall(),
+            [],
+        )
+        if not found:
+            self._database.write(lambda db: _use(db, key, compiler))
+
+
+def _insert(db: sqlite3.Connection, table: str, row: Sequence[Any]) -> None:
+    marks = ", ".join("?" * (len(row) + 1))
+    db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", (*row, digest(table, *row)))
+
+
+def _use(db: sqlite3.Connection, key: str, compiler: str) -> None:
+    db.execute("INSERT OR REPLACE INTO used VALUES (?, ?, ?)", (key, compiler, _now_h()))
+
+
+def _now_h() -> int:
+    return int(time.time()) // 3600
+
+
+def _forget(db: sqlite3.Connection) -> None:
+    """Delete what is kept of the modules that were not used for the longest time, one in 100."""
+    some = "LIMIT (SELECT 1 + COUNT(*) / 100 FROM used)"
+    oldest = db.execute(f"SELECT module, compiler FROM used ORDER BY used_h {some}").fetchall()
+    for table in ("compiles", "records", "used"):
+        if oldest:
+            db.executemany(f"DELETE FROM {table} WHERE module = ? AND compiler = ?", oldest)
+        else:
+            # Without their uses, which damage may take away, no rows would ever be forgotten.
+            db.execute(f"DELETE FROM {table}")

@@ -35,6 +35,7 @@ _READ_BYTES = 1 << 16
 _MAX_WORKER_BYTES = 512 << 20
 # Feature names by identity of the compiler; shared by all compilers of this process.
 _announced: dict[str, tuple[str, ...]] = {}
+_MAX_PROBES = 3
 
 
 class EmbeddedLlvm:
@@ -58,8 +59,15 @@ class EmbeddedLlvm:
     def announced(self) -> tuple[str, ...]:
         """Names of the channel's features, in order; found by compiling a small probe once."""
         if self.identity not in _announced:
-            _announced[self.identity] = self._probe()
+            _announced[self.identity] = self._probe_again_and_again()
         return _announced[self.identity]
+
+    def _probe_again_and_again(self) -> tuple[str, ...]:
+        # Nothing is known to be wrong with the probe: whoever killed LLVM may not do so again.
+        for _ in range(_MAX_PROBES - 1):
+            with contextlib.suppress(CompilerError):
+                return self._probe()
+        return self._probe()
 
     def _probe(self) -> tuple[str, ...]:
         with guardian.make_directory() as directory:

@@ -317,6 +317,10 @@ def _building(output: pathlib.Path) -> Iterator[pathlib.Path]:
     try:
         _clear(scratch)
         yield scratch
+    except OSError as error:
+        raise UserError(
+            f"expected to write to {output}, found: {error}; free some space, then build again"
+        ) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         os.close(descriptor)

@@ -11,7 +11,8 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 
-from environments import machine
+from environments.caches.directories import acquire
+from environments.caches.table import PLUGINS
 from environments.errors import UserError
 from environments.inlining.plugin.source import PolicySource
 from environments.inlining.plugin.toolchain import Toolchain
@@ -31,16 +32,12 @@ _TIMEOUT_S = 300.0
 _MESSAGE_CHARACTERS = 300
 
 
-def plugins_directory() -> pathlib.Path:
-    """Return where plugins are kept."""
-    return machine.cache_directory() / "plugins"
-
-
 def build_plugin(toolchain: Toolchain, policy: PolicySource) -> pathlib.Path:
     """Return the plugin that puts a policy into a clang; build it if the cache does not have it.
 
-    A plugin is kept by the digest of all that it is made from. It appears in the cache complete or
-    not at all, and of several processes that need it at once one builds it.
+    A plugin is kept by the digest of all that it is made from, at least until this process ends. It
+    appears in the cache complete or not at all, and of several processes that need it at once one
+    builds it.
 
     Raises:
       UserError: the compiler fails, or the plugin cannot be written.
@@ -91,13 +88,14 @@ def _build(
 @contextlib.contextmanager
 def _place(digest: str) -> Iterator[pathlib.Path]:
     """Make and lock the directory of one plugin."""
-    directory = plugins_directory() / digest
+    directory = PLUGINS.path / digest
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        PLUGINS.directories().entry(digest)
         with contextlib.ExitStack() as stack:
             if os.access(directory, os.W_OK):
                 lock = stack.enter_context((directory / "lock").open("w"))
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                # Two that build at once do no harm, so one that was stopped is not waited for.
+                acquire(lock, fcntl.LOCK_EX, _TIMEOUT_S)
             yield directory
     except OSError as error:
         raise UserError(

@@ -19,8 +19,9 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 
+from environments.caches.table import PLUGINS
 from environments.errors import UserError
-from environments.inlining.plugin.building import build_plugin, build_steering, plugins_directory
+from environments.inlining.plugin.building import build_plugin, build_steering
 from environments.inlining.plugin.source import PolicySource
 from environments.inlining.plugin.toolchain import Toolchain
 
@@ -128,11 +129,12 @@ def _gather(files: Sequence[pathlib.Path]) -> pathlib.Path:
     digest = hashlib.sha256()
     for name, data in content:
         digest.update(f"{name} {len(data)} ".encode() + data)
-    target = plugins_directory() / f"set-{digest.hexdigest()[:32]}"
+    name = f"set-{digest.hexdigest()[:32]}"
+    target = PLUGINS.path / name
     try:
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name, data in content:
-            path = target / name
+        PLUGINS.directories().entry(name)
+        for file, data in content:
+            path = target / file
             if path.is_file() and path.read_bytes() == data:
                 continue
             # A clang of another build may have the file open, so it is replaced, not written to.

@@ -7,7 +7,6 @@ analytic   worked out from operations and bytes; the same on every machine; see 
 
 from __future__ import annotations
 
-import pathlib
 from typing import Protocol
 
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
@@ -40,7 +39,6 @@ def make_objective(
     name: str = "onnxruntime",
     sizes: Sizes = NONE_OPEN,
     *,
-    directory: pathlib.Path | None = None,
     fused: bool = True,
 ) -> Objective:
     """Make an objective.
@@ -48,7 +46,6 @@ def make_objective(
     Args:
       name: one of the names that the module lists.
       sizes: the sizes that models leave open.
-      directory: where measured costs are kept; `table.default_directory` if not given.
       fused: whether operators that the backend may fuse are measured together.
 
     Raises:
@@ -57,7 +54,7 @@ def make_objective(
     if name == "analytic":
         return AnalyticObjective(sizes=sizes)
     runs = backend(name)
-    return MeasuredObjective(runs, table_of(runs, directory), sizes, fused)
+    return MeasuredObjective(runs, table_of(runs), sizes, fused)
 
 
 def graph_cost(objective: Objective, graph: Graph) -> float:

@@ -38,6 +38,7 @@ models of a few nodes of a graph, to measure them.
 from environments.tensor_graphs.onnx_io.header import ModelHeader
 from environments.tensor_graphs.onnx_io.parts import part_inputs, part_model
 from environments.tensor_graphs.onnx_io.reading.graph_builder import OLDEST_OPSET
+from environments.tensor_graphs.onnx_io.reading.loading import file_names
 from environments.tensor_graphs.onnx_io.reading.reader import read
 from environments.tensor_graphs.onnx_io.writing.saving import save
 from environments.tensor_graphs.onnx_io.writing.writer import write
@@ -45,6 +46,7 @@ from environments.tensor_graphs.onnx_io.writing.writer import write
 __all__ = [
     "OLDEST_OPSET",
     "ModelHeader",
+    "file_names",
     "part_inputs",
     "part_model",
     "read",

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from environments import files
+from environments.caches.table import VERIFIED_RULES
 from environments.errors import UserError
-from environments.machine import cache_directory
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 
 PATH = pathlib.Path(__file__).with_name("rules.json")
@@ -161,18 +161,18 @@ def _verified(rule: Rule, path: str | pathlib.Path) -> Rule:
     known = _own_by_digest().get(key)
     if known is not None:
         return rule.as_verified(known)
-    record = _directory() / f"{key}.json"
-    try:
-        return dataclasses.replace(rule, **json.loads(record.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        pass  # The rule was not verified on this machine before.
+    cache = VERIFIED_RULES.files()
+    kept = cache.get(key)
+    if kept is not None:
+        return dataclasses.replace(rule, **json.loads(kept))
     from environments.tensor_graphs.rules.verification.verify import verify
 
     verdict = verify(rule, _NUM_INSTANCES)
     if not verdict.is_right:
         raise UserError(f"{path}: rule {rule.name} is refused: {verdict.how}")
     marked = verdict.mark(rule)
-    _remember(record, marked)
+    fields = {name: getattr(marked, name) for name in ("verified_by", "may_change_nonfinite")}
+    cache.put(key, json.dumps(fields).encode())
     return marked
 
 
@@ -184,17 +184,3 @@ def _own() -> RuleFile:
 @functools.lru_cache(maxsize=1)
 def _own_by_digest() -> Mapping[str, Rule]:
     return {digest(one): one for one in _own().rules}
-
-
-def _directory() -> pathlib.Path:
-    """Return the directory in which this machine records the rules that it has verified."""
-    return cache_directory() / "verified_rules"
-
-
-def _remember(record: pathlib.Path, rule: Rule) -> None:
-    fields = {name: getattr(rule, name) for name in ("verified_by", "may_change_nonfinite")}
-    try:
-        record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text(json.dumps(fields) + "\n", encoding="utf-8")
-    except OSError:
-        return  # Without a record, the rule is verified again next time.

@@ -19,6 +19,9 @@ HELPS = [
     ["corpus", "build"],
     ["corpus", "info"],
     ["bench", "inlining"],
+    ["cache"],
+    ["cache", "info"],
+    ["cache", "clear"],
     ["doctor"],
 ]
 

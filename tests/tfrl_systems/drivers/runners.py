@@ -6,6 +6,7 @@ import ctypes
 import dataclasses
 import os
 import pathlib
+import resource
 import signal
 import time
 from collections.abc import Callable
@@ -104,12 +105,19 @@ def _exit() -> None:
     raise SystemExit(3)
 
 
+def _run_out_of_memory() -> None:
+    """From now on this process gets no more of it; small objects may still find some."""
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 20, resource.RLIM_INFINITY))
+    np.ones(10_000_000)
+
+
 FAULTS: dict[str, Callable[[], object]] = {
     "raise": _raise,
     "raise for users": _raise_for_users,
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "segfault": lambda: ctypes.string_at(0),
     "exit": _exit,
+    "out of memory": _run_out_of_memory,
     "hang": lambda: time.sleep(1e6),
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     # Python cannot run meanwhile: not for its signals and not for its threads.

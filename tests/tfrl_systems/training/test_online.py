@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from tfrl_systems.drivers.pipes.worker_handle import WorkerHandle
 from tfrl_systems.experiments.systems.learn_to_optimize.learning import MakeRunner
 from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
 from tfrl_systems.training import online
+from tfrl_systems.training.checkpoints import Workdir
+from tfrl_systems.training.curves import summarise
 
 SETTINGS = {
     "iterations": 6,
@@ -51,6 +54,10 @@ def run(path, agent="ppo", collect=None, seed=0, resume=False, **settings):
     return found.result
 
 
+def checkpoints(path):
+    return sorted(one.name for one in (path / "checkpoints").iterdir())
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A run in this process: its directory and its result."""
@@ -68,11 +75,8 @@ def test_a_run_by_hand(finished):
     assert json.loads((path / "result.json").read_text()) == result
     policy = OptimizerPolicy.load(path / "policy")
     assert policy(np.zeros(1)).shape == (1,)
-    assert [one.name for one in sorted((path / "checkpoints").iterdir())] == [
-        "000002",
-        "000004",
-        "000006",
-    ]
+    # Checkpoints of iterations 2, 4 and 6 were written; the last two are kept.
+    assert checkpoints(path) == ["000004", "000006"]
 
 
 def test_workers_collect_the_same_though_one_is_killed_at_work(
@@ -194,7 +198,7 @@ def test_a_loss_that_is_no_number_is_one_line(finished, tmp_path):
 
 
 def test_the_state_of_another_agent_is_refused(finished, tmp_path):
-    state = sorted((finished[0] / "checkpoints" / "000002").glob("state*"))
+    state = sorted((finished[0] / "checkpoints" / "000004").glob("state*"))
     run(tmp_path / "run", resume=False)
     for path in state:
         (tmp_path / "run" / "checkpoints" / "000006" / path.name).write_bytes(b"damaged")
@@ -206,4 +210,77 @@ def test_the_state_of_another_agent_is_refused(finished, tmp_path):
 def test_the_mean_of_the_last_tenth():
     curves = [{"iteration": number, "mse": float(number)} for number in range(5, 101, 5)]
     # Above 90: 95 and 100.
-    assert online.summarise(curves) == {"last": {"mse": 100.0}, "last_tenth": {"mse": 97.5}}
+    assert summarise(curves) == {"last": {"mse": 100.0}, "last_tenth": {"mse": 97.5}}
+
+
+@pytest.mark.parametrize(
+    ("iterations", "evaluate_every", "record_every"),
+    [
+        (6, 2, 2),
+        (6, 10, 10),  # the last iteration alone is evaluated
+        (10_000, 10, 10),  # 1,000 evaluations
+        (10_010, 10, 20),  # 1,001 of them: every second
+        (2_900_000, 10, 2_900),  # a day of learn_to_optimize: 1,000 of 290,000
+    ],
+)
+def test_long_runs_keep_some_of_their_evaluations(iterations, evaluate_every, record_every):
+    config = online.Config(iterations, evaluate_every=evaluate_every)
+    assert config.record_every == record_every
+
+
+def test_a_long_run_is_as_a_short_one_with_fewer_points(finished, tmp_path, monkeypatch):
+    """Of 6 evaluations those of iterations 3 and 6 are points, where 2 points may be kept."""
+    monkeypatch.setattr(online, "MAX_POINTS", 2)
+    path = tmp_path / "run"
+    result = run(path, evaluate_every=1, checkpoint_every=1)
+    assert [one["iteration"] for one in result["evaluation"]["iterations"]] == [3, 6]
+    assert [one["iteration"] for one in result["training"]] == [3, 6]
+    names = [one.name for one in path.glob("tensorboard/run/events*")]
+    assert sorted(name.split(".")[-1] for name in names) == [
+        "checkpoint-000003",
+        "checkpoint-000006",
+        "settings",
+    ]
+    assert [result[name] for name in SAME] == [finished[1][name] for name in SAME]
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("moment", ["before pruning", "while pruning"])
+def test_a_run_that_is_killed_while_it_prunes_goes_on(finished, tmp_path, monkeypatch, moment):
+    """It is killed after it has written the checkpoint of iteration 6."""
+    path = tmp_path / "run"
+
+    def prune(workdir, num_kept, prune=Workdir.prune):
+        if workdir.last() < 6:
+            return prune(workdir, num_kept)
+        if moment == "while pruning":
+            # The oldest has been moved away, and is half removed.
+            workdir.checkpoint(2).rename(path / ".unfinished")
+            (path / ".unfinished" / "iteration.json").unlink()
+        raise Killed
+
+    monkeypatch.setattr(Workdir, "prune", prune)
+    with pytest.raises(Killed):
+        run(path)
+    monkeypatch.undo()
+    resumed = run(path, resume=True)
+    assert [resumed[name] for name in SAME] == [finished[1][name] for name in SAME]
+    assert resumed["evaluation"] == finished[1]["evaluation"]
+    assert not (path / ".unfinished").exists()
+
+
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(finished, tmp_path):
+    path = tmp_path / "run"
+    shutil.copytree(finished[0], path)
+    (path / "result.json").unlink()
+    damaged = path / "checkpoints" / "000006"
+    next(damaged.glob("state.data*")).write_bytes(b"damaged")
+    with pytest.raises(UserError, match=f"remove {damaged} to go on from the checkpoint before it"):
+        run(path, resume=True)
+    shutil.rmtree(damaged)
+    resumed = run(path, resume=True)
+    assert [resumed[name] for name in SAME] == [finished[1][name] for name in SAME]
+    assert checkpoints(path) == ["000004", "000006"]

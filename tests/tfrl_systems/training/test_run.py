@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from environments.errors import UserError
+from tests.full_disk import no_room
 from tests.tfrl_systems.training.site_problem import SiteProblem, draw_sites
 from tfrl_systems.agents import bc_max
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 from tfrl_systems.training.bc_max import Config
 from tfrl_systems.training.checkpoints import open_workdir
 from tfrl_systems.training.run import run_bc_max
+from tfrl_systems.training.summaries import write_settings
 
 AGENT = bc_max.Config(
     model="trees", num_models=1, num_trees=10, max_leaf_nodes=4, min_samples_leaf=1
@@ -148,6 +150,16 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path):
     (tmp_path / "checkpoints" / "000001" / "iteration.json").write_text("{")
     with pytest.raises(UserError, match="iteration.json: expected what training wrote"):
         train(tmp_path, iterations=2, resume=True)
+
+
+def test_a_full_disk_is_one_line_also_where_tensorflow_writes(tmp_path):
+    with (
+        pytest.raises(UserError, match="expected to write there, found: .*free some space") as told,
+        open_workdir(tmp_path, SETTINGS, resume=False) as workdir,
+        no_room(),
+    ):
+        write_settings(workdir.tensorboard, SETTINGS)
+    assert "\n" not in str(told.value) and "tensorboard" in str(told.value)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -69,6 +69,33 @@ def test_a_replay_is_kept_and_read_again(tmp_path):
         assert one.dtype == other.dtype
 
 
+def test_a_replay_forgets_its_oldest_episodes(tmp_path):
+    """Of lengths 3, 4, 2 with at most 7 steps, 4 and 2 stay; then 5 is new, and 2 and 5 stay."""
+    model = make_model()
+    played = chain.played_by_chance(40, seed=0)
+    long = np.flatnonzero((played.step_type != 2).sum(axis=1) >= 5)[:4]
+    episodes = [tree.map_structure(lambda array, i=i: array[i : i + 1], played) for i in long]
+    whole, bounded = Replay(model), Replay(model, max_steps=7)
+    for episode, length in zip(episodes, (3, 4, 2, 5), strict=True):
+        given = shortened(episode, [length])
+        whole.add(given)
+        bounded.add(given)
+        bounded.save(tmp_path)
+        again = Replay(model, max_steps=7)
+        again.restore(tmp_path, bounded.steps)
+        bounded = again
+    assert bounded.lengths.tolist() == [2, 5]
+    for one, other in zip(tree.flatten(bounded.steps), tree.flatten(whole.steps), strict=True):
+        np.testing.assert_array_equal(one, other[-7:])
+
+
+def test_new_episodes_are_not_forgotten_at_once():
+    replay = Replay(make_model(), max_steps=1)
+    replay.add(chain.played_by_chance(2, seed=0))
+    new = replay.add(chain.played_by_chance(3, seed=1))
+    assert replay.num_steps == len(new.steps.reward) > 1
+
+
 def test_a_truncated_replay_is_refused(tmp_path):
     model = make_model()
     replay = Replay(model)

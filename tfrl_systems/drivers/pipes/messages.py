@@ -70,16 +70,24 @@ class RemoteError(NamedTuple):
       message: the exception's message in one line.
       traceback: traceback in the worker.
       is_user_error: whether it is a `UserError`, which the user can mend.
+      is_out_of_memory: whether the process had no memory left. It is then of no more use, but
+        another one may do the same thing.
     """
 
     message: str
     traceback: str
     is_user_error: bool
+    is_out_of_memory: bool = False
 
     @classmethod
     def of(cls, error: Exception) -> RemoteError:
         """Return the text of the exception that is being handled."""
-        return cls(one_line(error), traceback.format_exc(), isinstance(error, UserError))
+        return cls(
+            one_line(error),
+            traceback.format_exc(),
+            isinstance(error, UserError),
+            isinstance(error, MemoryError),
+        )
 
     def exception(self, where: str) -> UserError:
         """Return the exception to raise in the caller's process; `where` it happened to a pool."""

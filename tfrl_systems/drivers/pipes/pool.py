@@ -29,6 +29,7 @@ from tfrl_systems.drivers.jobs import (
 from tfrl_systems.drivers.pipes.messages import Kind, Message, RemoteError, pickled, unpickled
 from tfrl_systems.drivers.pipes.worker_handle import WorkerHandle
 from tfrl_systems.drivers.pool_parts import JobQueue, check_loaded, check_open
+from tfrl_systems.drivers.requirements import Requirements
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class PipePool(Generic[Job, Result]):
       make_runner: makes a worker's runner, in the worker; see `collect.make_pool`.
       collect: says how many workers there are.
       supervision: what the pool does about workers and jobs that fail.
+      requirements: what runners need; this machine has it, or they say what is missing.
 
     Raises:
       UserError: `collect` has an address.
@@ -59,6 +61,7 @@ class PipePool(Generic[Job, Result]):
         make_runner: MakeRunner[Job, Result],
         collect: Collect,
         supervision: Supervision,
+        requirements: Requirements = Requirements(),
     ) -> None:
         if collect.address:
             raise UserError(
@@ -248,16 +251,27 @@ class PipePool(Generic[Job, Result]):
             place = next(place for place, one in self._placed.items() if one is worker)
             self._timings[place] += WorkerTimings(1, message.seconds)
             self._jobs_are_short = message.seconds < _SHORT_S
+            self._num_failed_starts = 0
         elif message.kind == Kind.JOB_FAILED:
             assert job == message.number and self._queue is not None
             error = unpickled(message.payload)
             self._queue.fail(job, error.message, error.traceback)
-        elif message.kind == Kind.LOAD_FAILED and self._is_broadcasting:
+            if error.is_out_of_memory:
+                self._queue.put_back(worker.jobs)
+                self._remove(worker)
+        else:
+            self._handle_failed_start(worker, message)
+
+    def _handle_failed_start(self, worker: WorkerHandle, message: Message) -> None:
+        """Handle the message of a worker that cannot make its runner or load the data."""
+        error = unpickled(message.payload)
+        is_refusal = message.kind == Kind.LOAD_FAILED and self._is_broadcasting
+        if is_refusal and not error.is_out_of_memory:
             # The other workers will refuse the data too. No job will run with this version.
             worker.version = message.number
-            self._refusals.append(unpickled(message.payload))
+            self._refusals.append(error)
         else:
-            self._give_up(worker, "", unpickled(message.payload))
+            self._give_up(worker, "", error, may_begin_again=error.is_out_of_memory)
 
     def _give_up(
         self,
@@ -291,7 +305,10 @@ class PipePool(Generic[Job, Result]):
             return
         self._num_failed_starts += 1
         is_first = not self._has_started and not may_begin_again
-        is_last = self._num_failed_starts >= self._supervision.max_attempts
+        # While others are at work, somebody ends processes here; it is not that none can start.
+        is_last = not any(one.is_ready for one in self._placed.values()) and (
+            self._num_failed_starts >= self._supervision.max_attempts * self.num_workers
+        )
         if (is_first or is_last) and not is_spare:
             raise error.exception("workers")
 

@@ -276,6 +276,15 @@ def _reason(error: Exception) -> str:
     return one_line(error)[:200]
 
 
+def node_ids() -> set[str]:
+    """Return Ray's names of the nodes that can have workers."""
+    return {
+        node["NodeID"]
+        for node in ray.nodes()
+        if node["Alive"] and (is_local() or node["Resources"].get("CPU"))
+    }
+
+
 def num_processors() -> int:
     """Return how many processors the cluster has that this process is in.
 

@@ -70,6 +70,8 @@ def _start(directory: pathlib.Path) -> dict[str, str]:
                 log_to_driver=False,
                 # Ray opens this one to all users; the one around it stays closed.
                 _temp_dir=str(directory / "ray"),
+                # Nobody asks for the history of all tasks, which would grow from one to the next.
+                _system_config={"task_events_report_interval_ms": 0},
             )
             return {"address": ray.get_runtime_context().gcs_address}
         except Exception as error:  # whatever Ray raises, the parent has to know

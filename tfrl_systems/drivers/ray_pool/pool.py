@@ -2,14 +2,13 @@
 
 A worker that dies, loses its node, or takes too long for a job is replaced, and the next free
 worker runs its job again. A worker for which no node has room waits until a node joins; meanwhile
-the others work.
+the others work. A node that lacks files gets copies; one that lacks programs gets no work.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import re
 import time
 import weakref
 from collections.abc import Callable, Iterable
@@ -17,7 +16,7 @@ from typing import Any, Generic
 
 import ray
 
-from environments.errors import Failure
+from environments.errors import Failure, UserError
 from tfrl_systems.drivers.collect import Collect, Supervision
 from tfrl_systems.drivers.jobs import (
     Job,
@@ -34,6 +33,7 @@ from tfrl_systems.drivers.processes import search_path
 from tfrl_systems.drivers.ray_pool import clusters
 from tfrl_systems.drivers.ray_pool.worker import Answer, Needs, Place
 from tfrl_systems.drivers.ray_pool.worker_handle import State, WorkerHandle
+from tfrl_systems.drivers.requirements import Requirements
 
 _log = logging.getLogger(__name__)
 
@@ -56,9 +56,10 @@ class RayPool(Generic[Job, Result]):
       make_runner: makes a worker's runner, in the worker; see `collect.make_pool`.
       collect: says how many workers there are, and in which cluster.
       supervision: what the pool does about workers and jobs that fail. There are no spares.
+      requirements: what runners need on their nodes.
 
     Raises:
-      UserError: there is no such cluster.
+      UserError: there is no such cluster, or this machine lacks what runners need.
       PoolError: no cluster can be started.
     """
 
@@ -67,9 +68,15 @@ class RayPool(Generic[Job, Result]):
         make_runner: MakeRunner[Job, Result],
         collect: Collect,
         supervision: Supervision,
+        requirements: Requirements = Requirements(),
     ) -> None:
         make_runner_pickled = pickled(make_runner)
         leave = clusters.connect(collect.address)
+        try:
+            self._needs = Needs.of_this_process(search_path(), requirements, clusters.is_local())
+        except BaseException:
+            leave()
+            raise
         # Workers by place, 0 to num_workers - 1. Empty places are filled when the pool is used.
         self._placed: dict[int, WorkerHandle] = {}
         # Called when this process or the pool ends; so it must not refer to the pool itself.
@@ -88,8 +95,9 @@ class RayPool(Generic[Job, Result]):
         self._num_failed_starts = 0
         # Places whose workers failed again and again, while others work.
         self._given_up: set[int] = set()
+        self._unfit: dict[str, str] = {}  # why nodes get no work, by Ray's names of the nodes
         self._queue: JobQueue[Job, Result] | None = None
-        self._needs = Needs.of_this_process(search_path())
+        self._parts: dict[int, list[Any]] = {}
         self._make_runner = ray.put(make_runner_pickled)
         self._without_workers_s: float | None = time.monotonic()
         self._fill_places()
@@ -238,8 +246,9 @@ class RayPool(Generic[Job, Result]):
         self._without_workers_s = self._without_workers_s or now_s
         limit_s = self._supervision.start_timeout_s
         if now_s - self._without_workers_s > limit_s:
+            found = next(iter(self._unfit.values()), "none")
             raise PoolError(
-                f"workers: expected a node with room for one within {limit_s:g} s, found none; "
+                f"workers: expected a node with room for one within {limit_s:g} s, found {found}; "
                 "add a node (ray start --address=HOST:PORT), or end what uses the cluster"
             )
 
@@ -248,7 +257,7 @@ class RayPool(Generic[Job, Result]):
         try:
             answer = worker.take_answer()
         except ray.exceptions.RayError as error:
-            self._give_up(place, _why_lost(error, worker.node))
+            self._give_up(place, worker.why_lost(error))
             return
         if isinstance(answer, Place):
             self._begin_at(place, answer)
@@ -260,6 +269,8 @@ class RayPool(Generic[Job, Result]):
             if answer.is_error:
                 failed: RemoteError = unpickled(answer.payload)
                 self._queue.fail(job, failed.message, failed.traceback)
+                if failed.is_out_of_memory:
+                    self._remove(place)
             else:
                 self._timings[place] += WorkerTimings(1, answer.seconds)
                 self._queue.finish(job, unpickled(answer.payload))
@@ -271,26 +282,56 @@ class RayPool(Generic[Job, Result]):
         worker = self._placed[place]
         worker.place = where
         if where.lacking:
-            self._give_up(place, "", RemoteError(self._on(worker, where.lacking), "", True))
+            self._leave_out(place, where.lacking)
         else:
             worker.start(self._make_runner)
 
     def _note_start(self, place: int, state: State, answer: Answer) -> None:
-        """Handle the answer of a worker that was to make its runner, or to load data."""
+        """Handle the answer of a worker that was to make its runner, load data, or copy files."""
         worker = self._placed[place]
         if state is State.LOADING:
             worker.version = self._version
         if not answer.is_error:
-            # A worker has started when it has all that it needs.
-            self._num_failed_starts *= worker.version != self._version
+            missing = unpickled(answer.payload)
+            if state is State.FETCHING:
+                worker.start(self._make_runner)
+            elif missing is not None:
+                worker.fetch(missing, self._parts_of(missing))
+            else:
+                # A worker has started when it has all that it needs.
+                self._num_failed_starts *= worker.version != self._version
             return
         error: RemoteError = unpickled(answer.payload)
-        if state is State.LOADING and self._is_broadcasting:
+        if state is State.LOADING and self._is_broadcasting and not error.is_out_of_memory:
             # The other workers will refuse the data too. No job will run with this version.
             self._refusals.append(error)
+        elif state is State.FETCHING:
+            self._leave_out(place, error.message)
         else:
             message = self._on(worker, error.message)
             self._give_up(place, "", error._replace(message=message))
+
+    def _parts_of(self, number: int) -> list[Any]:
+        """Return references to the parts of files, stored when a node first lacks them."""
+        if number not in self._parts:
+            self._parts[number] = [ray.put(one) for one in self._needs.files[number].parts()]
+        return self._parts[number]
+
+    def _leave_out(self, place: int, lacking: str) -> None:
+        """Remove a worker whose node lacks something, and give its node no work.
+
+        Raises:
+          UserError: no other node is left.
+        """
+        worker = self._placed[place]
+        assert worker.place is not None
+        line, node_id = self._on(worker, lacking), worker.place.node_id
+        if node_id not in self._unfit:
+            _log.warning("%s", line)
+        self._unfit[node_id] = line
+        self._remove(place)
+        if clusters.node_ids() <= self._unfit.keys():
+            raise UserError(line)
 
     def _on(self, worker: WorkerHandle, message: str) -> str:
         """Add to a message the node that it is about, if there are several."""
@@ -318,16 +359,13 @@ class RayPool(Generic[Job, Result]):
         _log.warning("%s", "\n".join(filter(None, (failure.message, failure.traceback.rstrip()))))
         self._num_failed_starts += 1
         is_hopeless = self._num_failed_starts >= self._supervision.max_attempts
-        is_first = error is not None and not self._has_started
-        if is_first or (is_hopeless and not self._has_ready_workers()):
+        is_first = not (error is None or error.is_out_of_memory or self._has_started)
+        if is_first or (is_hopeless and not any(one.is_ready for one in self._placed.values())):
             raise failure.exception("workers")
         if is_hopeless:
             # One node may lack something that the others have.
             self._given_up.add(place)
             self._num_failed_starts = 0
-
-    def _has_ready_workers(self) -> bool:
-        return any(worker.is_ready for worker in self._placed.values())
 
     def _remove(self, place: int) -> None:
         """Kill a worker and empty its place."""
@@ -335,11 +373,10 @@ class RayPool(Generic[Job, Result]):
 
     def _fill_places(self) -> None:
         """Ask for missing workers."""
-        limits = self._supervision
         for place in range(self.num_workers):
             if place not in self._placed and place not in self._given_up:
                 self._placed[place] = WorkerHandle(
-                    self._needs, clusters.is_local(), limits.start_timeout_s, limits.timeout_s
+                    self._needs, clusters.is_local(), self._supervision, self._unfit
                 )
 
     def _assign(self) -> None:
@@ -352,15 +389,6 @@ class RayPool(Generic[Job, Result]):
             elif self._queue is not None and self._queue.waiting:
                 job = self._queue.waiting.popleft()
                 worker.run(job, pickled(self._queue.jobs[job]))
-
-
-def _why_lost(error: Exception, node: str) -> str:
-    """Return why a worker owes an answer for ever, in one line."""
-    # A node that cannot import this project says so in the middle of many lines.
-    missing = re.search(r"^\s*(\w*Error: .*)$", str(error), re.MULTILINE)
-    if isinstance(error, ray.exceptions.RayTaskError) or missing:
-        return f"its worker cannot begin on {node}: {missing.group(1) if missing else error}"
-    return f"its worker on {node} was lost ({type(error).__name__})"
 
 
 def _end(placed: dict[int, WorkerHandle], leave: Callable[[], None]) -> None:

@@ -20,8 +20,11 @@ from typing import Any, NamedTuple
 
 import ray
 
+from environments.errors import UserError
 from tfrl_systems.drivers.pipes.messages import RemoteError, pickled, unpickled
 from tfrl_systems.drivers.pool_parts import RestartingRunner
+from tfrl_systems.drivers.ray_pool.shipping import Copies, DigestedFiles, default_directory
+from tfrl_systems.drivers.requirements import Requirements, note_copies
 
 # Other versions of these can change results.
 _PACKAGES = (
@@ -45,26 +48,57 @@ class Needs:
       versions: version by name of the package; "" for one that is not installed.
       directory: working directory, which relative paths start from.
       path: directories to import from.
+      files: files that the runner reads.
+      programs_pickled: by name of a program, the function that returns its identity, and what it
+        returns in the caller's process; pickled, because unpickling it needs `path`.
     """
 
     versions: Mapping[str, str]
     directory: str
     path: tuple[str, ...]
+    files: tuple[DigestedFiles, ...]
+    programs_pickled: bytes
 
     @classmethod
-    def of_this_process(cls, path: list[str]) -> Needs:
-        """Return what this process has; `path` is its absolute sys.path."""
-        return cls(versions(), str(pathlib.Path.cwd()), tuple(path))
+    def of_this_process(cls, path: list[str], requirements: Requirements, is_local: bool) -> Needs:
+        """Return what this process has.
+
+        Args:
+          path: its absolute sys.path.
+          requirements: what runners need.
+          is_local: whether all workers are on this machine, where files and programs are the same.
+
+        Raises:
+          UserError: this process lacks a file or a program.
+        """
+        files, programs = requirements.files, requirements.programs
+        return cls(
+            versions(),
+            str(pathlib.Path.cwd()),
+            tuple(path),
+            () if is_local else tuple(map(DigestedFiles.of, files)),
+            pickled({} if is_local else {name: (of, of()) for name, of in programs.items()}),
+        )
 
     def lacking(self) -> str:
         """Return what this process lacks, in one line; "" if nothing."""
         found = versions()
         wrong = [name for name, version in self.versions.items() if found[name] != version]
         if not wrong:
-            return ""
+            return self._lacking_programs()
         expected = ", ".join(f"{name} {self.versions[name] or 'not installed'}" for name in wrong)
         told = ", ".join(f"{name} {found[name] or 'not installed'}" for name in wrong)
         return f"expected {expected}, found {told}; install there what is installed here"
+
+    def _lacking_programs(self) -> str:
+        for name, (identity_fn, expected) in unpickled(self.programs_pickled).items():
+            try:
+                found = identity_fn()
+            except UserError as error:
+                return f"expected {name} ({expected}), found none ({error})"
+            if found != expected:
+                return f"expected {name} ({expected}), found {found}; install there what is here"
+        return ""
 
 
 def versions() -> dict[str, str]:
@@ -83,11 +117,13 @@ class Place(NamedTuple):
 
     Attributes:
       node: address of its node.
+      node_id: Ray's name of the node.
       pid: its process.
       lacking: what the node lacks, in one line; "" if nothing.
     """
 
     node: str
+    node_id: str
     pid: int
     lacking: str
 
@@ -111,6 +147,8 @@ class Worker:
 
     def __init__(self) -> None:
         self._runner: RestartingRunner[Any, Any] | None = None
+        self._files: tuple[DigestedFiles, ...] = ()
+        self._copies = Copies(default_directory())
 
     def look(self, needs: Needs) -> Place:
         """Say where this worker is, and what is missing there; take over the search path."""
@@ -118,19 +156,32 @@ class Worker:
         with contextlib.suppress(OSError):
             pathlib.Path(needs.directory).mkdir(parents=True, exist_ok=True)
             os.chdir(needs.directory)
-        return Place(ray.util.get_node_ip_address(), os.getpid(), needs.lacking())
+        self._files = needs.files
+        node_id = ray.get_runtime_context().get_node_id()
+        return Place(ray.util.get_node_ip_address(), node_id, os.getpid(), needs.lacking())
 
     def start(self, make_runner_pickled: bytes) -> Answer:
-        """Make the runner."""
+        """Make the runner. If files are missing, answer the number of the first ones instead."""
 
-        def make() -> None:
+        def make() -> int | None:
+            for number, wanted in enumerate(self._files):
+                directory = self._copies.find(wanted)
+                if directory is None:
+                    return number
+                note_copies(wanted.files, directory)
             # Unpickled anew for each runner, so that a failed runner leaves nothing to the next.
             self._runner = RestartingRunner(lambda: unpickled(make_runner_pickled)(), unpickled)
             # All objects made so far will stay, so the garbage collector need not look at them.
             gc.collect()
             gc.freeze()
+            return None
 
         return _answer(make)
+
+    def fetch(self, number: int, part_refs: list[Any]) -> Answer:
+        """Copy missing files to this node; the references are to their parts."""
+        parts = (ray.get(one) for one in part_refs)
+        return _answer(lambda: self._copies.add(self._files[number], parts))
 
     def load(self, data_pickled: bytes, version: int, sha256: str) -> Answer:
         """Load data of a broadcast."""

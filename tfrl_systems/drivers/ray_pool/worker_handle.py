@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import re
 import time
+from collections.abc import Collection
 from typing import Any
 
 import ray
 
+from tfrl_systems.drivers.collect import Supervision
 from tfrl_systems.drivers.processes import SINGLE_THREADED
 from tfrl_systems.drivers.ray_pool.worker import Answer, Needs, Place, Worker
 
@@ -22,6 +25,7 @@ class State(enum.Enum):
 
     WAITING = "waits for a place on a node"
     STARTING = "makes its runner"
+    FETCHING = "copies files to its node"
     IDLE = "has nothing to do"
     LOADING = "loads data"
     RUNNING = "runs a job"
@@ -34,8 +38,8 @@ class WorkerHandle:
       needs: what it has to find on its node.
       is_local: whether the cluster was started for this process, on this machine. Its workers take
         no processors, so that all find a place, and they get their environment variables from it.
-      start_timeout_s: seconds that the worker may take to make its runner.
-      timeout_s: seconds that the worker may take for one job, or to load data.
+      supervision: how long the worker may take.
+      unfit: Ray's names of nodes that it must not be on.
 
     Attributes:
       state: what it does.
@@ -47,16 +51,21 @@ class WorkerHandle:
     """
 
     def __init__(
-        self, needs: Needs, is_local: bool, start_timeout_s: float, timeout_s: float
+        self,
+        needs: Needs,
+        is_local: bool,
+        supervision: Supervision,
+        unfit: Collection[str] = (),
     ) -> None:
         options: dict[str, Any] = {"num_cpus": 0}
         if not is_local:
             options = {"num_cpus": _PROCESSORS, "runtime_env": {"env_vars": SINGLE_THREADED}}
+        if unfit:
+            options["label_selector"] = {"ray.io/node-id": f"!in({','.join(unfit)})"}
         # Neither is restarted or tried again by Ray: the pool does both.
         make_actor: Any = ray.remote(**options, max_restarts=0, max_task_retries=0)(Worker)
         self._actor: Any = make_actor.remote()
-        self._start_timeout_s = start_timeout_s
-        self._timeout_s = timeout_s
+        self._supervision = supervision
         self.state = State.WAITING
         self.place: Place | None = None
         self.call: Any = self._actor.look.remote(needs)
@@ -77,11 +86,16 @@ class WorkerHandle:
     @property
     def limit_s(self) -> float:
         """Return the seconds that it may take for what it does."""
-        return self._timeout_s if self.is_ready else self._start_timeout_s
+        is_short = self.state in (State.WAITING, State.STARTING)
+        return self._supervision.start_timeout_s if is_short else self._supervision.timeout_s
 
     def start(self, make_runner_ref: Any) -> None:
         """Have it make its runner; the reference is to the pickled function that does so."""
         self._begin(State.STARTING, self._actor.start.remote(make_runner_ref))
+
+    def fetch(self, number: int, part_refs: list[Any]) -> None:
+        """Have it copy missing files to its node; the references are to their parts."""
+        self._begin(State.FETCHING, self._actor.fetch.remote(number, part_refs))
 
     def load(self, data_ref: Any, version: int, sha256: str) -> None:
         """Have it load data; the reference is to the pickled data."""
@@ -105,6 +119,15 @@ class WorkerHandle:
         answer: Place | Answer = ray.get(self.call)
         self.call = self.deadline_s = None
         return answer
+
+    def why_lost(self, error: Exception) -> str:
+        """Return why it owes an answer for ever, in one line."""
+        # A node that cannot import this project says so in the middle of many lines.
+        missing = re.search(r"^\s*(\w*Error: .*)$", str(error), re.MULTILINE)
+        if isinstance(error, ray.exceptions.RayTaskError) or missing:
+            why = missing.group(1) if missing else error
+            return f"its worker cannot begin on {self.node}: {why}"
+        return f"its worker on {self.node} was lost ({type(error).__name__})"
 
     def ask_to_end(self) -> Any:
         """Have an idle worker close its runner; return the answer that it owes."""

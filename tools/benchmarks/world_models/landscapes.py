@@ -7,10 +7,10 @@ import pathlib
 import time
 from typing import Any
 
+from environments.caches.table import MINIMA
 from environments.learn_to_optimize import references
 from tfrl_systems import experiments
 from tfrl_systems.experiments import Reporter
-from tfrl_systems.experiments.systems.learn_to_optimize.evaluating import truth_cache
 from tfrl_systems.experiments.systems.learn_to_optimize.problem import Function
 from tools.benchmarks import shared
 from tools.benchmarks.world_models import counted
@@ -48,7 +48,7 @@ class Few:
         # The true minima cost evaluations too, but not the agent's.
         objective = Function(function=FUNCTION).objective
         free = references.reference_points(objective.num_free)
-        references.errors(objective, free * 0, free, truth_cache())
+        references.errors(objective, free * 0, free, MINIMA.files())
         before, began_s = counted.num_evaluations, time.monotonic()
         run = experiments.train(
             "learn_to_optimize",

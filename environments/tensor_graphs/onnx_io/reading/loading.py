@@ -14,7 +14,7 @@ from environments.errors import UserError
 from environments.tensor_graphs.onnx_io import scopes
 from environments.tensor_graphs.onnx_io.header import opset_of
 from environments.tensor_graphs.onnx_io.reading.graph_builder import OLDEST_OPSET
-from environments.tensor_graphs.onnx_io.tensors import dtype_of, raw_bytes, to_array
+from environments.tensor_graphs.onnx_io.tensors import dtype_of, external_path, raw_bytes, to_array
 
 Source = str | pathlib.Path | bytes | onnx.ModelProto
 """A path, the content of a file, or a model."""
@@ -46,6 +46,26 @@ def load(source: Source) -> tuple[onnx.ModelProto, pathlib.Path | None]:
         raise UserError(f"{name}: not an ONNX model, or only a part of one: it names no opset")
     _embed_in_nodes(model, directory)
     return (_inlined(model) if model.functions else model), directory
+
+
+def file_names(path: pathlib.Path) -> tuple[str, ...]:
+    """Return the names of a model's own file and of those with its data, relative to its directory.
+
+    Raises:
+      UserError: the file is not a model, or a file with data is missing or outside of the model's
+        directory.
+    """
+    model = _parsed(_content(path), str(path))
+    graphs = [model.graph, *model.functions]
+    tensors = [*model.graph.initializer]
+    tensors += [one for graph in graphs for node in graph.node for one in scopes.tensors(node)]
+    found = {
+        external_path(one, path.parent)
+        for one in tensors
+        if one.data_location == onnx.TensorProto.EXTERNAL
+    }
+    root = path.parent.resolve()
+    return (path.name, *sorted(str(one.relative_to(root)) for one in found))
 
 
 def frozen(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:

@@ -10,6 +10,7 @@ import psutil
 import pytest
 from llvmlite import binding as llvm
 
+from environments.inlining.compilers import embedded as embedded_compiler
 from environments.inlining.compilers.compilation import CompilerError
 from environments.inlining.compilers.compiler import run_policy
 from environments.inlining.compilers.embedded import EmbeddedLlvm
@@ -132,6 +133,24 @@ def test_a_worker_killed_while_it_waits_is_replaced(embedded, good):
     embedded._worker.process.send_signal(signal.SIGKILL)
     psutil.wait_procs([psutil.Process(embedded._worker.process.pid)], timeout=5)
     assert run_policy(embedded, good, default).decisions.tolist() == HAND_WORKED_DEFAULT
+
+
+def test_the_first_compile_of_all_may_be_killed(monkeypatch):
+    """It asks LLVM what it will tell of call sites; two of three attempts may fail."""
+    monkeypatch.setattr(embedded_compiler, "_announced", {})
+    killed = []
+
+    def kill(request, *arguments, begin=embedded_compiler.EmbeddedRequest.__init__, **keywords):
+        begin(request, *arguments, **keywords)
+        if len(killed) < 2:
+            killed.append(request.process.pid)
+            request.process.send_signal(signal.SIGKILL)
+
+    monkeypatch.setattr(embedded_compiler.EmbeddedRequest, "__init__", kill)
+    compiler = EmbeddedLlvm()
+    assert "callee_users" in compiler.announced
+    compiler.close()
+    assert len(set(killed)) == 2
 
 
 def test_a_compile_that_is_left_early(compiler, tmp_path, good):

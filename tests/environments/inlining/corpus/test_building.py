@@ -19,6 +19,7 @@ from environments.inlining.corpus import bitcode_compilers
 from environments.inlining.corpus.bitcode_compilers import CompilerProcesses, find_compiler
 from environments.inlining.corpus.building import build_corpus, write_subset
 from environments.inlining.corpus.modules import Corpus
+from tests.full_disk import no_room
 
 C_SOURCE = """
 #include <assert.h>
@@ -342,6 +343,11 @@ def test_subset_is_a_corpus_of_its_own(tree, tmp_path):
     write_subset(corpus.select(["other"]), tmp_path / "subset")
     assert list(Corpus.load(tmp_path / "subset").projects) == ["other"]
     assert not (tmp_path / "subset/tree/area.c.bc").exists()
+    assert leftovers(tmp_path / "subset") == []
+    whole = hashes(tmp_path / "subset")
+    with pytest.raises(UserError, match="expected to write to .*free some space"), no_room():
+        write_subset(corpus.select(["other"]), tmp_path / "subset")
+    assert hashes(tmp_path / "subset") == whole
     assert leftovers(tmp_path / "subset") == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import random
-import re
+import shutil
 import zlib
 from typing import Any
 
@@ -14,6 +14,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from environments.caches.digests import SIZE
+from environments.caches.files import FileCache, files_in
 from environments.errors import UserError
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective, figures
@@ -176,7 +178,7 @@ def test_changes_of_groups_are_found() -> None:
     (product,) = add(edit, "Mul", relu, before.outputs[0])
     edit.set_outputs([product], ["y"])
     after, change = edit.finish()
-    engine = Engine((), make_objective("onnxruntime", directory=None))
+    engine = Engine((), make_objective("onnxruntime"))
     analytic = Engine((), AnalyticObjective())
     assert analytic.touched(before, after, change) == {relu.node, product.node}
     assert {relu.node, product.node} <= engine.touched(before, after, change)
@@ -218,8 +220,8 @@ def test_costs_by_difference_of_random_graphs() -> None:
 
 
 def test_measured_once(backend: CountedBackend, tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "costs" / "table.jsonl"
-    objective = MeasuredObjective(backend, CostTable(path))
+    cache = FileCache(tmp_path / "costs", 1_000_000)
+    objective = MeasuredObjective(backend, CostTable(cache))
     graph = layer_norm([1, 8, 16])
     cost_ms = graph_cost(objective, graph)
     # Sigmoid, and Add with LayerNormalization.
@@ -227,14 +229,14 @@ def test_measured_once(backend: CountedBackend, tmp_path: pathlib.Path) -> None:
     assert objective.num_measured == 2
     opened = CountedBackend.num_opened
     assert graph_cost(objective, graph) == cost_ms
-    assert graph_cost(MeasuredObjective(backend, CostTable(path)), graph) == cost_ms
+    assert graph_cost(MeasuredObjective(backend, CostTable(cache)), graph) == cost_ms
     assert CountedBackend.num_opened == opened
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert list(dict.fromkeys(line["what"] for line in lines)) == [
-        "a product of matrices",
+    kept = [one.path.read_bytes()[SIZE:] for one in files_in(tmp_path / "costs")]
+    assert sorted({json.loads(content)["what"] for content in kept}) == [
+        "Add([1, 8, 16], [1, 8, 16]); LayerNormalization([1, 8, 16], [16], [16])",
         "Sigmoid([1, 8, 16])",
         "SkipLayerNormalization([1, 8, 16], [1, 8, 16], [16], [16])",
-        "Add([1, 8, 16], [1, 8, 16]); LayerNormalization([1, 8, 16], [16], [16])",
+        "a product of matrices",
     ]
 
 
@@ -321,31 +323,29 @@ def test_opaque_nodes(backend: CountedBackend) -> None:
 
 
 def test_table(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "table.jsonl"
-    one, other = CostTable(path), CostTable(path)
+    cache = FileCache(tmp_path / "costs", 1_000_000)
+    one, other = CostTable(cache), CostTable(cache)
     assert one.get("a") is None
     assert one.put("a", 1.0) == 1.0
     # The other process was slower: the first value holds for both.
     assert other.put("a", 2.0) == 1.0
     assert other.get("a") == 1.0
-    with path.open("ab") as file:
-        file.write(b'nonsense\n{"key": "b"}\n{"key": "c", "ms": 3.0}\n{"key": "d", "m')
-    assert one.get("c") == 3.0
-    assert one.get("d") is None
-    assert len(CostTable(path)) == 2
-    with pytest.raises(UserError, match="cannot read measured costs"):
-        CostTable(tmp_path)
+    # Another backend or processor has costs of its own.
+    assert CostTable(cache, "another").get("a") is None
+    # A run goes by the cost that it has seen, although the cache is cleared and filled anew.
+    shutil.rmtree(tmp_path / "costs")
+    assert CostTable(cache).put("a", 3.0) == 3.0
+    assert one.get("a") == other.put("a", 4.0) == 1.0
+    assert CostTable(cache).get("a") == 3.0
 
 
 def test_table_of_a_machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = table_of(OnnxRuntime("basic"), tmp_path).path
-    assert name is not None
-    assert re.fullmatch(r"onnxruntime-basic-[\d.]+.*-[0-9a-f]{8}\.jsonl", name.name)
     assert processor()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    path = table_of(OnnxRuntime()).path
-    assert path is not None
-    assert path.parent == tmp_path / "tfrl" / "costs"
+    table_of(OnnxRuntime()).put("a", 1.0)
+    assert table_of(OnnxRuntime()).get("a") == 1.0
+    assert table_of(OnnxRuntime("basic")).get("a") is None
+    assert (tmp_path / "tfrl" / "costs").is_dir()
 
 
 @pytest.mark.slow

@@ -106,6 +106,53 @@ def test_workers_killed_while_the_pool_starts_are_replaced(tmp_path, caplog):
     assert caplog.messages.count("its worker was ended by SIGKILL") >= 2
 
 
+def test_workers_killed_while_others_work_do_not_end_the_run():
+    """More often in a row than a pool whose workers cannot start would try."""
+
+    class Slow(Noise):
+        def run(self, task):
+            time.sleep(0.05)
+            return super().run(task)
+
+    num_killed = 0
+
+    def kill_the_newest(number, result):
+        nonlocal num_killed
+        newest = max(workers(), key=lambda one: one.create_time())
+        if not any(one.is_ready and one._process.pid == newest.pid for one in pool._all_workers()):
+            newest.kill()
+            num_killed += 1
+
+    runner = Noise()
+    tasks = [Task(seed) for seed in range(60)]
+    with make_pipes(Slow, 2) as pool:
+        pool.broadcast(b"0")
+        workers()[0].kill()
+        found = pool.map(tasks, kill_the_newest)
+    assert num_killed > 3
+    assert sha256(found) == sha256([runner.run(task) for task in tasks])
+
+
+def test_a_worker_without_memory_is_replaced_and_nobody_else_suffers(tmp_path, caplog):
+    caplog.set_level(logging.WARNING)
+    pool = make_pipes(functools.partial(Noise, tmp_path), 1)
+    assert collect(pool, [(0, 0, "out of memory", 1)]) == expected()
+    assert "MemoryError" in caplog.text and "(attempt 1 of 3)" in caplog.text
+    assert "(attempt 2 of 3)" not in caplog.text
+
+
+def test_a_worker_that_starts_without_memory_is_replaced(tmp_path):
+    def make_runner():
+        if not list(tmp_path.iterdir()):
+            (tmp_path / "begun").touch()
+            raise MemoryError
+        return Noise()
+
+    with make_pipes(make_runner, 1) as pool:
+        pool.broadcast(b"0")
+        assert sha256(pool.map(tasks_of(0))) == expected()[0]
+
+
 def test_a_spare_takes_over_at_once_and_another_one_is_started():
     with make_pipes(Process, 2, num_spares=1) as pool:
         pool.map([Task(0)])

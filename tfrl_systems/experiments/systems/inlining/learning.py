@@ -32,7 +32,9 @@ from tfrl_systems.experiments.systems.inlining.corpora import Corpora, small_mod
 from tfrl_systems.experiments.systems.inlining.decision_problem import InliningProblem
 from tfrl_systems.experiments.systems.inlining.problem import SCOPES
 from tfrl_systems.experiments.systems.inlining.workers import (
+    at_hand,
     make_collector,
+    requirements_of,
     say_how_it_is_steered,
 )
 from tfrl_systems.experiments.training_run import TrainingRun
@@ -83,7 +85,7 @@ class MakeRunner:
     def __call__(self) -> EpisodeRunner:
         """Make the runner."""
         environment = InliningEnvironment(
-            contexts.uniform(self.modules),
+            contexts.uniform([at_hand(module) for module in self.modules]),
             make_compiler(self.compiler),
             default_sizes=self.default_sizes,
             objective=self.objective,
@@ -101,9 +103,10 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
     corpora.warn_of_overlap(reporter)
     learned_on = small_modules(corpora.corpus.modules, episodes.max_bitcode_bytes, reporter)
     compiler = run.problem.compiler
+    requirements = requirements_of(compiler, corpora.corpus, corpora.holdout)
     with (
         contextlib.closing(TrajectoryStore(run.problem.cache)) as store,
-        make_collector(compiler, store, collect) as collector,
+        make_collector(compiler, store, collect, requirements=requirements) as collector,
     ):
         default_sizes = _default_sizes(collector, learned_on, reporter)
         modules = [module for module in learned_on if module.name in default_sizes]
@@ -133,6 +136,7 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
             # Each episode may be compiled twice.
             timeout_s=2 * num_episodes * DEFAULT_TIMEOUT_S,
             score_fn=saving_of_all,
+            requirements=requirements,
         )
 
 
@@ -148,9 +152,11 @@ def imitation_task(
     say_how_it_is_steered(run.problem.compiler, reporter)
     learned_on, chosen_on = corpora.divided()
     learned_on = small_modules(learned_on, exploration.max_bitcode_bytes, reporter)
+    compiler = run.problem.compiler
+    requirements = requirements_of(compiler, corpora.corpus, corpora.validation, corpora.holdout)
     with (
         contextlib.closing(TrajectoryStore(run.problem.cache)) as store,
-        make_collector(run.problem.compiler, store, collect) as collector,
+        make_collector(compiler, store, collect, requirements=requirements) as collector,
     ):
 
         def make_problem(corpus: Corpus, modules: Sequence[Module], name: str) -> InliningProblem:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 
+from environments.caches.table import COMPILES
 from environments.inlining.linking.objective import OBJECTIVES
-from environments.machine import compiles_file, num_processors
+from environments.machine import num_processors
 from tfrl_systems.experiments.settings import option
 
 
@@ -23,7 +24,7 @@ class Compiling:
 
     corpus: pathlib.Path = option(metavar="DIR")
     compiler: str = option("embedded", metavar="embedded|CLANG")
-    cache: pathlib.Path = option(compiles_file(), metavar="FILE")
+    cache: pathlib.Path = option(COMPILES.path, metavar="FILE")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

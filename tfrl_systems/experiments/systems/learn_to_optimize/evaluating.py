@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from environments.caches.table import MINIMA
 from environments.errors import UsageError, UserError
 from environments.learn_to_optimize import baselines, references
 from environments.learn_to_optimize.functions import Objective
-from environments.machine import cache_directory
 from tfrl_systems.experiments.settings import option
 from tfrl_systems.experiments.systems.learn_to_optimize.problem import Function
 from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
@@ -77,13 +77,8 @@ def evaluate(name: str, choose: Choose, objective: Objective) -> Evaluated:
       objective: the function that the policy minimises.
     """
     free = references.reference_points(objective.num_free)
-    errors = references.errors(objective, choose(free), free, truth_cache())
+    errors = references.errors(objective, choose(free), free, MINIMA.files())
     return Evaluated(name, errors.mse, errors.msle, _microseconds(choose, free))
-
-
-def truth_cache() -> pathlib.Path:
-    """Return the directory in the user's cache where minima of functions are kept."""
-    return cache_directory() / "minima"
 
 
 def _microseconds(choose: Choose, free: np.ndarray) -> float:

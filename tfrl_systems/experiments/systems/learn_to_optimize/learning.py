@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from environments.caches.table import MINIMA
 from environments.learn_to_optimize import references
 from environments.learn_to_optimize.settings import Settings
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.experiments.online import OnlineTask
-from tfrl_systems.experiments.systems.learn_to_optimize.evaluating import truth_cache
 from tfrl_systems.experiments.systems.learn_to_optimize.problem import Problem
 from tfrl_systems.experiments.systems.learn_to_optimize.teaching import MakeTeacher
 from tfrl_systems.experiments.training_run import TrainingRun
@@ -74,7 +74,7 @@ def _evaluator(problem: Problem, agent: Any) -> EvaluateFn:
     def evaluate_fn(variables: bytes) -> Mapping[str, float]:
         actor.load(variables)
         x = OptimizerPolicy(actor.network.first_step(), problem.objective.num_tuned)(free)
-        errors = references.errors(problem.objective, x, free, truth_cache())
+        errors = references.errors(problem.objective, x, free, MINIMA.files())
         return {**errors._asdict(), "steps": float(len(free))}
 
     return evaluate_fn

@@ -153,6 +153,7 @@ def online_task(run: TrainingRun) -> OnlineTask:
         describe=lambda found: (
             f"{percent(found['cost'], 1.0)} of estimated cost, mean of the models"
         ),
+        requirements=problem.requirements(),
     )
 
 

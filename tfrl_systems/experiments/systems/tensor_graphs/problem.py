@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from environments.errors import UsageError, UserError
-from environments.tensor_graphs import models
+from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.objectives import Objective, make_objective
 from environments.tensor_graphs.execution.backends import Arrays
@@ -27,6 +27,7 @@ from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 from environments.tensor_graphs.search import Budget, Result, follow, search
 from environments.tensor_graphs.selection.blocking import divided
+from tfrl_systems.drivers.requirements import Files, Requirements, here
 from tfrl_systems.experiments.settings import option
 from tfrl_systems.experiments.systems.tensor_graphs.original import Original, levels_of
 
@@ -98,11 +99,14 @@ class Rewriting:
         Raises:
           UserError: the rules cannot be used.
         """
-        return divided(rule_files.load(self.rules, strict))[0]
+        return divided(self._load_all_rules(strict))[0]
 
     def load_block_rules(self, strict: bool = False) -> tuple[Rule, ...]:
         """Load the rules of `selection.blocking`; see `load_rules`."""
-        return divided(rule_files.load(self.rules, strict))[1]
+        return divided(self._load_all_rules(strict))[1]
+
+    def _load_all_rules(self, strict: bool) -> tuple[Rule, ...]:
+        return rule_files.load(here(self.rules) if self.rules else None, strict)
 
     def make_objective(self, sizes: Sizes) -> Objective:
         """Make the objective to minimise, at some sizes.
@@ -140,6 +144,18 @@ class Problem(Rewriting):
     def has_several_models(self) -> bool:
         """Whether episodes begin at more than one model; a family has many."""
         return len(self.models) > 1 or any(map(families.named, self.models))
+
+    def requirements(self) -> Requirements:
+        """Return what runners need: the files of models and rules.
+
+        Raises:
+          UserError: a model cannot be read.
+        """
+        paths = [pathlib.Path(one) for one in self.models if not models.is_built_in(one)]
+        files = [Files(path.parent, onnx_io.file_names(path)) for path in paths if path.exists()]
+        if self.rules:
+            files.append(Files(self.rules.parent, (self.rules.name,)))
+        return Requirements(tuple(files))
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies the problem, as JSON values."""
@@ -332,7 +348,7 @@ def find_model(name: str, seed: int = 0) -> pathlib.Path | onnx.ModelProto:
     Raises:
       UserError: there is no such file or built-in model.
     """
-    path = pathlib.Path(name)
+    path = here(name)
     if path.exists():
         return path
     if models.is_built_in(name):

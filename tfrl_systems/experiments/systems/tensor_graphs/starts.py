@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
 
@@ -11,11 +12,10 @@ from environments import contexts
 from environments.contexts import ContextSampler
 from environments.tensor_graphs.environment import Model
 from environments.tensor_graphs.models import families
+from tfrl_systems.drivers.requirements import here
 
 _NUM_SIZED = 40
 _NUM_EVALUATED = 4
-# Environments can share models, because graphs are immutable.
-_load_once = functools.cache(Model.load)
 
 
 def sampler_of(names: Sequence[str]) -> ContextSampler[Model]:
@@ -58,6 +58,15 @@ def _sampler_of_one(name: str) -> ContextSampler[Model]:
 def _load(name: str) -> Model:
     """Load a model; members are not kept, because there are too many."""
     return Model.load(name) if families.is_member(name) else _load_once(name)
+
+
+@functools.cache
+def _load_once(name: str) -> Model:
+    """Load a model under the name that it was asked for by, wherever its file lies.
+
+    Environments can share models, because graphs are immutable.
+    """
+    return dataclasses.replace(Model.load(str(here(name))), name=name)
 
 
 def _draw_member(named: Sequence[str], generator: np.random.Generator) -> Model:

@@ -1,0 +1,129 @@
+"""A cache of directories that programs use in place, such as libraries that a clang has loaded.
+
+A process that has asked for an entry holds the cache until it ends: nothing is removed from under
+its programs. So room is made, and the cache is cleared, only while nobody holds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+import time
+from collections.abc import Iterator
+from typing import IO
+
+from environments.caches.files import files_in
+
+_LOCK = ".lock"
+_SHORT_WAIT_S = 5.0
+_POLL_S = 0.05
+# The locks of this process; the operating system releases them when it ends.
+_held: dict[pathlib.Path, IO] = {}
+
+
+class DirectoryCache:
+    """Directories by name, in a directory.
+
+    Args:
+      directory: the directory; made when it is needed.
+      bound_bytes: the space that all entries may take, approximately: it is not looked at while
+        other processes hold the cache.
+    """
+
+    def __init__(self, directory: pathlib.Path, bound_bytes: int) -> None:
+        self._directory = directory
+        self._bound_bytes = bound_bytes
+
+    def entry(self, name: str) -> pathlib.Path:
+        """Return the directory of an entry, made if it is missing; hold the cache until the end.
+
+        Raises:
+          OSError: it cannot be made.
+        """
+        self._hold()
+        path = self._directory / name
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):  # Reading may be all that is allowed.
+            os.utime(path)
+        return path
+
+    def clear(self) -> bool:
+        """Remove all entries; return False if a process holds the cache, and nothing is removed."""
+        with _alone(self._directory) as is_alone:
+            if is_alone:
+                for path in _entries(self._directory):
+                    shutil.rmtree(path, ignore_errors=True)
+        return is_alone
+
+    def _hold(self) -> None:
+        if self._directory in _held:
+            return
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(self._directory, os.W_OK):
+            return
+        with _alone(self._directory) as is_alone:
+            if is_alone:
+                self._make_room()
+        lock = (self._directory / _LOCK).open("a")
+        acquire(lock, fcntl.LOCK_SH, _SHORT_WAIT_S)
+        _held[self._directory] = lock
+
+    def _make_room(self) -> None:
+        entries = sorted(_entries(self._directory), key=lambda one: one.stat().st_mtime)
+        sizes = [sum(one.size_bytes for one in files_in(path)) for path in entries]
+        excess_bytes = sum(sizes) - self._bound_bytes
+        for path, size_bytes in zip(entries, sizes, strict=True):
+            if excess_bytes <= 0:
+                break
+            shutil.rmtree(path, ignore_errors=True)
+            excess_bytes -= size_bytes
+
+
+def entries_in(directory: pathlib.Path) -> int:
+    """Return the number of entries."""
+    return len(_entries(directory))
+
+
+def acquire(file: IO, kind: int, wait_s: float) -> bool:
+    """Lock a file, and return whether it is locked now.
+
+    Args:
+      file: an open file.
+      kind: LOCK_SH or LOCK_EX, of `fcntl`.
+      wait_s: how long to wait. A process that has the lock may have been stopped for good.
+    """
+    end_s = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() >= end_s:
+                return False
+            time.sleep(_POLL_S)
+        else:
+            return True
+
+
+@contextlib.contextmanager
+def _alone(directory: pathlib.Path) -> Iterator[bool]:
+    """Yield whether no process holds the cache, and keep others from it meanwhile."""
+    if not directory.is_dir():
+        yield True
+        return
+    try:
+        lock = (directory / _LOCK).open("a")
+    except OSError:
+        yield False
+        return
+    with lock:
+        yield acquire(lock, fcntl.LOCK_EX, 0.0)
+
+
+def _entries(directory: pathlib.Path) -> list[pathlib.Path]:
+    try:
+        return [one for one in directory.iterdir() if one.is_dir()]
+    except OSError:
+        return []

@@ -1,0 +1,67 @@
+"""What a program uses in place is not removed from under it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+
+from environments.caches import directories
+from environments.caches.directories import DirectoryCache
+from tests.environments.caches.processes import SERVER, started
+
+BOUND_BYTES = 3 * 4096
+
+
+def fill(directory, name: str, age_s: float) -> None:
+    path = DirectoryCache(directory, BOUND_BYTES).entry(name)
+    (path / "library").write_bytes(bytes(4096))
+    os.utime(path, (time.time() - age_s,) * 2)
+
+
+def use(directory, name: str, ready) -> None:
+    assert (DirectoryCache(directory, BOUND_BYTES).entry(name) / "library").exists()
+    ready.set()
+    time.sleep(60)
+
+
+def elsewhere(target, *arguments):
+    """Run a function in a process of its own, whose end releases what it holds."""
+    process = SERVER.Process(target=target, args=arguments)
+    process.start()
+    process.join(30)
+    assert process.exitcode == 0
+
+
+def test_nothing_is_removed_while_a_process_holds_it(tmp_path):
+    elsewhere(fill, tmp_path, "a", 0.0)
+    cache = DirectoryCache(tmp_path, BOUND_BYTES)
+    with started(use, tmp_path, "a"):
+        assert not cache.clear() and (tmp_path / "a" / "library").exists()
+    # The lock of a process that was killed is free.
+    assert cache.clear() and not (tmp_path / "a").exists()
+    assert cache.clear()
+
+
+def test_the_next_process_removes_what_was_not_used_for_longest(tmp_path):
+    for name, age_s in (("a", 400), ("b", 300), ("c", 200), ("d", 100)):
+        elsewhere(fill, tmp_path, name, age_s)
+    # Four of three blocks: "a" went when the next one, which is none of them, came.
+    elsewhere(fill, tmp_path, "e", 0)
+    assert sorted(one.name for one in tmp_path.iterdir() if one.is_dir()) == ["b", "c", "d", "e"]
+
+
+def lock_and_stop(directory, ready) -> None:
+    with (directory / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ready.set()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_a_process_that_was_stopped_ends_nobodys_run(tmp_path, monkeypatch):
+    """It may have been stopped while it made room; then nobody waits for it for long."""
+    monkeypatch.setattr(directories, "_SHORT_WAIT_S", 0.2)
+    elsewhere(fill, tmp_path, "a", 0.0)
+    with started(lock_and_stop, tmp_path):
+        assert (DirectoryCache(tmp_path, BOUND_BYTES).entry("a") / "library").exists()

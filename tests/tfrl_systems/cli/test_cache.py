@@ -1,0 +1,88 @@
+"""`tfrl cache` shows what is kept, and clears it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from environments.caches.table import CACHES, COMPILES, COSTS, MINIMA, PLUGINS
+from environments.inlining.collection.store import Trajectory, TrajectoryStore
+from environments.inlining.compilers.object_size import ObjectSize
+from environments.machine import cache_directory
+
+NAMES = ["compiles", "costs", "verified_rules", "minima", "plugins"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def filled():
+    """Two costs, one minimum, one compile, and the record of another."""
+    COSTS.files().put("a", b"1")
+    COSTS.files().put("b", bytes(5000))
+    MINIMA.files().put("a", b"2")
+    store = TrajectoryStore(COMPILES.path)
+    features, decisions = np.zeros((1, 1), np.int64), np.ones(1, np.int8)
+    store.put("a", "clang", Trajectory("a", ("cost",), features, decisions, ObjectSize(7, 5)))
+    store.put_record("a", "clang", "plain", {"text_bytes": np.array(9)})
+    store.close()
+
+
+def usages(tfrl):
+    return {one["name"]: one for one in tfrl("cache", "info", "--json").json["caches"]}
+
+
+def test_nothing_is_made_by_looking(tfrl):
+    assert list(usages(tfrl)) == NAMES
+    assert all(one["size_bytes"] == one["entries"] == 0 for one in usages(tfrl).values())
+    assert tfrl("cache", "clear").status == 0
+    assert not cache_directory().exists()
+
+
+def test_what_is_kept_is_counted_and_cleared_by_name(tfrl, filled):
+    found = usages(tfrl)
+    # 33 bytes and 5032 bytes, in blocks of 4096.
+    assert (found["costs"]["entries"], found["costs"]["size_bytes"]) == (2, 3 * 4096)
+    assert (found["minima"]["entries"], found["minima"]["size_bytes"]) == (1, 4096)
+    assert found["compiles"]["entries"] == 2 and found["compiles"]["size_bytes"] > 0
+    assert found["compiles"]["path"] == str(CACHES["compiles"].path)
+    assert found["compiles"]["bound_bytes"] == 2_000_000_000
+    assert tfrl("cache", "clear", "costs", "compiles").status == 0
+    found = usages(tfrl)
+    assert [found[name]["entries"] for name in NAMES] == [0, 0, 0, 1, 0]
+    assert tfrl("cache", "clear").status == 0
+    assert usages(tfrl)["minima"]["size_bytes"] == 0
+
+
+def test_it_is_shown_to_people(tfrl, filled):
+    out = tfrl("cache", "info").out
+    assert all(name in out and str(CACHES[name].path) in out for name in NAMES)
+    assert "2 entries  measured times of operators" in out
+
+
+def test_what_other_versions_left_is_counted_and_cleared(tfrl):
+    cache_directory().mkdir(parents=True)
+    for name in ("compiles.db", "compiles.db-wal", "compiles-2.db.damaged"):
+        (cache_directory() / name).write_bytes(b"x")
+    assert usages(tfrl)["compiles"]["size_bytes"] == 3 * 4096
+    assert tfrl("cache", "clear", "compiles").status == 0
+    assert list(cache_directory().iterdir()) == []
+
+
+def test_plugins_in_use_stay(tfrl):
+    kept = PLUGINS.directories().entry("set-1")
+    ran = tfrl("cache", "clear")
+    assert ran.status == 1 and kept.is_dir()
+    assert ran.err == (
+        "tfrl: cache: expected plugins free, found another process that uses it; clear it again "
+        "when that has ended\n"
+    )
+
+
+def test_an_unknown_name_is_wrong_usage(tfrl):
+    ran = tfrl("cache", "clear", "costs", "everything")
+    assert ran.status == 2 and not ran.out
+    assert "expected one of compiles, costs, verified_rules, minima, plugins" in ran.err

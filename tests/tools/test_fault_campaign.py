@@ -1,0 +1,121 @@
+"""The campaign of faults: its checks can fail, and a small campaign finds nothing wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+
+from tools.benchmarks import fault_campaign
+from tools.benchmarks.faults import processes
+from tools.benchmarks.faults.runs import Record, Run
+from tools.benchmarks.faults.scenarios import Place, Scenario, sha256
+from tools.benchmarks.faults.striking import damage, strike_worker
+from tools.benchmarks.faults.trials import run_quietly, run_trial
+
+# Stands for a command of tfrl: it goes on where it was killed, unless told to be careless.
+PROGRAM = """
+import os, pathlib, subprocess, sys, tempfile, time
+out = pathlib.Path(sys.argv[1]); out.mkdir(exist_ok=True)
+for number in range(8):
+    if not (out / str(number)).exists():
+        time.sleep(0.02)
+        (out / "new").write_text(str(number))
+        (out / "new").rename(out / str(number))
+"""
+CARELESS = {
+    "": "",
+    "process": "subprocess.Popen(['sleep', '60'], start_new_session=True)",
+    "file": "tempfile.mkstemp()",
+    "socket": "import socket; socket.socket(socket.AF_UNIX).bind(tempfile.gettempdir() + '/s')",
+    "file of its own": "(out / 'unfinished').touch()",
+    "differing end": "(out / '3').write_text('4')",
+    "error": "sys.exit('no')",
+}
+SAYS = {
+    "process": "process: sleep 60",
+    "file": "file in TMPDIR: tmp",
+    "socket": "socket in TMPDIR: s",
+    "file of its own": "file: w/out/unfinished",
+    "differing end": "3: ",
+    "error": "status 1, no",
+}
+
+
+def scenario(careless: str) -> Scenario:
+    def command(place: Place) -> list[str]:
+        return [sys.executable, "-S", "-c", PROGRAM + CARELESS[careless], str(place.work / "out")]
+
+    def end(place: Place) -> dict[str, str]:
+        return {path.name: sha256(path) for path in (place.work / "out").glob("[0-9]")}
+
+    return Scenario("numbers", lambda inputs: None, command, end, {}, ("kill",))
+
+
+@pytest.fixture
+def place(tmp_path):
+    return lambda name: Place(tmp_path / name, tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def short_grace(monkeypatch):
+    monkeypatch.setattr("tools.benchmarks.faults.runs.GRACE_S", 0.3)
+
+
+@pytest.mark.parametrize("careless", CARELESS)
+def test_what_is_left_or_differs_is_reported(careless, place):
+    quiet = run_quietly(scenario(""), place("quiet"))
+    assert len(quiet.end) == 8
+    mark = place(f"run-{os.getpid()}")
+    record = run_trial(scenario(careless), quiet, mark, 3, 0, frozenset({"kill"}), None)
+    wrong = record.failures + record.left
+    assert [SAYS[careless] in one for one in wrong[:1]] == ([True] if careless else [])
+    assert record.is_good is not bool(careless)
+    assert not processes.find(str(mark.root))
+
+
+def test_a_killed_command_is_started_again_and_counted(place):
+    quiet = run_quietly(scenario(""), place("quiet"))
+    for number in range(9):
+        run = place(f"again-{number}-{os.getpid()}")
+        record = run_trial(scenario(""), quiet, run, number, 0, frozenset({"kill"}), None)
+        assert record.is_good and record.starts == 1 + record.struck["kill"]
+        if record.struck["kill"] > 1:
+            return
+    pytest.fail("no trial was struck twice")
+
+
+def test_a_process_that_has_ended_cannot_be_struck(place):
+    run = Run(scenario(""), place(f"ended-{os.getpid()}"), Record(0, "numbers"))
+    head = run.start()
+    target = processes.Target(head.pid, run.mark)
+    check = strike_worker("kill_worker", target, np.random.default_rng(0))
+    head.wait()
+    assert check() is True
+    target.close()
+    with pytest.raises(ProcessLookupError):
+        processes.Target(head.pid, run.mark)
+
+
+def test_damage_changes_one_file(place):
+    where = place("damaged")
+    where.work.mkdir(parents=True)
+    (where.work / "one").write_bytes(bytes(9))
+    assert damage("flip_bit", where, np.random.default_rng(0)) == "w/one"
+    assert sum((where.work / "one").read_bytes()).bit_count() == 1
+    assert damage("truncate_file", where, np.random.default_rng(0)) == "w/one"
+    assert (where.work / "one").stat().st_size < 9
+
+
+@pytest.mark.slow
+def test_a_hundred_faults_and_nothing_is_lost(capsys):
+    words = ["--scenario", "ppo,corpus,build", "--faults", "100", "--minutes", "4", "--seed", "27"]
+    with pytest.raises(SystemExit) as ended:
+        fault_campaign.main([*words, "--json"])
+    captured = capsys.readouterr()
+    assert ended.value.code == 0, captured.err
+    trials = json.loads(captured.out)["trials"]
+    assert sum(sum(one["struck"].values()) for one in trials) > 10

@@ -1,0 +1,90 @@
+"""Curves of an online run: a bounded number of points, however long the run is."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfrl_systems.training.summaries import Row, Value, write_curves
+
+MAX_POINTS = 1000
+"""A curve has no more points than this, and the last iteration's."""
+
+_TRAINING_FIGURES = ("iteration", "environment_steps", "mean_return", "steps_per_episode", "loss")
+
+
+@dataclasses.dataclass
+class Curves:
+    """The figures of a run, with one item for each point.
+
+    Attributes:
+      evaluations: figures of the policy, JSON values.
+      training: figures of collection and learning, JSON values.
+      rows: points for TensorBoard since the last checkpoint.
+    """
+
+    evaluations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    training: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    rows: list[Row] = dataclasses.field(default_factory=list)
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Add the figures of an iteration."""
+        number = record["iteration"]
+        self.evaluations.append({"iteration": number, **record["evaluation"]})
+        self.training.append({name: record[name] for name in _TRAINING_FIGURES})
+        self.rows.append((number, {**_shown(record), **self._best()}))
+
+    def write(self, directory: pathlib.Path, number: int) -> None:
+        """Write TensorBoard's points since the last checkpoint; `number` is this checkpoint's."""
+        write_curves(directory, number, self.rows)
+        self.rows.clear()
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures that result.json holds."""
+        return {
+            "evaluation": {**summarise(self.evaluations), "iterations": self.evaluations},
+            "training": self.training,
+        }
+
+    def record(self) -> dict[str, Any]:
+        """Return the figures that a checkpoint keeps."""
+        return {"evaluations": self.evaluations, "training": self.training}
+
+    def _best(self) -> dict[str, float]:
+        """Return the least value of each cost at the points so far."""
+        costs = [name for name in self.evaluations[-1] if name.partition("/")[0] == "cost"]
+        return {f"best/{name}": min(one[name] for one in self.evaluations) for name in costs}
+
+
+def summarise(curves: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Return the last evaluation, and the mean over those in the last tenth of the iterations.
+
+    Quote the mean. The last evaluation is one draw of a noisy curve. The best one would be biased,
+    because it is chosen by the figure that it reports.
+    """
+    names = [name for name in curves[-1] if name != "iteration"]
+    late = [one for one in curves if one["iteration"] > 0.9 * curves[-1]["iteration"]]
+    return {
+        "last": {name: curves[-1][name] for name in names},
+        "last_tenth": {name: statistics.fmean(one[name] for one in late) for name in names},
+    }
+
+
+def _shown(record: Mapping[str, Any]) -> dict[str, Value]:
+    """Return the values that TensorBoard shows of an iteration."""
+    evaluated = {**record["evaluation"], **record["heatmaps"]}
+    # Leave out the parts that are 0, because a setting turned them off.
+    losses = {name: value for name, value in record["losses"].items() if value}
+    return {
+        **{f"evaluation/{name}": value for name, value in evaluated.items()},
+        "train/loss": record["loss"],
+        **{f"train/{name}": value for name, value in losses.items()},
+        "train/entropy": record["entropy"],
+        "train/mean_return": record["mean_return"],
+        "train/steps_per_episode": record["steps_per_episode"],
+        **{f"seconds/{name}": value for name, value in record["seconds"].items()},
+        **{f"worker/{k}_jobs_per_s": value for k, value in enumerate(record["jobs_per_s"])},
+    }

@@ -71,7 +71,7 @@ def run_all(
       every: run only every n-th case of each verb.
       jobs: how many cases run at a time.
     """
-    asked = []
+    asked: list[tuple[str, Case, pathlib.Path, bool]] = []
     for name in names:
         cases = verbs.VERBS[name](seed, scratch)[::every]
         fresh = max(1, len(cases) // _FRESH)

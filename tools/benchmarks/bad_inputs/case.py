@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 from collections.abc import Callable
 
-MakeFn = Callable[[pathlib.Path], None]
+MakeFn = Callable[[pathlib.Path], object]
 FAILURE, USAGE = (1,), (2,)
 PERHAPS = (0, 1)
 """The damage may leave a right input: a few flipped bits do."""

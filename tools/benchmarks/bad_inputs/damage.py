@@ -125,7 +125,7 @@ def flipped(good: bytes, seed: int, number: int) -> bytes:
 
 
 def _writer(content: bytes) -> MakeFn:
-    return lambda path: path.write_bytes(content) and None
+    return lambda path: path.write_bytes(content)
 
 
 def _make_socket(path: pathlib.Path) -> None:

@@ -128,7 +128,7 @@ def _start_fork(case: Case, place: pathlib.Path) -> int:
     try:
         _limit()
         os.chdir(place / "case")
-        for number, name in enumerate((os.devnull, place / "stdout", place / "stderr")):
+        for number, name in enumerate((os.devnull, f"{place}/stdout", f"{place}/stderr")):
             flags = os.O_RDWR if number == 0 else os.O_WRONLY | os.O_CREAT
             os.dup2(os.open(name, flags, 0o600), number)
         os.environ.clear()
@@ -200,7 +200,7 @@ def _faults_of_text(said: str, shown: str, status: int | None) -> dict[str, str]
     One line is the program's own and says what is wrong: it begins with `tfrl: ` or
     `tfrl VERB: error: `. It is the last one, unless the usage, or a list of what exists, follows.
     """
-    faults = {}
+    faults: dict[str, str] = {}
     if status == 0 and "Traceback (" not in said:
         return faults
     lines = [line for line in re.split(r"[\r\n]+", said) if line.strip()]

@@ -125,7 +125,7 @@ def _modules() -> Iterator[Damaged]:
         yield f"options are {what}", good, _replaced(make_fn, "a.c.cmd")
     yield "a module is a link to nothing", good, _replaced(lambda path: path.symlink_to("no"))
     yield "a module is a link to itself", good, _replaced(lambda path: path.symlink_to(path.name))
-    not_text: MakeFn = lambda path: path.write_bytes(b"-cc1\0\xff") and None  # noqa: E731
+    not_text: MakeFn = lambda path: path.write_bytes(b"-cc1\0\xff")  # noqa: E731
     yield "options are not UTF-8", good, _replaced(not_text, "a.c.cmd")
 
 

@@ -27,7 +27,7 @@ from tfrl_systems.drivers.jobs import (
     Timings,
     WorkerTimings,
 )
-from tfrl_systems.drivers.pipes.messages import RemoteError, pickled, unpickled
+from tfrl_systems.drivers.pipes.messages import RemoteError, pickled
 from tfrl_systems.drivers.pool_parts import JobQueue, check_loaded, check_open
 from tfrl_systems.drivers.processes import search_path
 from tfrl_systems.drivers.ray_pool import clusters
@@ -267,13 +267,13 @@ class RayPool(Generic[Job, Result]):
         if state is State.RUNNING:
             assert job is not None and self._queue is not None
             if answer.is_error:
-                failed: RemoteError = unpickled(answer.payload)
+                failed: RemoteError = answer.value
                 self._queue.fail(job, failed.message, failed.traceback)
                 if failed.is_out_of_memory:
                     self._remove(place)
             else:
                 self._timings[place] += WorkerTimings(1, answer.seconds)
-                self._queue.finish(job, unpickled(answer.payload))
+                self._queue.finish(job, answer.value)
         else:
             self._note_start(place, state, answer)
 
@@ -292,7 +292,7 @@ class RayPool(Generic[Job, Result]):
         if state is State.LOADING:
             worker.version = self._version
         if not answer.is_error:
-            missing = unpickled(answer.payload)
+            missing = answer.value
             if state is State.FETCHING:
                 worker.start(self._make_runner)
             elif missing is not None:
@@ -301,7 +301,7 @@ class RayPool(Generic[Job, Result]):
                 # A worker has started when it has all that it needs.
                 self._num_failed_starts *= worker.version != self._version
             return
-        error: RemoteError = unpickled(answer.payload)
+        error: RemoteError = answer.value
         if state is State.LOADING and self._is_broadcasting and not error.is_out_of_memory:
             # The other workers will refuse the data too. No job will run with this version.
             self._refusals.append(error)

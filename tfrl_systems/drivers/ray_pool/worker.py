@@ -15,6 +15,7 @@ import os
 import pathlib
 import sys
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -39,6 +40,9 @@ _PACKAGES = (
     "tf-agents",
 )
 
+# Larger results are compressed before they travel to another node: padded graphs to a 25th.
+_LARGE_BYTES = 1 << 20
+
 
 @dataclasses.dataclass(frozen=True)
 class Needs:
@@ -48,6 +52,7 @@ class Needs:
       versions: version by name of the package; "" for one that is not installed.
       directory: working directory, which relative paths start from.
       path: directories to import from.
+      node_id: Ray's name of the caller's node.
       files: files that the runner reads.
       programs_pickled: by name of a program, the function that returns its identity, and what it
         returns in the caller's process; pickled, because unpickling it needs `path`.
@@ -56,6 +61,7 @@ class Needs:
     versions: Mapping[str, str]
     directory: str
     path: tuple[str, ...]
+    node_id: str
     files: tuple[DigestedFiles, ...]
     programs_pickled: bytes
 
@@ -76,6 +82,7 @@ class Needs:
             versions(),
             str(pathlib.Path.cwd()),
             tuple(path),
+            ray.get_runtime_context().get_node_id(),
             () if is_local else tuple(map(DigestedFiles.of, files)),
             pickled({} if is_local else {name: (of, of()) for name, of in programs.items()}),
         )
@@ -135,11 +142,24 @@ class Answer(NamedTuple):
       payload: the pickled result, or the pickled `RemoteError`.
       is_error: whether it is an error.
       seconds: time that the worker spent on it.
+      is_compressed: whether the payload is, by zlib.
     """
 
     payload: bytes = b""
     is_error: bool = False
     seconds: float = 0.0
+    is_compressed: bool = False
+
+    @property
+    def value(self) -> Any:
+        """The result, or the `RemoteError`."""
+        return unpickled(zlib.decompress(self.payload) if self.is_compressed else self.payload)
+
+    def compressed(self) -> Answer:
+        """Return the same answer in fewer bytes, if there are many."""
+        if len(self.payload) < _LARGE_BYTES:
+            return self
+        return self._replace(payload=zlib.compress(self.payload, 1), is_compressed=True)
 
 
 class Worker:
@@ -149,6 +169,7 @@ class Worker:
         self._runner: RestartingRunner[Any, Any] | None = None
         self._files: tuple[DigestedFiles, ...] = ()
         self._copies = Copies(default_directory())
+        self._is_far = False
 
     def look(self, needs: Needs) -> Place:
         """Say where this worker is, and what is missing there; take over the search path."""
@@ -158,6 +179,7 @@ class Worker:
             os.chdir(needs.directory)
         self._files = needs.files
         node_id = ray.get_runtime_context().get_node_id()
+        self._is_far = node_id != needs.node_id
         return Place(ray.util.get_node_ip_address(), node_id, os.getpid(), needs.lacking())
 
     def start(self, make_runner_pickled: bytes) -> Answer:
@@ -196,7 +218,8 @@ class Worker:
 
     def run(self, job_pickled: bytes, version: int) -> Answer:
         """Run a job that needs the data of `version`."""
-        return _answer(lambda: self._ready_runner.run(unpickled(job_pickled), version))
+        answer = _answer(lambda: self._ready_runner.run(unpickled(job_pickled), version))
+        return answer.compressed() if self._is_far else answer
 
     def close(self) -> None:
         """Close the runner."""

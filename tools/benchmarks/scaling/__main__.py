@@ -141,7 +141,7 @@ def weigh_beyond(system: str, options: argparse.Namespace, pool: dict[str, Any])
     _say(f"{system}: weighing chunks")
     problem = {"corpus": options.corpus} if system == "inlining" else {}
     weighed = counting.weigh(system, 2, options.seed, **problem)
-    head_ms = head_ms_of(pool["overhead"], weighed["result_bytes"])
+    head_ms = head_ms_of(pool["overhead"], weighed["result_bytes"]) + 1e3 * weighed["unpack_s"]
     load = Load(weighed["job_s"], head_ms / 1e3, weighed["result_bytes"], weighed["data_bytes"])
     bytes_per_s = options.gigabits * 1e9 / 8
     beyond = {}

@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 import statistics
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 from unittest import mock
@@ -16,6 +17,7 @@ from tfrl_systems.drivers import collect
 from tfrl_systems.drivers.in_process import InProcessPool
 from tfrl_systems.drivers.jobs import Chunk, Job, OnResult, Result
 from tfrl_systems.drivers.pipes.messages import pickled
+from tfrl_systems.drivers.ray_pool.worker import Answer
 
 # Small runs of each system's usual jobs.
 RUNS: Mapping[str, Mapping[str, Any]] = {
@@ -31,13 +33,15 @@ class Count:
 
     Attributes:
       job_s: mean seconds of a job, for each call of `map`.
-      result_bytes: bytes of each result, pickled.
+      result_bytes: bytes of each result, as another node would send it.
+      unpack_s: seconds of processor time that the head takes to unpack it.
       data_bytes: bytes of each broadcast, pickled.
       jobs_of_map: number of jobs of each call of `map`.
     """
 
     job_s: list[float] = dataclasses.field(default_factory=list)
     result_bytes: list[int] = dataclasses.field(default_factory=list)
+    unpack_s: list[float] = dataclasses.field(default_factory=list)
     data_bytes: list[int] = dataclasses.field(default_factory=list)
     jobs_of_map: list[int] = dataclasses.field(default_factory=list)
 
@@ -62,9 +66,16 @@ class CountingPool(InProcessPool[Job, Result]):
         done = self.timings.workers[0] - before
         if all(isinstance(job, Chunk) for job in listed):
             self.count.job_s.append(done.collecting_s / len(listed))
-            self.count.result_bytes += [len(pickled(one)) for one in results]
+            for one in results:
+                self._weigh(Answer(pickled(one)).compressed())
             self.count.jobs_of_map.append(len(listed))
         return results
+
+    def _weigh(self, sent: Answer) -> None:
+        began_s = time.process_time()
+        _ = sent.value
+        self.count.unpack_s.append(time.process_time() - began_s)
+        self.count.result_bytes.append(len(sent.payload))
 
 
 def weigh(system: str, iterations: int, seed: int, **problem: Any) -> dict[str, float]:
@@ -77,7 +88,7 @@ def weigh(system: str, iterations: int, seed: int, **problem: Any) -> dict[str, 
       **problem: further fields of the system's problem.
 
     Returns:
-      Means `job_s`, `result_bytes` and `jobs_of_map`, and the largest `data_bytes`.
+      Means `job_s`, `result_bytes` and `unpack_s`; the largest `jobs_of_map` and `data_bytes`.
     """
     CountingPool.count = count = Count()
     pools = {"inprocess": (__name__, "CountingPool")}
@@ -96,6 +107,7 @@ def weigh(system: str, iterations: int, seed: int, **problem: Any) -> dict[str, 
     return {
         "job_s": statistics.fmean(count.job_s),
         "result_bytes": statistics.fmean(count.result_bytes),
+        "unpack_s": statistics.fmean(count.unpack_s),
         "jobs_of_map": max(count.jobs_of_map),
         "data_bytes": max(count.data_bytes),
     }

@@ -13,6 +13,11 @@ exit status is 1 if anything was lost, differs, or was left behind; the trial's 
 "gave up" counts commands that ended, with one line, because each of several attempts to start a
 worker or to run a chunk was struck; they are started again like all others.
 
+A hung worker stays stopped until --chunk-timeout has it replaced. A node vanishes only from a
+cluster of this machine alone: Ray then ends the command in its own words, and it goes on with
+--resume. tests/tfrl_systems/drivers/ray_pool/test_cluster.py has clusters that lose one node of
+several.
+
 Where this user may not mount a file system, no disk is full; where there is no C compiler, no clock
 jumps. The clock jumps for what asks libc (Python, TensorFlow's C++), not for programs in Go.
 """
@@ -32,7 +37,7 @@ import time
 from collections.abc import Sequence
 
 from tools.benchmarks.faults import processes, recovery, striking
-from tools.benchmarks.faults.scenarios import ANY_HEAD, SCENARIOS, Place, Scenario
+from tools.benchmarks.faults.scenarios import SCENARIOS, WITH_RAY, Place, Scenario
 from tools.benchmarks.faults.trials import Quiet, Record, run_quietly, run_trial
 from tools.benchmarks.shared import commit, markdown_table, some_of
 from tools.running import exit_status
@@ -57,7 +62,7 @@ class Campaign:
         missing = set() if self._library else {"clock_jump"}
         if not striking.Disk.is_permitted(directory / "probe"):
             missing.add("disk_full")
-        self.kinds = frozenset(ANY_HEAD) - missing
+        self.kinds = frozenset(WITH_RAY) - missing
 
     def run(self, number: int) -> Record:
         """Run a trial; its number says which scenario it is of, too."""

@@ -17,6 +17,8 @@ from tools.benchmarks.faults.scenarios import Place, Scenario
 
 # How long what a command started may live on after it.
 GRACE_S = 10.0
+# TensorFlow writes these sources, and removes them when its process ends; not if it is killed.
+_GENERATED = "__autograph_generated_file"
 _EVENTS = re.compile(r"events\.out\.tfevents.*")
 
 
@@ -136,7 +138,8 @@ class Run:
         processes.end(self.mark)
         for path in self.place.temporary.iterdir():
             kind = next(name for name in _KINDS if getattr(path, name)())
-            self.record.left.append(f"{kind[3:]} in TMPDIR: {path.name}")
+            if not path.name.startswith(_GENERATED):
+                self.record.left.append(f"{kind[3:]} in TMPDIR: {path.name}")
             shutil.rmtree(path, ignore_errors=True)
             path.unlink(missing_ok=True)
 

@@ -14,6 +14,7 @@ import os
 import pathlib
 import stat
 import struct
+import tempfile
 import tokenize
 import zipfile
 import zlib
@@ -96,8 +97,9 @@ def check_place(path: pathlib.Path) -> None:
             raise UserError(f"{path}: expected a directory {path.parent}, found none; make it")
         if path.exists() and not path.is_file():
             raise UserError(f"{path}: expected a file to write, found something else; name another")
-        if not os.access(path.parent, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        # Permissions do not tell: a file system may be read-only, or none that keeps files.
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}; name another") from None
 

@@ -294,6 +294,9 @@ def _building(output: pathlib.Path) -> Iterator[pathlib.Path]:
     if output.exists() and not output.is_dir():
         raise UserError(f"expected a directory for the corpus, found a file at {output}")
     scratch = output / _BUILDING
+    if scratch.is_symlink():
+        # What is in it is removed, and would be removed where the link leads.
+        raise UserError(f"expected a directory {scratch}, found a link; remove it")
     foreign = output.is_dir() and any(
         path.name not in (_BUILDING, NOT_COMPILED_FILE) for path in output.iterdir()
     )

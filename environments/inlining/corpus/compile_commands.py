@@ -123,9 +123,13 @@ def _parse_entry(
     file = pathlib.Path(os.path.normpath(directory / entry["file"]))
     words = entry.get("arguments")
     if words is None:
-        words = shlex.split(entry["command"])
+        words = shlex.split(str(entry["command"]))
     if not words or not all(isinstance(word, str) for word in words):
         raise ValueError("no command")
+    for text in (*words, str(file)):
+        if b"\0" in os.fsencode(text):  # Half a character is a ValueError, too.
+            raise ValueError("a zero byte")
+    files.checked_path(str(file))
     language = language_of(file)
     # The compiler is the last word before the first option, as in `ccache c++ -c ...`.
     first_option = next((i for i, word in enumerate(words) if word.startswith("-")), 1)

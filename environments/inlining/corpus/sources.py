@@ -7,8 +7,10 @@ is compiled here.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import pathlib
+import stat
 from collections.abc import Iterable, Sequence
 
 from environments.errors import UserError
@@ -41,6 +43,8 @@ def gather_units(sources: Iterable[str | pathlib.Path], project: str = "") -> tu
     """
     units: list[Unit] = []
     paths = [pathlib.Path(source).absolute() for source in sources]
+    for path in paths:
+        _check_source(path)
     trees = [path for path in paths if path.is_dir() and not _has_database(path)]
     tops = {path: find_project_root(path) for path in trees}
     for path in paths:
@@ -62,14 +66,33 @@ def is_bitcode(path: pathlib.Path) -> bool:
         return file.read(4) in _BITCODE_MAGICS
 
 
+def _check_source(path: pathlib.Path) -> None:
+    """Check that there is a directory or a file, which can be read without waiting for a writer.
+
+    Raises:
+      UserError: there is none.
+    """
+    try:
+        kind = path.stat().st_mode
+        if stat.S_ISDIR(kind):
+            return
+        if not stat.S_ISREG(kind):
+            raise OSError(errno.EINVAL, "not a regular file")
+        with path.open("rb") as file:
+            file.read(1)
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise UserError(
+            f"expected a source of modules at {path}, found: {reason}; name another"
+        ) from None
+
+
 def _gather(path: pathlib.Path, project: str) -> list[Unit]:
     """Return the units of one source."""
     if path.is_dir():
         if _has_database(path):
             return list(compile_commands.read_units(path / compile_commands.FILE_NAME, project))
         return _from_directory(path, project)
-    if not path.exists():
-        raise UserError(f"expected a source of modules at {path}, found no such file or directory")
     if path.suffix == ".json":
         return list(compile_commands.read_units(path, project))
     if is_bitcode(path):

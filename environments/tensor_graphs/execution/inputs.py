@@ -47,6 +47,7 @@ def random_inputs(
       An array for each input, by its name.
 
     Raises:
+      UserError: an input does not fit into memory.
       NoInputsError: an input has no shape, or a type for which no random numbers can be drawn.
       ValueError: the model leaves a size open that `sizes` does not have.
     """
@@ -59,12 +60,15 @@ def random_inputs(
             dtype, shape = _type(value, sizes)
             is_image = dtype == np.uint8 and kind == KINDS[2]
             bound = bounds.get(value.name, 256 if is_image else _NUM_KINDS)
-            if dtype.kind == "f":
-                drawn = _draw_floats(random, shape, kind, _SCALES[seed % len(_SCALES)])
-            else:
-                drawn = _draw_integers(random, dtype, shape, bound)
-            # Without axes it is a number so far, which onnxruntime does not take.
-            inputs[value.name] = np.asarray(drawn, dtype)
+            try:
+                if dtype.kind == "f":
+                    drawn = _draw_floats(random, shape, kind, _SCALES[seed % len(_SCALES)])
+                else:
+                    drawn = _draw_integers(random, dtype, shape, bound)
+                # Without axes it is a number so far, which onnxruntime does not take.
+                inputs[value.name] = np.asarray(drawn, dtype)
+            except (MemoryError, ValueError) as error:  # NumPy bounds sizes, too.
+                raise UserError(f"input {value.name!r} of {list(shape)}: {error}") from None
     return inputs
 
 

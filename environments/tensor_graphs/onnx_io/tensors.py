@@ -137,7 +137,7 @@ def external_path(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> p
     if directory is None:
         raise UserError(f"{about}; give the path of the model, which says where that is")
     root = directory.resolve()
-    path = (root / location).resolve()
+    path = (root / location.replace("\0", "?")).resolve()
     if not location or not path.is_relative_to(root):
         raise UserError(f"{about}, which is outside of the model's directory {directory}")
     if not path.is_file():
@@ -188,18 +188,18 @@ def to_dense(tensor: onnx.SparseTensorProto, directory: pathlib.Path | None) -> 
     """Return the dense array of a sparse tensor.
 
     Raises:
-      UserError: an index is out of bounds.
+      UserError: an index is out of bounds, or the array does not fit into memory.
     """
     values = to_array(tensor.values, directory)
     indices = to_array(tensor.indices, directory)
     shape = tuple(tensor.dims)
-    dense = np.zeros(shape, values.dtype)
     try:
+        dense = np.zeros(shape, values.dtype)
         if indices.ndim == 1:
             dense.reshape(-1)[indices] = values
         else:
             dense[tuple(indices.T)] = values
-    except (IndexError, ValueError) as error:
+    except (IndexError, MemoryError, ValueError) as error:
         raise UserError(f"sparse tensor {tensor.values.name!r}: {error}") from None
     return dense
 

@@ -286,8 +286,14 @@ def test_places_that_cannot_be_written(tmp_path, tfrl):
     model = write(tmp_path / "m.onnx", relu())
     ran = tfrl("optimize", model, "-o", tmp_path / "none" / "fast.onnx", *QUICK)
     assert ran.status == 1 and "expected a directory" in ran.err
-    ran = tfrl("optimize", model, "-o", model, *QUICK)
-    assert ran.status == 1 and "expected another file" in ran.err
+    before = model.read_bytes()
+    for words in (("-o", model), ("-o", tmp_path / "fast.onnx", "--report", model)):
+        ran = tfrl("optimize", model, *words, *QUICK)
+        assert ran.status == 1 and "expected another file" in ran.err
+    os.mkfifo(tmp_path / "pipe")
+    ran = tfrl("optimize", model, "-o", tmp_path / "pipe", *QUICK)
+    assert ran.status == 1 and "expected a file to write, found something else" in ran.err
+    assert model.read_bytes() == before and len(list(tmp_path.iterdir())) == 2
 
 
 def test_weights_in_another_file_are_copied_along(tmp_path, tfrl):

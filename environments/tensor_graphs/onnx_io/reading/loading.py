@@ -45,6 +45,8 @@ def load(source: Source) -> tuple[onnx.ModelProto, pathlib.Path | None]:
     if not model.ir_version or not model.opset_import:
         raise UserError(f"{name}: not an ONNX model, or only a part of one: it names no opset")
     _embed_in_nodes(model, directory)
+    if called := _recursive(model):
+        raise UserError(f"{name}: a damaged ONNX model: its function {called!r} calls itself")
     return (_inlined(model) if model.functions else model), directory
 
 
@@ -104,6 +106,24 @@ def frozen(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.
 def name_of(source: Source) -> str:
     """Return what messages call a source: its path, or "the model"."""
     return "the model" if isinstance(source, bytes | onnx.ModelProto) else str(source)
+
+
+def _recursive(model: onnx.ModelProto) -> str:
+    """Return the name of a function that calls itself through others; "" if none does.
+
+    onnx would inline it until the stack overflows, which ends the process.
+    """
+    bodies = {(one.domain, one.name): one.node for one in model.functions}
+    calls = {
+        key: {called for node in nodes for called in scopes.operators(node)} & bodies.keys()
+        for key, nodes in bodies.items()
+        if len(bodies) == len(model.functions)  # Overloads may call each other.
+    }
+    # Whoever calls only what is done is done; what never is, is on a cycle or leads to one.
+    while done := [key for key, called in calls.items() if not called & calls.keys()]:
+        for key in done:
+            del calls[key]
+    return next((name for _, name in calls), "")
 
 
 def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:

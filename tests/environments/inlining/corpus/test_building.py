@@ -312,6 +312,17 @@ def compilers_at_work(directory):
     return found
 
 
+def test_a_link_in_the_place_of_the_build_is_not_followed(tree, tmp_path):
+    """What is in that place is removed; behind a link it may be anybody's."""
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others" / "precious").write_text("kept")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".building").symlink_to(tmp_path / "others")
+    with pytest.raises(UserError, match="found a link; remove it"):
+        build_corpus([tree], tmp_path / "out")
+    assert (tmp_path / "others" / "precious").read_text() == "kept"
+
+
 def test_leftovers_of_a_killed_build_are_removed(tree, tmp_path):
     (tmp_path / "out/.building/7/temporary").mkdir(parents=True)
     (tmp_path / "out/.building/7/module.bc").write_bytes(b"half")

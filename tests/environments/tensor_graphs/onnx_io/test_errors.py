@@ -131,3 +131,18 @@ def test_numbers_at_which_onnx_would_crash():
 def test_a_name_that_is_not_utf_8():
     content = parsed(CHAIN).SerializeToString()
     assert "a name in it is no text" in refusal(content.replace(b"Tanh", b"Ta\xffh"))
+
+
+def test_functions_that_call_each_other():
+    """onnx would inline them until the stack overflows; F, which G calls twice, would be right."""
+    text = """
+    <ir_version: 8, opset_import: ["": 17, "own": 1]>
+    g (float[2] x) => (float[2] y) { y = own.G(x) }
+    <domain: "own", opset_import: ["": 17, "own": 1]>
+    G (a) => (b) { c = own.F(a) b = own.F(c) }
+    <domain: "own", opset_import: ["": 17, "own": 1]>
+    F (a) => (b) { b = CALLED(a) }
+    """
+    assert len(read(onnx.parser.parse_model(text.replace("CALLED", "Relu"))).nodes) > 0
+    bad = onnx.parser.parse_model(text.replace("CALLED", "own.G"))
+    assert refusal(bad) == "the model: a damaged ONNX model: its function 'G' calls itself"

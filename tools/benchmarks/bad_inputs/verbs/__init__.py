@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 
 from tools.benchmarks.bad_inputs.case import Case
-from tools.benchmarks.bad_inputs.verbs import corpus, rules
+from tools.benchmarks.bad_inputs.verbs import corpus, corpus_build, optimize, rules
 
 VERBS: Mapping[str, Callable[[int, pathlib.Path], list[Case]]] = {
     "rules generate": rules.generate,
@@ -14,4 +14,6 @@ VERBS: Mapping[str, Callable[[int, pathlib.Path], list[Case]]] = {
     "rules import": rules.taken,
     "rules list": rules.listed,
     "corpus info": corpus.info,
+    "corpus build": corpus_build.cases,
+    "optimize": optimize.cases,
 }

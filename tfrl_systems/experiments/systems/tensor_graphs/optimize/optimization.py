@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import pathlib
 import shutil
 import tempfile
 import time
+from typing import TYPE_CHECKING
 
 import onnx
 
+from environments import files
 from environments.errors import UsageError, UserError
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.choosing import Choice
@@ -37,8 +38,10 @@ from tfrl_systems.experiments.systems.tensor_graphs.optimize.freezing import (
 from tfrl_systems.experiments.systems.tensor_graphs.optimize.outcome import Outcome
 from tfrl_systems.experiments.systems.tensor_graphs.optimize.stages import Found, Stages, Tell
 from tfrl_systems.experiments.systems.tensor_graphs.original import Original, levels_of
-from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.experiments.systems.tensor_graphs.problem import GraphProblem, Rewriting
+
+if TYPE_CHECKING:
+    from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 
 _BOUND_S = 60.0
 # No further round of leaving out begins after so many times the seconds of a final measurement.
@@ -113,7 +116,12 @@ class Optimization(Searching, Rewriting):
                 f"--policy: expected --method {' or '.join(_WITH_POLICY)} with it, found "
                 f"{self.method}; give one of them"
             )
-        return GraphPolicy.load(self.policy) if self.policy is not None else None
+        if self.policy is None:
+            return None
+        # Only a policy needs TensorFlow, which takes seconds to import.
+        from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
+
+        return GraphPolicy.load(self.policy)
 
 
 def optimize(asked: Optimization, reporter: Reporter) -> Outcome:
@@ -145,7 +153,7 @@ def optimize(asked: Optimization, reporter: Reporter) -> Outcome:
     _write(asked, outcome.selection, dict(outcome.choice.points[0].shapes))
     outcome = dataclasses.replace(outcome, seconds=time.monotonic() - began_s)
     if asked.report is not None:
-        _replace(asked.report, page.make_page(outcome).encode())
+        files.replace(asked.report, page.make_page(outcome).encode())
     if asked.checkpoint is not None and outcome.result.stopped != INTERRUPTED:
         asked.checkpoint.unlink(missing_ok=True)
     return outcome
@@ -275,11 +283,15 @@ def _untried(asked: Optimization, original: Original, reason: str) -> Outcome:
 
 def _check_places(asked: Optimization) -> None:
     """Raise an error before anything takes long, if a file could not be written at the end."""
-    for path in (asked.output, asked.report, asked.checkpoint):
-        if path is not None and not path.parent.is_dir():
-            raise UserError(f"{path}: expected a directory {path.parent}, found none; make it")
-    if asked.output.exists() and asked.output.samefile(asked.model):
-        raise UserError(f"{asked.output}: expected another file than the model; name another")
+    others = [*filter(None, (asked.model, asked.rules)), *asked.inputs]
+    for path in filter(None, (asked.output, asked.report, asked.checkpoint)):
+        files.check_place(path)
+        for other in others:
+            is_same = path.exists() and other.exists() and path.samefile(other)
+            if is_same or path.absolute() == other.absolute():
+                what = "the model" if other == asked.model else str(other)
+                raise UserError(f"{path}: expected another file than {what}; name another")
+        others.append(path)
 
 
 def _write(asked: Optimization, selection: Selection, shapes: Shapes) -> None:
@@ -297,7 +309,7 @@ def _write(asked: Optimization, selection: Selection, shapes: Shapes) -> None:
         return
     _copy_weights(asked.model, asked.output)
     content = asked.model.read_bytes()
-    _replace(asked.output, with_fixed_shapes(content, shapes) if asked.freeze else content)
+    files.replace(asked.output, with_fixed_shapes(content, shapes) if asked.freeze else content)
 
 
 def _copy_weights(model: pathlib.Path, output: pathlib.Path) -> None:
@@ -312,14 +324,3 @@ def _copy_weights(model: pathlib.Path, output: pathlib.Path) -> None:
                 if not target.exists():
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(model.parent / entry.value, target)
-
-
-def _replace(path: pathlib.Path, content: bytes) -> None:
-    """Write a file at once or not at all."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None

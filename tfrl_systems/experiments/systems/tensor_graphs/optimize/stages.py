@@ -18,7 +18,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
@@ -35,8 +35,10 @@ from environments.tensor_graphs.search import (
 from environments.tensor_graphs.search.neighbourhoods import nodes_of
 from environments.tensor_graphs.selection.blocking import blocked
 from environments.tensor_graphs.selection.candidates import worth_measuring
-from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.experiments.systems.tensor_graphs.problem import GraphProblem
+
+if TYPE_CHECKING:
+    from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 
 # The end of each stage, as a share of the seconds that are left when the stages begin.
 _FORMULA, _OPERATORS, _SEARCH, _SINGLY = 0.15, 0.45, 0.85, 1.0

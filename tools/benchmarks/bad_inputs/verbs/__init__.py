@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 
 from tools.benchmarks.bad_inputs.case import Case
-from tools.benchmarks.bad_inputs.verbs import corpus, rules
+from tools.benchmarks.bad_inputs.verbs import corpus, evaluate, export, rules, train
 
 VERBS: Mapping[str, Callable[[int, pathlib.Path], list[Case]]] = {
     "rules generate": rules.generate,
@@ -14,4 +14,7 @@ VERBS: Mapping[str, Callable[[int, pathlib.Path], list[Case]]] = {
     "rules import": rules.taken,
     "rules list": rules.listed,
     "corpus info": corpus.info,
+    "train": train.cases,
+    "evaluate": evaluate.cases,
+    "export": export.cases,
 }

@@ -106,7 +106,12 @@ def read_bounds(
     Raises:
       UserError: they are not bounds of n dimensions.
     """
-    given = getattr(loaded.function, "bounds", (-1, 1)) if bounds is None else bounds
+    try:
+        given = getattr(loaded.function, "bounds", (-1, 1)) if bounds is None else bounds
+    except Exception as error:
+        raise UserError(
+            f"{loaded.name}: expected its attribute bounds, found {_one_line(error)}; correct it"
+        ) from error
     expected = (
         f"{loaded.name}: expected bounds (low, high), each a finite number or {dimensions} of "
         f"them, low below high, found {given!r}; correct them"
@@ -143,7 +148,7 @@ def guard(
         try:
             # The function gets a copy, because it may work in place.
             returned = loaded.function(points.copy())
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             row, found = _find_fault(loaded, points, error)
             where = describe(points[row], num_tuned)
             raise UserError(
@@ -195,7 +200,7 @@ def _import(name: str, module_name: str) -> ModuleType:
             f"none; run from the directory of {module_name.split('.')[0]}.py, or add that to "
             "PYTHONPATH"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(
             f"{name}: expected to import {module_name}, found {_one_line(error)}; correct it"
         ) from error
@@ -219,7 +224,9 @@ def _hash_source(module: ModuleType) -> str | None:
         return None
 
 
-def _find_fault(loaded: Loaded, points: np.ndarray, error: Exception) -> tuple[int, Exception]:
+def _find_fault(
+    loaded: Loaded, points: np.ndarray, error: BaseException
+) -> tuple[int, BaseException]:
     """Find, by halving, the fewest rows that make the function fail.
 
     Args:
@@ -236,7 +243,7 @@ def _find_fault(loaded: Loaded, points: np.ndarray, error: Exception) -> tuple[i
         for start, size in ((first, half), (first + half, count - half)):
             try:
                 loaded.function(points[start : start + size].copy())
-            except Exception as smaller:
+            except (Exception, SystemExit) as smaller:
                 first, count, error = start, size, smaller
                 break
         else:
@@ -264,5 +271,5 @@ def _kind(returned: Any) -> str:
     return name if values.dtype.kind == "O" and not values.shape else f"{name} of {values.dtype}"
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())

@@ -26,5 +26,5 @@ class Settings:
     reward: str = "difference"
     reference: str = "old"
     discount: float = 1.0
-    num_strata: int = 64
-    num_candidates: int = 64
+    num_strata: int = dataclasses.field(default=64, metadata={"minimum": 1})
+    num_candidates: int = dataclasses.field(default=64, metadata={"minimum": 1})

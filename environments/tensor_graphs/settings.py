@@ -49,7 +49,7 @@ class Settings:
     reward: str = "runtime"
     alpha: float = 0.8
     beta: float = 0.2
-    max_steps: int = 200
+    max_steps: int = dataclasses.field(default=200, metadata={"minimum": 1})
     may_stop: bool = True
     masked: bool = True
     constants: bool = True

@@ -15,10 +15,14 @@ import textwrap
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from typing import Any, TypeVar
 
 from environments import files
 from environments.errors import UsageError
+
+MAX_WHOLE = (1 << 31) - 1
+"""The largest whole number that a setting may be."""
 
 _WIDTH = 100
 # Fields that --set does not offer: --seed sets the seeds, the BC-Max loop chooses the margin, and
@@ -179,7 +183,8 @@ def with_values(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]
       values: new values by name of the field; text is parsed, anything else is taken as it is.
 
     Raises:
-      UsageError: there is no such field, or a text is no value of its field.
+      UsageError: there is no such field, a text is no value of its field, or a number is out of its
+        range. Ranges of fields that depend on others are for those who use them to check.
     """
     group_of = {one.name: group for group, made in settings.items() for one in _reached(made)}
     changed: dict[str, dict[str, Any]] = {group: {} for group in settings}
@@ -189,7 +194,9 @@ def with_values(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]
                 f"settings: expected one of the fields below, found {name!r}\n{describe(settings)}"
             )
         (field,) = (one for one in _reached(settings[group_of[name]]) if one.name == name)
-        changed[group_of[name]][name] = _parsed(field, value) if isinstance(value, str) else value
+        found = _parsed(field, value) if isinstance(value, str) else value
+        _check_range(field, found)
+        changed[group_of[name]][name] = found
     return {group: dataclasses.replace(made, **changed[group]) for group, made in settings.items()}
 
 
@@ -240,9 +247,25 @@ def _parsed(field: Field, text: str) -> Any:
     except ValueError as error:
         several = " or several, separated by commas" if field.is_repeated else ""
         raise UsageError(
-            f"--set {field.name}: {error}{several}, found {text!r}; the default is "
+            f"--set {field.name}: {error}{several}, found {text[:80]!r}; the default is "
             f"{shown(field.default)}"
         ) from None
+
+
+def _check_range(field: Field, value: Any) -> None:
+    """Check numbers: finite, and if whole, from the field's minimum (0 by default) to MAX_WHOLE."""
+    least = field.about.get("minimum") or 0
+    for one in value if isinstance(value, tuple | list) else (value,):
+        if type(one) is int and field.element is int:
+            expected = f"a whole number from {least} to {MAX_WHOLE}"
+            is_right = least <= one <= MAX_WHOLE
+        else:
+            expected, is_right = "a finite number", not isinstance(one, float) or isfinite(one)
+        if not is_right:
+            raise UsageError(
+                f"--set {field.name}: expected {expected}, found {str(one)[:80]}; the default is "
+                f"{shown(field.default)}"
+            )
 
 
 def _explanations(kind: type) -> dict[str, str]:

@@ -89,7 +89,7 @@ class OptimizerPolicy:
         """
         described = policy_files.load_policy_json(directory)
         numbers = (described.get("dimensions"), described.get("free"))
-        if described["kind"] not in _KINDS or not all(isinstance(one, int) for one in numbers):
+        if described["kind"] not in _KINDS or not all(type(one) is int for one in numbers):
             raise UserError(
                 f"{directory}: expected a policy of learn_to_optimize, found one of "
                 f"{described.get('environment', 'something else')}; name another"
@@ -172,6 +172,9 @@ def load_network(directory: pathlib.Path | str, kind: str = "actor") -> Any:
         )
     arrays = policy_files.load_arrays(directory, described)
     try:
+        for name, array in arrays.items():
+            if not np.isfinite(array).all():
+                raise ValueError(f"{name}: numbers that are not finite")
         return NETWORKS[kind](described, arrays)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise UserError(

@@ -80,13 +80,13 @@ def load_policy_json(directory: pathlib.Path | str) -> dict[str, Any]:
             f"{path}: expected format version {FORMAT_VERSION}, found "
             f"{described.get('format_version')}; export the policy again with this version"
         )
-    kind = described.get("kind", "")
-    if kind and kind not in _FIELDS:
+    kind = described.get("kind")
+    if "kind" in described and (not isinstance(kind, str) or kind not in _FIELDS):
         raise UserError(
-            f"{path}: expected a policy of the kind {', '.join(_FIELDS)}, found {kind}; "
+            f"{path}: expected a policy of the kind {', '.join(_FIELDS)}, found {str(kind)[:80]}; "
             "use the version that it was made with"
         )
-    needed = _FIELDS.get(kind, ("kind",))
+    needed = ("kind",) if kind is None else _FIELDS[kind]
     missing = [name for name in (*needed, "arrays_sha256") if name not in described]
     if missing:
         raise UserError(
@@ -119,7 +119,11 @@ def load_arrays(
                 f"{path}: expected SHA-256 {described['arrays_sha256']}, found {found}; "
                 "the file is damaged or of another policy: export the policy again"
             )
-        return files.read_arrays(path)
+        arrays = files.read_arrays(path)
+        for name, array in arrays.items():
+            if array.dtype.kind not in "biuf":
+                raise ValueError(f"{name} of the type {array.dtype}")
+        return arrays
     except (OSError, ValueError) as error:
         raise UserError(
             f"{path}: expected the policy's arrays, found {error}; export the policy again"

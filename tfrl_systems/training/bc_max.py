@@ -72,7 +72,7 @@ class Config:
       seed: decides all randomness.
     """
 
-    iterations: int = 2
+    iterations: int = dataclasses.field(default=2, metadata={"minimum": 1})
     baselines: tuple[str, ...] = ("default", "cost<-5", "cost<-20", "cost<-35")
     explore: bool = True
     advantage: bool = True

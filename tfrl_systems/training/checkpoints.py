@@ -5,6 +5,7 @@ DIR/checkpoints/000001/    one directory for each saved iteration that is kept (
                            the last two), complete or not there at all:
     policy/                the policy of the iteration (policies/export.py), if the loop saved it
     iteration.json         the record of the iteration
+    sha256.json            the digest of each of these files, by its name; written last
 DIR/tensorboard/           curves
 DIR/policy/                the policy of the last iteration
 DIR/result.json            the outcome; written when the run is finished
@@ -15,11 +16,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import hashlib
 import json
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -30,6 +32,7 @@ from environments.errors import UserError
 _RUN_NAME = "run.json"
 _RESULT_NAME = "result.json"
 _ITERATION_NAME = "iteration.json"
+_DIGESTS_NAME = "sha256.json"
 _SCRATCH_NAME = ".unfinished"
 
 Settings = Mapping[str, Any]
@@ -74,11 +77,12 @@ class Workdir:
         """Return the checkpoint of iteration `number`, or None if it was not saved.
 
         Raises:
-          UserError: the checkpoint is damaged.
+          UserError: the checkpoint is damaged: a file is not what `save` wrote.
         """
         directory = self.checkpoint(number)
         if not directory.is_dir():
             return None
+        _check_digests(directory)
         return Checkpoint(directory, _read_json(directory / _ITERATION_NAME))
 
     def last(self) -> int:
@@ -104,6 +108,7 @@ class Workdir:
         with self._writing():
             write_fn(self._scratch)
             _write_json(self._scratch / _ITERATION_NAME, record)
+            _write_json(self._scratch / _DIGESTS_NAME, _digests(self._scratch))
             self._checkpoints.mkdir(exist_ok=True)
             self._scratch.rename(self.checkpoint(number))
 
@@ -135,7 +140,15 @@ class Workdir:
     def result(self) -> dict[str, Any] | None:
         """Return the contents of result.json, or None if the run is not finished."""
         path = self.path / _RESULT_NAME
-        return _read_json(path) if path.exists() else None
+        if not os.path.lexists(path):
+            return None
+        found = _read_json(path)
+        if type(found.get("iterations")) is not int:
+            raise UserError(
+                f"{path}: expected what training wrote, found no number of iterations; remove it, "
+                "and go on with --resume"
+            )
+        return found
 
     def begin(self, settings: Settings, *, resume: bool) -> None:
         """Claim the directory for a run with these settings.
@@ -191,6 +204,8 @@ class Workdir:
 def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Iterator[Workdir]:
     """Open the directory of a run, for this process alone.
 
+    If a UserError ends the run before its first checkpoint, the directory is as it was before.
+
     Args:
       path: the directory, which is made if it is missing.
       settings: see `Workdir.begin`.
@@ -204,6 +219,7 @@ def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Ite
         run. Or TensorFlow could not write a file below it.
     """
     try:
+        made = [one for one in (path, *path.parents) if not one.exists()]
         path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -214,8 +230,9 @@ def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Ite
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         workdir = Workdir(path)
-        workdir.begin(settings, resume=resume)
-        yield workdir
+        with _undone_without_checkpoints(workdir, made):
+            workdir.begin(settings, resume=resume)
+            yield workdir
     except BlockingIOError as error:
         raise UserError(
             f"{path}: expected a run that nobody works on, found another process at work on it; "
@@ -227,6 +244,22 @@ def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Ite
         raise _cannot_write(path, error) from error
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _undone_without_checkpoints(workdir: Workdir, made: Sequence[pathlib.Path]) -> Iterator[None]:
+    """Empty a directory that was empty before, and remove what was made, if nothing was saved."""
+    was_empty = not any(workdir.path.iterdir())
+    try:
+        yield
+    except (UserError, tf.errors.OpError):
+        if was_empty and not workdir.last():
+            with contextlib.suppress(OSError):
+                for one in workdir.path.iterdir():
+                    shutil.rmtree(one) if one.is_dir() else one.unlink()
+                for directory in made:
+                    directory.rmdir()
+        raise
 
 
 def _cannot_write(path: pathlib.Path, error: Exception) -> UserError:
@@ -246,6 +279,33 @@ def _check_same(path: pathlib.Path, before: Settings, now: Settings) -> None:
                 f"found {json.dumps(given)}; give the same, or name another directory with "
                 "--workdir"
             )
+
+
+def _digests(directory: pathlib.Path) -> dict[str, str]:
+    """Return the SHA-256 of each file below a directory, by its relative path."""
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(files.read_bytes(path)).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if not path.is_dir() and path.name != _DIGESTS_NAME
+    }
+
+
+def _check_digests(directory: pathlib.Path) -> None:
+    kept = _read_json(directory / _DIGESTS_NAME)
+    try:
+        found = _digests(directory)
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror}; {_remedy(directory)}") from error
+    for name in sorted(kept.keys() | found.keys()):
+        if kept.get(name) != found.get(name):
+            raise UserError(
+                f"{directory / name}: expected the file that training wrote, found "
+                f"{'another' if name in found else 'none'}; {_remedy(directory)}"
+            )
+
+
+def _remedy(directory: pathlib.Path) -> str:
+    return f"remove {directory} to go on from the checkpoint before it"
 
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:

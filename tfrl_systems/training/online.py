@@ -35,6 +35,7 @@ from tfrl_systems.training.summaries import write_settings
 _STATE_NAME = "state"
 # The parts that the time of an online run is divided into.
 _PARTS = ("collecting", "broadcasting", "waiting", "training", "evaluating")
+_FROM_1 = {"minimum": 1}
 # The newest is what a resumed run begins with. If it is damaged, there is the one before it.
 _NUM_CHECKPOINTS = 2
 
@@ -66,12 +67,12 @@ class Config:
       seed: decides all randomness.
     """
 
-    iterations: int = 100
-    num_chunks: int = 4
-    episodes_per_chunk: int = 16
+    iterations: int = dataclasses.field(default=100, metadata=_FROM_1)
+    num_chunks: int = dataclasses.field(default=4, metadata=_FROM_1)
+    episodes_per_chunk: int = dataclasses.field(default=16, metadata=_FROM_1)
     max_failed_chunks: int = 0
-    evaluate_every: int = 10
-    checkpoint_every: int = 10
+    evaluate_every: int = dataclasses.field(default=10, metadata=_FROM_1)
+    checkpoint_every: int = dataclasses.field(default=10, metadata=_FROM_1)
     seed: int = 0
 
     @property

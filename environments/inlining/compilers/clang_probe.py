@@ -122,7 +122,12 @@ def _version(executable: str) -> tuple[str, str]:
     """Return the version and the banner (see `ClangFacts`)."""
     try:
         shown = subprocess.run(
-            [executable, "--version"], capture_output=True, text=True, timeout=30, check=False
+            [executable, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=30,
+            check=False,
         ).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(

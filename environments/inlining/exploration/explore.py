@@ -59,8 +59,8 @@ class ExplorationConfig:
     num_rounds: int = 12
     joint_rounds: int = 4
     refusals: int = 4
-    flips_per_round: int = 1000
-    decisions_per_flip: int = 30
+    flips_per_round: int = dataclasses.field(default=1000, metadata={"minimum": 1})
+    decisions_per_flip: int = dataclasses.field(default=30, metadata={"minimum": 1})
     budget_bytes: int = 0
     max_bitcode_bytes: int = 600_000
     seed: int = 0

@@ -108,6 +108,12 @@ def test_the_point_at_which_it_raises(write, num_rows):
     )
 
 
+def test_a_function_that_ends_the_process_is_refused(write):
+    name = write("import sys\ndef cost(points):\n    sys.exit(0)")
+    with pytest.raises(UserError, match="expected a value at .*, found SystemExit: 0"):
+        make_objective(f"{name}:cost")(np.zeros((2, 2)))
+
+
 def test_an_error_that_no_single_point_causes(write):
     body = "assert len(points) < 4, len(points)\nreturn points[:, 0]"
     message = fault(make(write, body), np.zeros((6, 2)))
@@ -164,6 +170,7 @@ def test_whole_numbers_and_lists_are_numbers(write):
         ("import no_such_library", "{}:cost", "all that .* imports, found no no_such_library"),
         ("def cost(:", "{}:cost", "expected to import .*, found SyntaxError: "),
         ("1 / 0", "{}:cost", "expected to import .*, found ZeroDivisionError: division by zero"),
+        ("import sys\nsys.exit(0)", "{}:cost", "expected to import .*, found SystemExit: 0"),
         ("def coast(): pass\n_x = 1", "{}:cost", "expected cost in .*py, found coast; correct"),
         ("", "{}:cost", "expected cost in .*py, found no callables"),
         ("cost = 3", "{}:cost", "expected a callable, found int"),

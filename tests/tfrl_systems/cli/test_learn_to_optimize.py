@@ -49,7 +49,7 @@ def test_a_policy_becomes_an_onnx_model(trained, tfrl, tmp_path):
     (x,) = session.run(["x"], {"c": np.zeros((3, 1), np.float32)})
     assert x.shape == (3, 1) and np.all(np.abs(x) <= 1)
     ran = tfrl(*export, tmp_path / "no" / "optimiser.onnx")
-    assert ran.status == 1 and "name another file" in ran.err and len(ran.err.splitlines()) == 1
+    assert ran.status == 1 and "make it" in ran.err and len(ran.err.splitlines()) == 1
 
 
 def test_train_says_one_json_object_and_leaves_it(trained):

@@ -138,6 +138,8 @@ def test_policy_json_says_what_it_is(saved):
         ({"dimensions": 4}, "expected a policy from 4 numbers to 2, found one from 5 to 3"),
         ({"kind": "trees"}, "expected the fields num_models, features"),
         ({"kind": "forest"}, "expected a policy of the kind actor, graph_actor, controller"),
+        ({"kind": ["actor"]}, "expected a policy of the kind actor, graph_actor, controller"),
+        ({"free": True}, "expected a policy of learn_to_optimize"),
         ({"dimensions": None, "kind": "actor"}, "expected a policy of learn_to_optimize"),
         ({"hidden_sizes": [9]}, "expected a policy whose files fit each other"),
         ({"activation": "gelu"}, "expected a policy whose files fit each other"),
@@ -146,6 +148,25 @@ def test_policy_json_says_what_it_is(saved):
 )
 def test_files_that_do_not_fit_are_refused(copy, fields, words):
     edit(copy, **fields)
+    with pytest.raises(UserError, match=words):
+        OptimizerPolicy.load(copy)
+
+
+@pytest.mark.parametrize(
+    "value, words",
+    [
+        (np.array([np.nan], np.float32), "log_std: numbers that are not finite"),
+        (np.array(["a"]), "log_std of the type <U1"),
+        (np.array([1j]), "log_std of the type complex128"),
+    ],
+)
+def test_forged_arrays_are_refused(copy, value, words):
+    """Their digest is right."""
+    path = copy / policy_files.ARRAYS_NAME
+    with np.load(path) as archive:
+        arrays = {**archive, "log_std": value}
+    np.savez(path, **arrays)
+    edit(copy, arrays_sha256=policy_files.sha256(path))
     with pytest.raises(UserError, match=words):
         OptimizerPolicy.load(copy)
 

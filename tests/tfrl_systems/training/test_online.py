@@ -197,13 +197,13 @@ def test_a_loss_that_is_no_number_is_one_line(finished, tmp_path):
         run(tmp_path / "run", learning_rate=1e30)
 
 
-def test_the_state_of_another_agent_is_refused(finished, tmp_path):
+def test_a_damaged_state_is_refused(finished, tmp_path):
     state = sorted((finished[0] / "checkpoints" / "000004").glob("state*"))
     run(tmp_path / "run", resume=False)
     for path in state:
         (tmp_path / "run" / "checkpoints" / "000006" / path.name).write_bytes(b"damaged")
     (tmp_path / "run" / "result.json").unlink()
-    with pytest.raises(UserError, match="expected the state of this agent"):
+    with pytest.raises(UserError, match="state.*: expected the file that training wrote"):
         run(tmp_path / "run", resume=True)
 
 
@@ -281,6 +281,13 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(finished, tmp_pa
     with pytest.raises(UserError, match=f"remove {damaged} to go on from the checkpoint before it"):
         run(path, resume=True)
     shutil.rmtree(damaged)
+    # One digit of a number, which is JSON as before.
+    record = path / "checkpoints" / "000004" / "iteration.json"
+    right = record.read_text()
+    record.write_text(right.replace('"environment_steps": ', '"environment_steps": 1', 1))
+    with pytest.raises(UserError, match="iteration.json: expected the file that training wrote"):
+        run(path, resume=True)
+    record.write_text(right)
     resumed = run(path, resume=True)
     assert [resumed[name] for name in SAME] == [finished[1][name] for name in SAME]
     assert checkpoints(path) == ["000004", "000006"]

@@ -148,8 +148,16 @@ def test_a_killed_runs_remains_give_way(tmp_path):
 def test_a_damaged_checkpoint_is_one_line(tmp_path):
     train(tmp_path, iterations=1)
     (tmp_path / "checkpoints" / "000001" / "iteration.json").write_text("{")
-    with pytest.raises(UserError, match="iteration.json: expected what training wrote"):
+    with pytest.raises(UserError, match="iteration.json: expected the file that training wrote"):
         train(tmp_path, iterations=2, resume=True)
+
+
+def test_a_run_that_a_mistake_ends_at_once_leaves_nothing(tmp_path):
+    path = tmp_path / "new" / "run"
+    with pytest.raises(UserError), open_workdir(path, SETTINGS, resume=False):
+        assert (path / "run.json").exists()
+        raise UserError("expected a, found b; do c")
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_full_disk_is_one_line_also_where_tensorflow_writes(tmp_path):

@@ -22,11 +22,16 @@ from tools.benchmarks.bad_inputs.running import PROGRAM, Ending, run
 
 _PR_SET_CHILD_SUBREAPER = 36
 _FRESH = 5
+<<<<<<< HEAD
 IMPORTED = (
     PROGRAM,
     "onnxruntime",
     "tfrl_systems.experiments.systems.tensor_graphs.optimize.optimization",
 )
+=======
+IMPORTED = (PROGRAM, "onnxruntime")
+IMPORTED_BY = {"train": "tfrl_systems.experiments.online"}
+>>>>>>> bad_inputs_train
 COLUMNS = (
     "tracebacks", "wrong status", "not one line", "stdout", "files left", "left running", "slow",
 )  # fmt: skip
@@ -81,7 +86,7 @@ def run_all(
         fresh = max(1, len(cases) // _FRESH)
         for number, case in enumerate(cases):
             asked.append((name, case, scratch / f"{len(asked)}", number % fresh == fresh - 1))
-    _import_everything()
+    _import_everything(names)
     context = multiprocessing.get_context("fork")
     # The cases hold functions, which only a fork can take along.
     with concurrent.futures.ProcessPoolExecutor(jobs, context, _begin, (asked,)) as pool:
@@ -102,10 +107,10 @@ def _begin(asked: list[tuple[str, Case, pathlib.Path, bool]]) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _import_everything() -> None:
+def _import_everything(asked: Sequence[str]) -> None:
     """Import what the verbs import, so that a fork need not; nothing of it is run."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    for name in IMPORTED:
+    for name in (*IMPORTED, *(IMPORTED_BY[one] for one in asked if one in IMPORTED_BY)):
         importlib.import_module(name)
 
 

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from typing import Any
 
+from environments import files
 from environments.errors import UserError
 from environments.inlining.compilers.clang_probe import PROBE_IR
 from environments.inlining.compilers.compilation import DEFAULT_FEATURE
@@ -45,6 +46,7 @@ def export_plugin(name: str, clang: str, output: pathlib.Path) -> dict[str, Any]
         cannot be written.
     """
     source = policy_source(name)
+    files.check_place(output)
     toolchain = find_toolchain(clang)
     plugin = build_plugin(toolchain, source)
     _try(plugin, toolchain)

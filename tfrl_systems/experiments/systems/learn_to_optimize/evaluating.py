@@ -126,7 +126,16 @@ def _function(policies: Sequence[str], asked: Function) -> Function:
             f"{directories[0]}: expected a policy of learn_to_optimize, found one of "
             f"{about.get('environment')}; name another"
         )
-    bounds = tuple(about["bounds"]) if about["bounds"] else None
+    needed = {"function": str, "dimensions": int, "free": int}
+    wrong = [name for name, kind in needed.items() if type(about.get(name)) is not kind]
+    given = about.get("bounds")
+    if wrong or not (given is None or (isinstance(given, list) and len(given) == 2)):
+        raise UserError(
+            f"{directories[0]}: expected a policy that names its function, found "
+            f"{' and '.join(wrong or ['bounds'])} missing or wrong; give --function, or export the "
+            "policy again"
+        )
+    bounds = tuple(given) if given is not None else None
     return Function(
         function=about["function"],
         dimensions=about["dimensions"],

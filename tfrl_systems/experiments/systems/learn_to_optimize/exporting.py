@@ -6,7 +6,7 @@ import os
 import pathlib
 from typing import Any
 
-from environments.errors import UserError
+from environments import files
 from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
 
 
@@ -21,15 +21,7 @@ def export_onnx(name: str, output: pathlib.Path) -> dict[str, Any]:
       UserError: there is no such policy, it is of another system, or the file cannot be written.
     """
     data = OptimizerPolicy.load(name).to_onnx().SerializeToString()
-    scratch = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        scratch.write_bytes(data)
-        scratch.replace(output)
-    except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise UserError(
-            f"{output}: expected to write a model there, found: {error}; name another file"
-        ) from error
+    files.replace(output, data)
     return {
         "policy": name,
         "format": "onnx",

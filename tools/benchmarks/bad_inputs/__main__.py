@@ -22,16 +22,11 @@ from tools.benchmarks.bad_inputs.running import PROGRAM, Ending, run
 
 _PR_SET_CHILD_SUBREAPER = 36
 _FRESH = 5
-<<<<<<< HEAD
-IMPORTED = (
-    PROGRAM,
-    "onnxruntime",
-    "tfrl_systems.experiments.systems.tensor_graphs.optimize.optimization",
-)
-=======
 IMPORTED = (PROGRAM, "onnxruntime")
-IMPORTED_BY = {"train": "tfrl_systems.experiments.online"}
->>>>>>> bad_inputs_train
+IMPORTED_BY = {
+    "train": "tfrl_systems.experiments.online",
+    "optimize": "tfrl_systems.experiments.systems.tensor_graphs.optimize.optimization",
+}
 COLUMNS = (
     "tracebacks", "wrong status", "not one line", "stdout", "files left", "left running", "slow",
 )  # fmt: skip

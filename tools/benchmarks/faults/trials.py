@@ -18,6 +18,8 @@ from tools.benchmarks.faults.scenarios import Place, Scenario
 
 # Every attempt of a worker to start, or of a chunk to be collected, was struck.
 _GAVE_UP = re.compile(r"^tfrl: (workers: |\d+ of \d+ chunks failed)", re.MULTILINE)
+# What a user is told to remove after a file of the run was damaged.
+_REMEDY = re.compile(r"; remove (the run's directory|\S+/checkpoints/\d+) ")
 _TRACEBACK = "Traceback (most recent call last)"
 _MAX_FAULTS_OF_THE_HEAD = 3
 
@@ -114,8 +116,8 @@ def _strike_until_done(
         if status == 1 and _GAVE_UP.search(said):
             run.record.gave_up += 1
             expected = True
-        if run.was_damaged and status == 1 and "remove the run's directory" in said:
-            shutil.rmtree(run.place.work / "run", ignore_errors=True)
+        if run.was_damaged and status == 1 and (remedy := _REMEDY.search(said)):
+            shutil.rmtree(_place_of(remedy[1], run), ignore_errors=True)
             expected = True
         is_signal = fault in ("interrupt", "terminate")
         if (
@@ -126,6 +128,10 @@ def _strike_until_done(
             )
             return
     run.record.failures.append("the command did not come to its end")
+
+
+def _place_of(words: str, run: Run) -> pathlib.Path:
+    return run.place.work / "run" if "'" in words else pathlib.Path(words)
 
 
 def _compare(run: Run, quiet: Quiet) -> None:

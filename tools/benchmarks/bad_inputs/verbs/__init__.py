@@ -6,11 +6,15 @@ import pathlib
 from collections.abc import Callable, Mapping
 
 from tools.benchmarks.bad_inputs.case import Case
-<<<<<<< HEAD
-from tools.benchmarks.bad_inputs.verbs import corpus, corpus_build, optimize, rules
-=======
-from tools.benchmarks.bad_inputs.verbs import corpus, evaluate, export, rules, train
->>>>>>> bad_inputs_train
+from tools.benchmarks.bad_inputs.verbs import (
+    corpus,
+    corpus_build,
+    evaluate,
+    export,
+    optimize,
+    rules,
+    train,
+)
 
 VERBS: Mapping[str, Callable[[int, pathlib.Path], list[Case]]] = {
     "rules generate": rules.generate,
@@ -18,12 +22,9 @@ VERBS: Mapping[str, Callable[[int, pathlib.Path], list[Case]]] = {
     "rules import": rules.taken,
     "rules list": rules.listed,
     "corpus info": corpus.info,
-<<<<<<< HEAD
     "corpus build": corpus_build.cases,
     "optimize": optimize.cases,
-=======
     "train": train.cases,
     "evaluate": evaluate.cases,
     "export": export.cases,
->>>>>>> bad_inputs_train
 }

@@ -99,7 +99,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_collect(parser: argparse.ArgumentParser) -> None:
-    """Add the options --collect, --workers and --address; see `collect_of`."""
+    """Add the options of where to collect; see `collect_of`."""
     from tfrl_systems.drivers.collect import POOLS
 
     parser.add_argument(
@@ -122,13 +122,22 @@ def add_collect(parser: argparse.ArgumentParser) -> None:
         help="with --collect ray: the cluster, which this machine is a node of; auto for the one "
         "that runs here (default: a cluster of this machine alone, as long as the run lasts)",
     )
+    parser.add_argument(
+        "--chunk-timeout",
+        type=whole_number(1),
+        metavar="SECONDS",
+        help="how long a worker may take for the episodes that it is given at once, before another "
+        "replaces it and tries them again (default: 300 or more, as the agent and the environment "
+        "need)",
+    )
 
 
 def collect_of(options: argparse.Namespace) -> Collect | None:
     """Return where to collect, as the options say; None if none of them is given.
 
     Raises:
-      UsageError: there is an address, and nothing that it could be of.
+      UsageError: there is an address, and nothing that it could be of; or a time limit, and no
+        worker that it could be for.
       UserError: there is no such cluster.
     """
     from tfrl_systems.drivers.collect import Collect, num_processors_at
@@ -138,6 +147,11 @@ def collect_of(options: argparse.Namespace) -> Collect | None:
             f"--address: expected it with --collect ray, found {options.address!r} without; add "
             "--collect ray"
         )
+    if options.chunk_timeout is not None and options.collect not in ("pipes", "ray"):
+        raise UsageError(
+            "--chunk-timeout: expected it with --collect pipes or ray, found "
+            f"{options.chunk_timeout} without; add one of them"
+        )
     if options.collect is None:
         return None if options.workers is None else Collect.with_workers(options.workers)
     if options.collect == "inprocess":
@@ -146,4 +160,4 @@ def collect_of(options: argparse.Namespace) -> Collect | None:
         workers = options.workers or num_processors_at(options.address)
     else:
         workers = options.workers or num_processors()
-    return Collect(options.collect, workers, options.address)
+    return Collect(options.collect, workers, options.address, options.chunk_timeout)

@@ -30,6 +30,8 @@ class Collect:
       workers: number of jobs that run at the same time; 1 for "inprocess".
       address: with "ray", HOST:PORT of a cluster that this machine is a node of, or "auto" for the
         one that runs here; "" to start one on this machine for as long as it is needed.
+      timeout_s: seconds that a worker may take for one job, in place of `Supervision.timeout_s`;
+        None for that.
 
     Raises:
       UserError: `workers` is less than 1.
@@ -38,6 +40,7 @@ class Collect:
     kind: str = "inprocess"
     workers: int = 1
     address: str = ""
+    timeout_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.workers < 1:
@@ -131,6 +134,8 @@ def make_pool(
         raise UserError(
             f"collect: expected one of {', '.join(POOLS)}, found {collect.kind!r}; name one of them"
         )
+    if collect.timeout_s is not None:
+        supervision = dataclasses.replace(supervision, timeout_s=collect.timeout_s)
     module, name = POOLS[collect.kind]
     pool_class = getattr(importlib.import_module(module), name)
     pool: Pool[Job, Result] = pool_class(make_runner, collect, supervision, requirements)

@@ -148,6 +148,41 @@ def test_functions_that_cannot_be_learned(tfrl, tmp_path, monkeypatch, function,
     assert message in line
 
 
+HANGING_ONCE = """
+import itertools, pathlib, sys, time
+import numpy as np
+
+calls = itertools.count(1)
+
+def cost(points):
+    mark = pathlib.Path(__file__).with_name("has-hung")
+    # A worker that starts tries the function, too.
+    if "worker" in sys.argv[0] and next(calls) == 5 and not mark.exists():
+        mark.touch()
+        time.sleep(1e6)
+    return np.sum(points**2, axis=-1)
+"""
+
+
+def test_a_worker_that_hangs_is_replaced_after_the_chunk_timeout(
+    tfrl, tmp_path, monkeypatch, caplog
+):
+    (tmp_path / "hanging.py").write_text(HANGING_ONCE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    arguments = train_arguments(tmp_path / "run", function="hanging:cost")
+    limit = ("--iterations", "1", "--collect", "pipes", "--workers", "1", "--chunk-timeout", "1")
+    ran = tfrl(*arguments, *limit, "--json")
+    assert ran.status == 0 and ran.json["environment_steps"] == 2 * 4 * 2
+    assert "its worker took longer than 1 s (attempt 1 of 3)" in caplog.text
+
+
+@pytest.mark.parametrize("where", [(), ("--workers", "2"), ("--collect", "inprocess")])
+def test_a_chunk_timeout_without_workers_is_wrong_usage(tfrl, tmp_path, where):
+    ran = tfrl(*train_arguments(tmp_path / "run", *where, "--chunk-timeout", "9"))
+    assert ran.status == 2 and "--chunk-timeout: expected it with --collect pipes" in ran.err
+    assert not (tmp_path / "run").exists()
+
+
 def test_wrong_usage(tfrl, trained, tmp_path):
     ran = tfrl("evaluate", "learn_to_optimize", "--policy", "random")
     assert ran.status == 2 and "--function" in ran.err

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.util
 import logging
 import os
 import sys
 
+import numpy as np
 import pytest
 
 from environments.errors import Failure, UserError
@@ -91,6 +93,18 @@ def test_a_job_that_always_fails_is_a_failure_in_its_place(place, caplog):
     assert [words.splitlines()[0] for words in said] == [message.replace("2 of", "1 of"), message]
     assert 'raise ValueError("bad luck' in said[1]  # the traceback, from where it happened
     assert for_users.message.startswith("task 3: luck: expected good, found bad; try again (")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PLACES if kind != "inprocess"])
+def test_a_user_s_time_limit_for_a_job_goes_before_the_system_s(kind, tmp_path, caplog):
+    """The system would wait 300 s for the worker that hangs; the user waits half a second."""
+    caplog.set_level(logging.WARNING)
+    place = dataclasses.replace(PLACES[kind], timeout_s=0.5)
+    with make(place, functools.partial(Noise, tmp_path)) as pool:
+        (found,) = pool.map([Task(0, "hang")])
+    assert np.array_equal(found, Noise().run(Task(0)))
+    said = [record.getMessage() for record in caplog.records]
+    assert any("task 0: its worker took longer than 0.5 s (attempt 1 of 3)" in one for one in said)
 
 
 def test_a_runner_that_failed_is_made_anew_and_loads_what_was_broadcast():

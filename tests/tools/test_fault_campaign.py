@@ -96,6 +96,7 @@ def test_a_process_that_has_ended_cannot_be_struck(place):
     head.wait()
     assert check() is True
     target.close()
+    run.clean_up()
     with pytest.raises(ProcessLookupError):
         processes.Target(head.pid, run.mark)
 

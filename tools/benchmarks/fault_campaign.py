@@ -32,7 +32,7 @@ import time
 from collections.abc import Sequence
 
 from tools.benchmarks.faults import processes, recovery, striking
-from tools.benchmarks.faults.scenarios import ANY_HEAD, SCENARIOS, Place, Scenario
+from tools.benchmarks.faults.scenarios import SCENARIOS, WITH_RAY, Place, Scenario
 from tools.benchmarks.faults.trials import Quiet, Record, run_quietly, run_trial
 from tools.benchmarks.shared import commit, markdown_table, some_of
 from tools.running import exit_status
@@ -57,7 +57,7 @@ class Campaign:
         missing = set() if self._library else {"clock_jump"}
         if not striking.Disk.is_permitted(directory / "probe"):
             missing.add("disk_full")
-        self.kinds = frozenset(ANY_HEAD) - missing
+        self.kinds = frozenset(WITH_RAY) - missing
 
     def run(self, number: int) -> Record:
         """Run a trial; its number says which scenario it is of, too."""

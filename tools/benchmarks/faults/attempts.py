@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -54,9 +55,8 @@ class Attempt:
                     self._run.record.failures.append(f"it hung for {self._limit_s:.0f} s")
                     break
                 if is_due and now_s - began_s > self._head_at_s:
-                    is_due = False
-                    self._strike_head(head)
-                if now_s > next_s and self._strike_someone():
+                    is_due = not self._strike_head(head)
+                if now_s > next_s and self._strike(self._run.scenario.targets):
                     next_s = now_s + float(self._random.exponential(self._gap_s))
                 self._look_at_open()
                 time.sleep(_POLL_S)
@@ -64,7 +64,8 @@ class Attempt:
             self._finish(head)
         return head.wait()
 
-    def _strike_head(self, head: subprocess.Popen) -> None:
+    def _strike_head(self, head: subprocess.Popen) -> bool:
+        """Strike the command, or what it cannot do without; return whether that was there."""
         kind = self._fault
         if kind in _SIGNALS:
             if head.poll() is None:
@@ -73,11 +74,14 @@ class Attempt:
             target = processes.Target(head.pid, self._run.mark)
             check = striking.strike_worker("stop_worker", target, self._random)
             self._open.append((kind, check, target))
+        elif kind == "vanish_node":
+            return self._strike({"ray node": (kind,)})
         elif kind == "disk_full":
             self._is_full = True
         else:
             assert self._run.clock is not None
             self._run.clock.jump(int(self._random.choice(striking.JUMPS_S)))
+        return True
 
     def _signal_head(self, head: subprocess.Popen, number: signal.Signals) -> None:
         """Signal the command; a build as a whole, as a terminal does."""
@@ -94,9 +98,8 @@ class Attempt:
             self._run.was_damaged = True
         self._struck[self._fault] += 1
 
-    def _strike_someone(self) -> bool:
+    def _strike(self, targets: Mapping[str, tuple[str, ...]]) -> bool:
         """Strike one of the processes that the command started; return whether there was one."""
-        targets = self._run.scenario.targets
         target, role = striking.pick(self._run.mark, list(targets), self._random)
         if target is None:
             return False
@@ -127,8 +130,9 @@ class Attempt:
         if head.poll() is None:
             head.kill()
         for kind, _, target in self._open:
-            # Stops and pulses have hit at once; whether memory was wanted is not known.
-            self._struck[kind] += not kind.startswith("out_of_memory") or target.has_ended(0.5)
+            # Stops and pulses have hit at once; the end of others may not have come.
+            is_certain = not kind.startswith(("out_of_memory", "hang_worker"))
+            self._struck[kind] += is_certain or target.has_ended(0.5)
             with contextlib.suppress(ProcessLookupError):
                 target.send(signal.SIGCONT)
             target.close()

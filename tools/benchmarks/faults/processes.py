@@ -1,7 +1,7 @@
 """Finding and signalling the processes of one run, and nobody else's.
 
-Every process of a run has inherited an environment variable with a value of its own, so it is found
-whatever its parent, its session and its name have become.
+Every process of a run has inherited an environment variable with a value of its own, the path of
+the run's directory, so it is found whatever its parent, its session and its name have become.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 # What is in the command lines of processes that a fault may strike.
 _ROLES = {
     "worker": ("drivers.pipes.worker_main",),
-    "ray worker": ("ray::",),
+    "ray worker": ("ray::Worker", "ray::IDLE"),
     "ray node": ("/raylet/raylet",),
     "compiler": ("embedded_worker", "clang", "ziglang"),
 }
@@ -56,11 +56,17 @@ def find(mark: str) -> list[Process]:
     found = []
     for place in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if wanted in (place / "environ").read_bytes().split(b"\0"):
-                command = (place / "cmdline").read_bytes().replace(b"\0", b" ")
-                if is_alive(int(place.name)):
-                    found.append(Process(int(place.name), command.decode(errors="replace")))
+            command = (place / "cmdline").read_bytes().replace(b"\0", b" ")
+            is_marked = wanted in (place / "environ").read_bytes().split(b"\0")
+            is_ours = is_marked or command.startswith(b"ray::") and _has_open_below(place, mark)
+            if is_ours and is_alive(int(place.name)):
+                found.append(Process(int(place.name), command.decode(errors="replace")))
     return found
+
+
+def _has_open_below(place: pathlib.Path, directory: str) -> bool:
+    """Return whether a process has a file open there: Ray's agents write over their environment."""
+    return any(str(one.readlink()).startswith(f"{directory}/") for one in (place / "fd").iterdir())
 
 
 def is_alive(pid: int) -> bool:

@@ -93,6 +93,8 @@ class Run:
         # Beside the place, so that a full disk does not silence what the command says.
         self.log = place.root.with_name(f"{place.root.name}.log")
         self.was_damaged = False
+        # Ray leaves a TMPDIR whose path is longer than its sockets' may be.
+        self._link = pathlib.Path(f"/tmp/fc{os.getpid()}")
         for path in (place.work, place.temporary, place.cache, place.home):
             path.mkdir(parents=True, exist_ok=True)
         scenario.begin(place)
@@ -110,11 +112,13 @@ class Run:
             **(self.clock.environment if self.clock else {}),
             processes.MARK: self.mark,
             "PYTHONPATH": root,
-            "TMPDIR": str(self.place.temporary),
+            "TMPDIR": str(self._link),
             "XDG_CACHE_HOME": str(self.place.cache),
             "HOME": str(self.place.home),
             "OMP_NUM_THREADS": "1",
         }
+        self._link.unlink(missing_ok=True)
+        self._link.symlink_to(self.place.temporary)
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 words, env=environment, stdout=log, stderr=log, cwd=root, start_new_session=True
@@ -136,6 +140,7 @@ class Run:
         self.record.gone_s = max(self.record.gone_s, gone_s)
         self.record.left += [f"process: {one.command[:120]}" for one in left]
         processes.end(self.mark)
+        self._link.unlink(missing_ok=True)
         for path in self.place.temporary.iterdir():
             kind = next(name for name in _KINDS if getattr(path, name)())
             if not path.name.startswith(_GENERATED):

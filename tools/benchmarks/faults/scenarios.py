@@ -14,8 +14,14 @@ TFRL = (sys.executable, "-P", "-m", "tfrl_systems.cli.main")
 _SAME = ("experience_sha256", "policy_sha256", "environment_steps")
 
 _KILLED = ("kill", "interrupt", "terminate")
-ANY_WORKER = ("kill_worker", "segfault_worker", "stop_worker", "slow_pipe", "out_of_memory")
+ANY_WORKER = (
+    *("kill_worker", "segfault_worker", "hang_worker", "stop_worker", "slow_pipe"),
+    "out_of_memory",
+)
 ANY_HEAD = (*_KILLED, "pause", "truncate_file", "flip_bit", "disk_full", "clock_jump")
+WITH_RAY = (*ANY_HEAD, "vanish_node")
+# Longer than a stop, and than a chunk on a busy machine.
+_CHUNK_TIMEOUT_S = 15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Place:
 
     @property
     def temporary(self) -> pathlib.Path:
-        """TMPDIR; the path is short, because Ray's sockets are in it."""
+        """What TMPDIR leads to."""
         return self.root / "t"
 
     @property
@@ -108,6 +114,7 @@ def _training(
 
     def command(place: Place) -> list[str]:
         where = ["--workdir", str(place.work / "run"), "--collect", collect, "--workers", "2"]
+        where += ["--chunk-timeout", str(_CHUNK_TIMEOUT_S)]
         return [*TFRL, "train", *words(place), *where, *sets, "--json"]
 
     targets = {"worker": ANY_WORKER} if collect == "pipes" else {"ray worker": ANY_WORKER}
@@ -271,7 +278,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         _training(
             "ppo_ray", _slow_function("ppo"),
             {**_ONLINE, "iterations": 20, "episodes_per_chunk": 8},
-            collect="ray", gaps=1 / 8,
+            collect="ray", head_faults=WITH_RAY,
         ),
     )
 }  # fmt: skip

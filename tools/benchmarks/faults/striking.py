@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import mmap
 import os
 import pathlib
@@ -30,15 +31,20 @@ CheckFn = Callable[[], bool | None]
 
 JUMPS_S = (-3600, 3600, -86400 * 400, 86400 * 400)
 _MAX_STOP_S = 6.0
+_MAX_HANG_S = 60.0
 _DISK_BYTES = 256 << 20
-_KILLS = {"kill_worker": signal.SIGKILL, "segfault_worker": signal.SIGSEGV}
+_KILLS = {
+    **{"kill_worker": signal.SIGKILL, "segfault_worker": signal.SIGSEGV},
+    "vanish_node": signal.SIGKILL,
+}
 
 
 def strike_worker(kind: str, target: Target, random: np.random.Generator) -> CheckFn:
     """Strike a process that the command started.
 
     Args:
-      kind: "kill_worker", "segfault_worker", "stop_worker", "slow_pipe" or "out_of_memory".
+      kind: "kill_worker", "segfault_worker", "vanish_node", "hang_worker", "stop_worker",
+        "slow_pipe" or "out_of_memory".
       target: the process; the returned function lets go of it.
       random: draws how long what takes time takes.
 
@@ -51,23 +57,32 @@ def strike_worker(kind: str, target: Target, random: np.random.Generator) -> Che
     if kind == "out_of_memory":
         limits = resource.prlimit(target.pid, resource.RLIMIT_AS)
         resource.prlimit(target.pid, resource.RLIMIT_AS, (1 << 20, limits[1]))
-        until_s = time.monotonic() + _MAX_STOP_S
-
-        def check() -> bool | None:
-            if target.has_ended():
-                return True
-            if time.monotonic() < until_s:
-                return None
-            with contextlib.suppress(ProcessLookupError):
-                resource.prlimit(target.pid, resource.RLIMIT_AS, limits)
-            return False
-
-        return check
+        relieve = functools.partial(resource.prlimit, target.pid, resource.RLIMIT_AS, limits)
+        return _until_ended(target, _MAX_STOP_S, relieve)
+    if kind == "hang_worker":
+        target.send(signal.SIGSTOP)
+        return _until_ended(target, _MAX_HANG_S, lambda: target.send(signal.SIGCONT))
     if kind == "slow_pipe":
         pauses_s = list(random.uniform(0.01, 0.1, 20))
     else:
         pauses_s = [random.uniform(0.5, _MAX_STOP_S)]
     return _pulses(target, pauses_s)
+
+
+def _until_ended(target: Target, limit_s: float, relieve: Callable[[], object]) -> CheckFn:
+    """Have hit if a process ends within a time; else it is relieved of what it suffers."""
+    until_s = time.monotonic() + limit_s
+
+    def check() -> bool | None:
+        if target.has_ended():
+            return True
+        if time.monotonic() < until_s:
+            return None
+        with contextlib.suppress(ProcessLookupError):
+            relieve()
+        return False
+
+    return check
 
 
 def _pulses(target: Target, pauses_s: list[float]) -> CheckFn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -99,6 +100,40 @@ def test_a_process_that_has_ended_cannot_be_struck(place):
     run.clean_up()
     with pytest.raises(ProcessLookupError):
         processes.Target(head.pid, run.mark)
+
+
+def test_a_hung_process_goes_on_if_nothing_replaces_it(place, monkeypatch):
+    """It has not hit then; it has if someone kills the process that does not answer."""
+    run = Run(scenario(""), place(f"hung-{os.getpid()}"), Record(0, "numbers"))
+    for limit_s, replaces in ((0.0, False), (60.0, True)):
+        monkeypatch.setattr("tools.benchmarks.faults.striking._MAX_HANG_S", limit_s)
+        head = run.start()
+        target = processes.Target(head.pid, run.mark)
+        check = strike_worker("hang_worker", target, np.random.default_rng(0))
+        if replaces:
+            assert check() is None
+            head.kill()
+            head.wait()
+        assert check() is replaces
+        head.wait()  # without end, had it not been continued
+        target.close()
+        run.clean_up()
+
+
+def test_a_process_that_wrote_over_its_environment_is_found_by_its_files(place):
+    """As Ray's agents do; an empty environment stands for theirs."""
+    where = place(f"agent-{os.getpid()}")
+    where.work.mkdir(parents=True)
+    with (where.work / "agent.log").open("w") as log:
+        for name, is_ours in (("ray::DashboardAgent", True), ("agent.py", False)):
+            command = subprocess.Popen([name, "60"], executable="/bin/sleep", env={}, stdout=log)
+            try:
+                found = processes.find(str(where.root))
+                assert [one.pid for one in found] == [command.pid] * is_ours
+                assert not any(one.role for one in found)
+            finally:
+                command.kill()
+                command.wait()
 
 
 def test_damage_changes_one_file(place):

@@ -148,10 +148,10 @@ def test_damage_changes_one_file(place):
 
 @pytest.mark.slow
 def test_a_hundred_faults_and_nothing_is_lost(capsys):
-    words = ["--scenario", "ppo,corpus,build", "--faults", "100", "--minutes", "4", "--seed", "27"]
+    words = ["--scenario", "ppo,corpus,build", "--faults", "100", "--minutes", "20", "--seed", "27"]
     with pytest.raises(SystemExit) as ended:
         fault_campaign.main([*words, "--json"])
     captured = capsys.readouterr()
     assert ended.value.code == 0, captured.err
     trials = json.loads(captured.out)["trials"]
-    assert sum(sum(one["struck"].values()) for one in trials) > 10
+    assert sum(sum(one["struck"].values()) for one in trials) >= 100

@@ -278,7 +278,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         _training(
             "ppo_ray", _slow_function("ppo"),
             {**_ONLINE, "iterations": 20, "episodes_per_chunk": 8},
-            collect="ray", head_faults=WITH_RAY,
+            collect="ray", head_faults=WITH_RAY, gaps=1 / 3,
         ),
     )
 }  # fmt: skip

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-<<<<<<< HEAD
-=======
 import pathlib
->>>>>>> campaign
 import subprocess
 import sys
 import time
@@ -133,12 +130,9 @@ def test_a_process_that_wrote_over_its_environment_is_found_by_its_files(place):
         for name, is_ours in (("ray::DashboardAgent", True), ("agent.py", False)):
             command = subprocess.Popen([name, "60"], executable="/bin/sleep", env={}, stdout=log)
             try:
-<<<<<<< HEAD
-=======
                 # The kernel shows the new name a moment after it has begun the program.
                 while name not in pathlib.Path(f"/proc/{command.pid}/cmdline").read_text():
                     time.sleep(0.01)
->>>>>>> campaign
                 found = processes.find(str(where.root))
                 assert [one.pid for one in found] == [command.pid] * is_ours
                 assert not any(one.role for one in found)

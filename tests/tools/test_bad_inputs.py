@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 
 import pytest
 
@@ -44,6 +45,25 @@ def test_a_success_and_a_file_are_faults(tmp_path):
         faults = pool.apply(_ending, (tmp_path / "place",))
     assert faults["wrong status"] == "expected (1,), found 0"
     assert faults["files left"] == "out.json"
+
+
+def _write(place, other):
+    bad_inputs.protect_all_but(place)
+    (place / "mine").write_text("")
+    try:
+        (other / "theirs").write_text("")
+    except OSError as error:
+        return error.strerror
+    return "written"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root needs the protection")
+def test_cases_can_write_below_their_directory_only(tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(_write, (place, tmp_path)) == "Read-only file system"
+    assert [one.name for one in tmp_path.rglob("*")] == ["place", "mine"]
 
 
 @pytest.mark.parametrize(

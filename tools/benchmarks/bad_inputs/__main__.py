@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from tools.benchmarks.bad_inputs.case import Case
 from tools.benchmarks.bad_inputs.running import PROGRAM, Ending, run
 
 _PR_SET_CHILD_SUBREAPER = 36
+_CLONE_NEWNS = 0x20000
 _FRESH = 5
 IMPORTED = (PROGRAM, "onnxruntime")
 IMPORTED_BY = {
@@ -84,7 +86,7 @@ def run_all(
     _import_everything(names)
     context = multiprocessing.get_context("fork")
     # The cases hold functions, which only a fork can take along.
-    with concurrent.futures.ProcessPoolExecutor(jobs, context, _begin, (asked,)) as pool:
+    with concurrent.futures.ProcessPoolExecutor(jobs, context, _begin, (asked, scratch)) as pool:
         return list(pool.map(_run, range(len(asked))))
 
 
@@ -96,10 +98,31 @@ def _run(number: int) -> Ending:
     return run(verb, case, place, is_fresh=is_fresh)
 
 
-def _begin(asked: list[tuple[str, Case, pathlib.Path, bool]]) -> None:
+def _begin(asked: list[tuple[str, Case, pathlib.Path, bool]], scratch: pathlib.Path) -> None:
     """Become the parent of what a case leaves behind, to find it and to end it."""
     _ASKED.extend(asked)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if os.getuid() == 0:
+        protect_all_but(scratch)
+
+
+def protect_all_but(scratch: pathlib.Path) -> None:
+    """Make files read-only for this process and its children, except those below a directory.
+
+    For root: a fault that bad inputs find may be one that deletes what it should not.
+
+    Raises:
+      RuntimeError: this is not permitted here.
+    """
+    place = str(scratch.resolve())
+    mounts = (
+        ["--make-rprivate", "/"],
+        ["--bind", place, place],
+        ["-o", "remount,bind,ro", "/"],
+    )
+    was_split = ctypes.CDLL(None).unshare(_CLONE_NEWNS) == 0
+    if not was_split or any(subprocess.run(["mount", *one]).returncode for one in mounts):
+        raise RuntimeError("expected to be able to protect files, found no right to; use no root")
 
 
 def _import_everything(asked: Sequence[str]) -> None:

@@ -89,8 +89,8 @@ class Attempt:
             os.killpg(head.pid, number)
         else:
             head.send_signal(number)
-        if number == signal.SIGKILL:
-            head.wait()
+        if number == signal.SIGKILL and head.wait() != -signal.SIGKILL:
+            return  # It had just ended by itself.
         if self._fault in ("truncate_file", "flip_bit"):
             processes.wait_until_gone(self._run.mark, GRACE_S)
             if not striking.damage(self._fault, self._place, self._random):

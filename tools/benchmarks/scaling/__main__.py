@@ -58,9 +58,10 @@ def _run(options: argparse.Namespace) -> None:
                 f"{flag}: expected 1 or more, found {getattr(options, name)}; give more"
             )
     generator = np.random.default_rng(options.seed)
-    pools = {kind: measure_pool(kind, options, generator) for kind in ("pipes", "ray")}
+    # First, because Ray reads once in each process how the nodes of a cluster know each other.
     _say(f"ray: losing {options.node_losses} nodes")
     nodes_s = nodes.recoveries_s(options.node_losses, generator)
+    pools = {kind: measure_pool(kind, options, generator) for kind in ("pipes", "ray")}
     found = {
         "command": shlex.join(["python", "-m", "tools.benchmarks.scaling", *sys.argv[1:]]),
         "commit": commit(),

@@ -2,7 +2,6 @@
 
   python -m tools.benchmarks.fault_campaign --faults 1000 --seed 0
   python -m tools.benchmarks.fault_campaign --seed 0 --only 17 --scenario ppo
-  python -m tools.benchmarks.fault_campaign --recovery pipes
 
 A campaign is a row of trials. A trial runs a command (`faults/scenarios.py`), strikes its
 processes, files, disk and clock (`faults/striking.py`) until the command has come to its end,
@@ -36,7 +35,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from tools.benchmarks.faults import processes, recovery, striking
+from tools.benchmarks.faults import processes, striking
 from tools.benchmarks.faults.scenarios import SCENARIOS, WITH_RAY, Place, Scenario
 from tools.benchmarks.faults.trials import Quiet, Record, run_quietly, run_trial
 from tools.benchmarks.shared import commit, markdown_table, some_of
@@ -127,9 +126,6 @@ def num_struck(records: Sequence[Record]) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    if options.recovery:
-        print(recovery.to_text(options.recovery, recovery.measure(options.recovery, kills=20)))
-        return
     processes.adopt_orphans()
     # A shell has what it starts in the background ignore Ctrl-C; commands must not inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -187,10 +183,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--scenario", type=some_of(tuple(SCENARIOS)), default=_USUAL, metavar="A,B",
         help=f"some of {','.join(SCENARIOS)}; by default those without Ray",
-    )  # fmt: skip
-    parser.add_argument(
-        "--recovery", choices=("pipes", "ray"),
-        help="only measure how soon the chunk of a killed worker is in work again",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return exit_status(_run, parser.parse_args(arguments))

@@ -175,11 +175,25 @@ def problem(tmp_path):
     return of
 
 
+def train(name, workdir, collect, problem):
+    """Train what RUNS names; return the result."""
+    system, agent = name.split("-")
+    return experiments.train(
+        system,
+        agent=agent,
+        workdir=workdir,
+        settings=RUNS[name],
+        collect=collect,
+        reporter=experiments.Reporter(),
+        **problem,
+    ).result
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_runs_are_the_same_though_workers_and_nodes_are_lost(
     name, cluster, problem, tmp_path, monkeypatch
 ):
-    system, agent = name.split("-")
+    system, _ = name.split("-")
     given = []
 
     def give_and_destroy(worker, number, job_pickled, give=WorkerHandle.run):
@@ -191,21 +205,11 @@ def test_runs_are_the_same_though_workers_and_nodes_are_lost(
             add_node(cluster)
             lose_node(cluster)
 
-    def run(path, collect):
-        return experiments.train(
-            system,
-            agent=agent,
-            workdir=tmp_path / path,
-            settings=RUNS[name],
-            collect=collect,
-            reporter=experiments.Reporter(),
-            **problem(system),
-        ).result
-
-    here = run("here", Collect())
-    piped = run("piped", Collect("pipes", 2))
+    here = train(name, tmp_path / "here", Collect(), problem(system))
+    piped = train(name, tmp_path / "piped", Collect("pipes", 2), problem(system))
     monkeypatch.setattr(WorkerHandle, "run", give_and_destroy)
-    there = run("there", Collect("ray", 2, cluster.address))
+    collect = Collect("ray", 2, cluster.address)
+    there = train(name, tmp_path / "there", collect, problem(system))
     assert len(given) >= 5
     for result in (piped, there):
         assert [result.get(key) for key in SAME] == [here.get(key) for key in SAME]
@@ -228,7 +232,7 @@ def hide():
 
 @pytest.mark.parametrize("name", ["tensor_graphs-ppo", "inlining-ppo", "inlining-bc_max"])
 def test_runs_are_the_same_though_the_nodes_lack_the_files(name, cluster, problem, tmp_path, hide):
-    system, agent = name.split("-")
+    system, _ = name.split("-")
     here, there = problem(system), problem(system)
     hidden = hide(tmp_path)
     if system == "tensor_graphs":
@@ -237,19 +241,8 @@ def test_runs_are_the_same_though_the_nodes_lack_the_files(name, cluster, proble
     else:
         there["corpus"] = hidden / "corpus"
 
-    def run(path, collect, given):
-        return experiments.train(
-            system,
-            agent=agent,
-            workdir=tmp_path / path,
-            settings=RUNS[name],
-            collect=collect,
-            reporter=experiments.Reporter(),
-            **given,
-        ).result
-
-    expected = run("here", Collect(), here)
-    found = run("there", Collect("ray", 2, cluster.address), there)
+    expected = train(name, tmp_path / "here", Collect(), here)
+    found = train(name, tmp_path / "there", Collect("ray", 2, cluster.address), there)
     assert [found.get(key) for key in SAME] == [expected.get(key) for key in SAME]
     (copies,) = pathlib.Path(TEMPORARY).glob("tfrl-copies-*")
     (copy,) = copies.iterdir()

@@ -30,6 +30,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import psutil
 
 from tfrl_systems import experiments
 from tfrl_systems.drivers.collect import POOLS, Collect
@@ -126,10 +127,10 @@ def sample(workdir: pathlib.Path) -> dict[str, float]:
     """Return memory of this process and of its descendants in MiB, and counts of what is open."""
     gc.collect()
     files = [one for one in workdir.rglob("*") if one.is_file()]
-    here = os.getpid()
+    family = psutil.Process().children(recursive=True)
     return {
-        "head_mib": _private_mib(here),
-        "workers_mib": sum(map(_private_mib, _descendants(here))),
+        "head_mib": _private_mib(os.getpid()),
+        "workers_mib": sum(_private_mib(one.pid) for one in family),
         "disk_mib": sum(one.stat().st_size for one in files) / (1 << 20),
         "files": len(files),
         "open_files": _count("/proc/self/fd"),
@@ -139,15 +140,6 @@ def sample(workdir: pathlib.Path) -> dict[str, float]:
 
 def _count(directory: str) -> int:
     return sum(1 for _ in pathlib.Path(directory).iterdir())
-
-
-def _descendants(process: int) -> list[int]:
-    found = []
-    for path in pathlib.Path(f"/proc/{process}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for child in map(int, path.read_text().split()):
-                found += [child, *_descendants(child)]
-    return found
 
 
 def _private_mib(process: int) -> float:

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from tools.benchmarks.bad_inputs import verbs
 from tools.benchmarks.bad_inputs.case import Case
 from tools.benchmarks.bad_inputs.running import PROGRAM, Ending, run
+from tools.benchmarks.faults import processes
 
-_PR_SET_CHILD_SUBREAPER = 36
 _CLONE_NEWNS = 0x20000
 _FRESH = 5
 IMPORTED = (PROGRAM, "onnxruntime")
@@ -101,7 +101,7 @@ def _run(number: int) -> Ending:
 def _begin(asked: list[tuple[str, Case, pathlib.Path, bool]], scratch: pathlib.Path) -> None:
     """Become the parent of what a case leaves behind, to find it and to end it."""
     _ASKED.extend(asked)
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    processes.adopt_orphans()
     if os.getuid() == 0:
         protect_all_but(scratch)
 

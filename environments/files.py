@@ -7,6 +7,7 @@ format), never a hang, a full memory or any other error. Callers say in a UserEr
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import json
 import math
@@ -49,6 +50,15 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
             size = f"{about.st_size:,} bytes, more than {MAX_BYTES:,}"
             raise OSError(errno.EFBIG, size, name)
         return file.read()
+
+
+def sha256(path: str | os.PathLike[str]) -> str:
+    """Return the hexadecimal SHA-256 of a regular file's bytes.
+
+    Raises:
+      OSError: see `read_bytes`.
+    """
+    return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:

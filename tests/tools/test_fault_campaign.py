@@ -12,10 +12,11 @@ import time
 import numpy as np
 import pytest
 
+from environments import files
 from tools.benchmarks import fault_campaign
 from tools.benchmarks.faults import processes
 from tools.benchmarks.faults.runs import Record, Run
-from tools.benchmarks.faults.scenarios import Place, Scenario, sha256
+from tools.benchmarks.faults.scenarios import Place, Scenario
 from tools.benchmarks.faults.striking import damage, strike_worker
 from tools.benchmarks.faults.trials import run_quietly, run_trial
 
@@ -53,7 +54,7 @@ def scenario(careless: str) -> Scenario:
         return [sys.executable, "-S", "-c", PROGRAM + CARELESS[careless], str(place.work / "out")]
 
     def end(place: Place) -> dict[str, str]:
-        return {path.name: sha256(path) for path in (place.work / "out").glob("[0-9]")}
+        return {path.name: files.sha256(path) for path in (place.work / "out").glob("[0-9]")}
 
     return Scenario("numbers", lambda inputs: None, command, end, {}, ("kill",))
 

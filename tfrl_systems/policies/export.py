@@ -17,6 +17,7 @@ import absl.logging
 import numpy as np
 from tf_agents.policies import policy_saver, tf_policy
 
+from environments import files
 from environments.errors import UserError
 from tfrl_systems.policies import decision_policy, numpy_actor, numpy_policy, policy_files
 from tfrl_systems.policies.policy_files import load_policy_json
@@ -93,7 +94,7 @@ def _write_own_files(
 ) -> str:
     arrays_path = directory / policy_files.ARRAYS_NAME
     np.savez_compressed(arrays_path, **arrays)
-    digest = policy_files.sha256(arrays_path)
+    digest = files.sha256(arrays_path)
     described = {
         "format": policy_files.FORMAT,
         "format_version": policy_files.FORMAT_VERSION,

@@ -7,7 +7,6 @@ saved_model.pb …   the TensorFlow SavedModel and TF-Agents' policy_specs.pbtxt
 
 from __future__ import annotations
 
-import hashlib
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -113,7 +112,7 @@ def load_arrays(
     """
     path = pathlib.Path(directory) / ARRAYS_NAME
     try:
-        found = sha256(path)
+        found = files.sha256(path)
         if found != described["arrays_sha256"]:
             raise UserError(
                 f"{path}: expected SHA-256 {described['arrays_sha256']}, found {found}; "
@@ -128,8 +127,3 @@ def load_arrays(
         raise UserError(
             f"{path}: expected the policy's arrays, found {error}; export the policy again"
         ) from error
-
-
-def sha256(path: pathlib.Path) -> str:
-    """Return the hexadecimal SHA-256 of a file's bytes."""
-    return hashlib.sha256(files.read_bytes(path)).hexdigest()

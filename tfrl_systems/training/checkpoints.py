@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
-import hashlib
 import json
 import os
 import pathlib
@@ -284,7 +283,7 @@ def _check_same(path: pathlib.Path, before: Settings, now: Settings) -> None:
 def _digests(directory: pathlib.Path) -> dict[str, str]:
     """Return the SHA-256 of each file below a directory, by its relative path."""
     return {
-        str(path.relative_to(directory)): hashlib.sha256(files.read_bytes(path)).hexdigest()
+        str(path.relative_to(directory)): files.sha256(path)
         for path in sorted(directory.rglob("*"))
         if not path.is_dir() and path.name != _DIGESTS_NAME
     }

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from environments import files
 from environments.errors import UserError
 from tests.tfrl_systems import decision_rows
 from tests.tfrl_systems.decision_rows import NAMES
@@ -182,7 +183,7 @@ def test_damaged_files_are_refused(policy):
     arrays.write_bytes(whole[:-100])
     with pytest.raises(UserError, match="damaged"):
         NumpyPolicy.load(policy)
-    change_json(policy, arrays_sha256=policy_files.sha256(arrays))
+    change_json(policy, arrays_sha256=files.sha256(arrays))
     with pytest.raises(UserError, match="expected the policy's arrays"):
         NumpyPolicy.load(policy)
     arrays.unlink()

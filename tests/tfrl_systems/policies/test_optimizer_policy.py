@@ -13,6 +13,7 @@ import tensorflow as tf
 import tree
 from tf_agents.trajectories import time_step as ts
 
+from environments import files
 from environments.errors import UserError
 from tests.tfrl_systems import actor_problems
 from tests.tfrl_systems.actor_problems import AGENTS
@@ -166,7 +167,7 @@ def test_forged_arrays_are_refused(copy, value, words):
     with np.load(path) as archive:
         arrays = {**archive, "log_std": value}
     np.savez(path, **arrays)
-    edit(copy, arrays_sha256=policy_files.sha256(path))
+    edit(copy, arrays_sha256=files.sha256(path))
     with pytest.raises(UserError, match=words):
         OptimizerPolicy.load(copy)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
 import pathlib
@@ -19,6 +18,7 @@ import sys
 import time
 import traceback
 
+from environments import files
 from tools.benchmarks.bad_inputs.case import Case
 
 PROGRAM = "tfrl_systems.cli.main"
@@ -230,6 +230,6 @@ def _listing(directory: pathlib.Path) -> dict[str, str]:
             if stat.S_ISLNK(about.st_mode):
                 content = str(path.readlink())
             elif stat.S_ISREG(about.st_mode) and about.st_size < 1 << 28:
-                content = hashlib.sha256(path.read_bytes()).hexdigest()
+                content = files.sha256(path)
             found[str(path.relative_to(directory))] = f"{stat.S_IFMT(about.st_mode)} {content}"
     return found

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import pathlib
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from environments import files
 
 TFRL = (sys.executable, "-P", "-m", "tfrl_systems.cli.main")
 _SAME = ("experience_sha256", "policy_sha256", "environment_steps")
@@ -90,16 +91,11 @@ def _nothing(directory: pathlib.Path) -> None:
     pass
 
 
-def sha256(path: pathlib.Path) -> str:
-    """Return the digest of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def _trained(place: Place) -> dict[str, Any]:
     result = json.loads((place.work / "run" / "result.json").read_text(encoding="utf-8"))
     arrays = place.work / "run" / "policy" / "numpy_policy.npz"
     found = {name: result[name] for name in _SAME}
-    return {**found, "policy": sha256(arrays) if arrays.exists() else ""}
+    return {**found, "policy": files.sha256(arrays) if arrays.exists() else ""}
 
 
 def _training(
@@ -189,7 +185,7 @@ def _built_corpus(place: Place) -> dict[str, Any]:
     corpus = place.work / "corpus"
     names = ("corpus_description.json", "not_compiled.json")
     paths = [*corpus.rglob("*.bc"), *(corpus / name for name in names)]
-    return {str(path.relative_to(corpus)): sha256(path) for path in paths if path.exists()}
+    return {str(path.relative_to(corpus)): files.sha256(path) for path in paths if path.exists()}
 
 
 def _corpus_command(place: Place) -> list[str]:
@@ -204,7 +200,7 @@ def _optimize_command(place: Place) -> list[str]:
 
 
 def _optimized(place: Place) -> dict[str, Any]:
-    return {"fast.onnx": sha256(place.work / "fast.onnx")}
+    return {"fast.onnx": files.sha256(place.work / "fast.onnx")}
 
 
 _MAKEFILE = """\
@@ -227,7 +223,7 @@ def _build_command(place: Place) -> list[str]:
 
 def _built(place: Place) -> dict[str, Any]:
     paths = sorted(place.work.rglob("*.o"))
-    return {str(path.relative_to(place.work)): sha256(path) for path in paths}
+    return {str(path.relative_to(place.work)): files.sha256(path) for path in paths}
 
 
 _ONLINE = {"evaluate_every": 20, "checkpoint_every": 2, "hidden_sizes": 8, "num_chunks": 6}

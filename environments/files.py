@@ -6,6 +6,7 @@ format), never a hang, a full memory or any other error. Callers say in a UserEr
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import io
@@ -155,6 +156,23 @@ _KINDS = {
     str: "text", int: "a whole number from 0 on", bool: "true or false", dict: "an object",
     list: "a list",
 }  # fmt: skip
+
+
+def exists(path: str | os.PathLike[str]) -> bool:
+    """Return whether there is such a file or directory; no for a name that no file can have."""
+    with contextlib.suppress(OSError, ValueError):
+        return pathlib.Path(path).exists()
+    return False
+
+
+def is_directory(path: str | os.PathLike[str]) -> bool:
+    """Return whether there is such a directory; no for a name that no directory can have."""
+    return exists(path) and pathlib.Path(path).is_dir()
+
+
+def is_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether there is such a regular file; no for a name that no file can have."""
+    return exists(path) and pathlib.Path(path).is_file()
 
 
 def checked_path(text: str) -> pathlib.Path:

@@ -209,7 +209,7 @@ def _lies(path: pathlib.Path, code: int | None) -> bool:
 def rows_in(path: pathlib.Path, tables: Sequence[str]) -> int:
     """Return the number of rows of some tables; 0 where they cannot be read."""
     total = 0
-    if path.is_file():
+    if os.path.isfile(path):
         with contextlib.suppress(sqlite3.Error), _connected(path) as db:
             for table in tables:
                 (count,) = db.execute(f"SELECT COUNT(*) FROM {table}").fetchone()
@@ -222,7 +222,7 @@ def clear(path: pathlib.Path) -> bool:
 
     The file stays, because others may have it open. What is damaged is removed.
     """
-    if not path.is_file():
+    if not os.path.isfile(path):
         return True
     try:
         with _connected(path) as db:

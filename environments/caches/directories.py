@@ -67,7 +67,7 @@ class DirectoryCache:
         with _alone(self._directory) as is_alone:
             if is_alone:
                 self._make_room()
-        lock = (self._directory / _LOCK).open("a")
+        lock = _open_lock(self._directory)
         acquire(lock, fcntl.LOCK_SH, _SHORT_WAIT_S)
         _held[self._directory] = lock
 
@@ -110,16 +110,22 @@ def acquire(file: IO, kind: int, wait_s: float) -> bool:
 @contextlib.contextmanager
 def _alone(directory: pathlib.Path) -> Iterator[bool]:
     """Yield whether no process holds the cache, and keep others from it meanwhile."""
-    if not directory.is_dir():
+    if not os.path.isdir(directory):
         yield True
         return
     try:
-        lock = (directory / _LOCK).open("a")
+        lock = _open_lock(directory)
     except OSError:
         yield False
         return
     with lock:
         yield acquire(lock, fcntl.LOCK_EX, 0.0)
+
+
+def _open_lock(directory: pathlib.Path) -> IO:
+    # A pipe in its place would block.
+    flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.fdopen(os.open(directory / _LOCK, flags, 0o600), "rb", buffering=0)
 
 
 def _entries(directory: pathlib.Path) -> list[pathlib.Path]:

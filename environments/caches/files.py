@@ -149,7 +149,8 @@ def files_in(directory: pathlib.Path) -> Iterator[File]:
         entries = list(os.scandir(directory))
     except NotADirectoryError:
         entries = []
-        yield _file(os.fspath(directory), directory.lstat())
+        with contextlib.suppress(OSError):  # What is no directory may be further up.
+            yield _file(os.fspath(directory), directory.lstat())
     except OSError:
         return
     for entry in entries:

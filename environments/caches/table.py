@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import glob
+import os
 import pathlib
 
 from environments.caches import database
@@ -114,5 +116,6 @@ def clear_cache(cache: Cache) -> bool:
 def _paths(cache: Cache) -> list[pathlib.Path]:
     """Return the cache's directory, or the files that belong to its database."""
     if cache.form is Form.DATABASE:
-        return sorted(cache_directory().glob(f"{cache.name}*"))
+        named = glob.escape(os.fspath(cache_directory() / cache.name))
+        return sorted(map(pathlib.Path, glob.glob(f"{named}*")))
     return [cache.path]

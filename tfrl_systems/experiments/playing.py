@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import pathlib
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -161,7 +161,7 @@ def _load(
         generator = np.random.RandomState(seed)
         spec = environment.action_spec()
         return lambda time_step: array_spec.sample_spec_nest(spec, generator)
-    if not pathlib.Path(name).is_dir():
+    if not os.path.isdir(name):
         raise UserError(
             f"policy: expected a policy directory or one of {', '.join(system.policies)}; found "
             f"{name!r}"

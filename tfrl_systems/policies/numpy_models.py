@@ -19,6 +19,9 @@ _SPAN = np.int64(1 << 42)
 # The masks gathered for a chunk of rows should fit into the second-level cache.
 _CHUNK_BYTES = 1 << 19
 
+# The masks have 64 bits.
+_MAX_LEAVES = 64
+
 # De Bruijn sequences: 2^i times the factor, shifted right, differs for each i.
 _DE_BRUIJN: dict[int, tuple[np.dtype, int, int]] = {
     32: (np.dtype(np.uint32), 0x077CB531, 27),
@@ -42,20 +45,27 @@ class NumpyTrees:
 
     Attributes:
       used: int64 [U], sorted: the features that some tree tests. No other feature has an effect.
+
+    Raises:
+      IndexError, KeyError, ValueError: the arrays are no trees.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray], num_features: int) -> None:
+        if not all(np.issubdtype(array.dtype, np.integer) for array in arrays.values()):
+            raise ValueError("tables that are not of whole numbers")
         trees = [_Tree(arrays, number) for number in range(len(arrays["feature"]))]
         num_leaves = max((len(tree.leaves) for tree in trees), default=1)
         bits = 32 if num_leaves <= 32 else 64
         self._dtype, factor, self._shift = _DE_BRUIJN[bits]
         self._factor = self._dtype.type(factor)
-        self._base = np.int64(arrays["base"])
+        self._base = np.int64(arrays["base"].item())
         self._first = np.arange(len(trees), dtype=np.int64) * bits
         self._values = self._place_values(trees, arrays["value"], bits)
         tests = np.array([test for tree in trees for test in tree.tests], np.object_)
         tests = tests.reshape(-1, 4)
         self.used = np.unique(tests[:, 0].astype(np.int64))
+        if self.used.size and not 0 <= self.used[0] <= self.used[-1] < num_features:
+            raise IndexError(f"tests of features {self.used[0]} to {self.used[-1]}")
         self._offsets = np.arange(len(self.used)) * _SPAN
         self._keys, self._masks = self._combine(tests, len(trees))
         row_bytes = max(1, len(self.used) * len(trees) * self._dtype.itemsize)
@@ -122,17 +132,20 @@ class _Tree:
         self._number = number
         self.leaves: list[int] = []
         self.tests: list[tuple[int, int, int, int]] = []
-        self._visit(0)
+        self._visit(0, 0)
 
-    def _visit(self, node: int) -> None:
+    def _visit(self, node: int, depth: int) -> None:
+        # Branches may come back to a node, or meet in one.
+        if node < 0 or depth >= _MAX_LEAVES or len(self.leaves) >= _MAX_LEAVES:
+            raise ValueError(f"a tree of more than {_MAX_LEAVES} leaves")
         if self._left[node] == node:
             self.leaves.append(node)
             return
         first = len(self.leaves)
-        self._visit(self._left[node])
+        self._visit(self._left[node], depth + 1)
         cleared = (1 << len(self.leaves)) - (1 << first)
         self.tests.append((self._feature[node], self._threshold[node], self._number, cleared))
-        self._visit(self._right[node])
+        self._visit(self._right[node], depth + 1)
 
 
 class NumpyNetworks:

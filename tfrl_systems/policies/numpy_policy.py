@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ from tfrl_systems.policies import cpp_policy, numpy_models, policy_files
 if TYPE_CHECKING:
     from tf_agents.agents import tf_agent
     from tf_agents.policies import tf_policy
+
+# Sums of more members' logits could leave int64.
+_MAX_MODELS = 1 << 20
 
 
 class NumpyPolicy:
@@ -87,8 +91,9 @@ class NumpyPolicy:
             )
         arrays = policy_files.load_arrays(path, description)
         try:
+            _check(description)
             return cls(description, arrays, name or str(directory))
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
             raise UserError(
                 f"{path}: expected a policy whose files fit each other, found {error!r}; "
                 "export the policy again"
@@ -241,6 +246,21 @@ class _Decider:
             return settled
         needed = np.array([[row[place] for place in self._places]], np.int64)
         return int(self._policy.decide(needed)[0])
+
+
+def _check(description: Mapping[str, Any]) -> None:
+    """Raise ValueError unless the fields of a policy.json are of the types that training writes."""
+    features, num_models = description["features"], description["num_models"]
+    named = [description["baseline_feature"], description.get("scope_feature", "")]
+    margins = [description["margin"], description.get("outside_margin", votes.NEVER)]
+    if type(num_models) is not int or not 1 <= num_models <= _MAX_MODELS:
+        raise ValueError(f"num_models {str(num_models)[:80]}")
+    if not isinstance(features, list) or not features:
+        raise ValueError("features that are no list of names")
+    if wrong := [one for one in (*features, *named) if not isinstance(one, str)]:
+        raise ValueError(f"the name {str(wrong[0])[:80]}")
+    if not all(type(one) in (int, float) and math.isfinite(one) for one in margins):
+        raise ValueError(f"the margins {str(margins)[:80]}")
 
 
 def _fingerprint(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:

@@ -172,9 +172,6 @@ def load_network(directory: pathlib.Path | str, kind: str = "actor") -> Any:
         )
     arrays = policy_files.load_arrays(directory, described)
     try:
-        for name, array in arrays.items():
-            if not np.isfinite(array).all():
-                raise ValueError(f"{name}: numbers that are not finite")
         return NETWORKS[kind](described, arrays)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise UserError(

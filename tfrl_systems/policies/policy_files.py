@@ -122,6 +122,8 @@ def load_arrays(
         for name, array in arrays.items():
             if array.dtype.kind not in "biuf":
                 raise ValueError(f"{name} of the type {array.dtype}")
+            if not np.isfinite(array).all():
+                raise ValueError(f"{name} with a number that is not finite")
         return arrays
     except (OSError, ValueError) as error:
         raise UserError(

@@ -134,7 +134,7 @@ def _version(executable: str) -> tuple[str, str]:
             f"compiler: expected clang, found that {executable} does not run ({error}); "
             "name another with --compiler"
         ) from error
-    match = re.search(r"clang version (\d+(?:\.\d+)*)", shown)
+    match = re.search(r"clang version (\d{1,6}(?:\.\d{1,6})*)", shown)
     if match is None:
         line = (shown.splitlines() or ["nothing"])[0]
         raise UserError(

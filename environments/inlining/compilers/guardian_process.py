@@ -27,7 +27,8 @@ def main() -> None:
         directory = tempfile.mkdtemp(prefix="tfrl-inlining-")
     except OSError:
         return
-    os.write(1, json.dumps(directory).encode() + b"\n")
+    with contextlib.suppress(BrokenPipeError):  # The host has already ended; so does stdin.
+        os.write(1, json.dumps(directory).encode() + b"\n")
     watched: dict[int, int] = {}
     for line in sys.stdin.buffer:
         verb, number = line.split()

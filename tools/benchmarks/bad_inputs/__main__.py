@@ -25,9 +25,13 @@ from tools.benchmarks.faults import processes
 _CLONE_NEWNS = 0x20000
 _FRESH = 5
 IMPORTED = (PROGRAM, "onnxruntime")
+_SYSTEMS = "tfrl_systems.experiments.systems"
 IMPORTED_BY = {
-    "train": "tfrl_systems.experiments.online",
-    "optimize": "tfrl_systems.experiments.systems.tensor_graphs.optimize.optimization",
+    "train": ("tfrl_systems.experiments.online",),
+    "optimize": (f"{_SYSTEMS}.tensor_graphs.optimize.optimization",),
+    "build": (f"{_SYSTEMS}.inlining.steered_build",),
+    "bench": ("tfrl_systems.experiments.online", f"{_SYSTEMS}.tensor_graphs.bench"),
+    "doctor": ("tfrl_systems.experiments.online", "tfrl_systems.cli.doctor_checks"),
 }
 COLUMNS = (
     "tracebacks", "wrong status", "not one line", "stdout", "files left", "left running", "slow",
@@ -82,7 +86,9 @@ def run_all(
         cases = verbs.VERBS[name](seed, scratch)[::every]
         fresh = max(1, len(cases) // _FRESH)
         for number, case in enumerate(cases):
-            asked.append((name, case, scratch / f"{len(asked)}", number % fresh == fresh - 1))
+            # No system passes a zero byte to a program; a caller of `main` can.
+            is_fresh = number % fresh == fresh - 1 and "\0" not in "".join(case.words)
+            asked.append((name, case, scratch / f"{len(asked)}", is_fresh))
     _import_everything(names)
     context = multiprocessing.get_context("fork")
     # The cases hold functions, which only a fork can take along.
@@ -128,7 +134,7 @@ def protect_all_but(scratch: pathlib.Path) -> None:
 def _import_everything(asked: Sequence[str]) -> None:
     """Import what the verbs import, so that a fork need not; nothing of it is run."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    for name in (*IMPORTED, *(IMPORTED_BY[one] for one in asked if one in IMPORTED_BY)):
+    for name in (*IMPORTED, *(name for one in asked for name in IMPORTED_BY.get(one, ()))):
         importlib.import_module(name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 MakeFn = Callable[[pathlib.Path], object]
 FAILURE, USAGE = (1,), (2,)
@@ -28,6 +28,8 @@ class Case:
       make_fn: makes the case's files in its directory, which is empty before.
       status: the right exit statuses.
       leaves: names in the case's directory that may be new afterwards.
+      environment: variables of the case; it runs in its directory.
+      reports: whether what is wrong is told in the verb's own report, JSON on stdout.
     """
 
     what: str
@@ -35,6 +37,8 @@ class Case:
     make_fn: MakeFn = nothing
     status: tuple[int, ...] = FAILURE
     leaves: tuple[str, ...] = ()
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    reports: bool = False
 
 
 def usage(command: str, *others: tuple[str, str]) -> list[Case]:

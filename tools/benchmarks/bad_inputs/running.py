@@ -74,7 +74,8 @@ def run(verb: str, case: Case, place: pathlib.Path, *, is_fresh: bool) -> Ending
     if left := _end_others():
         faults["left running"] = left
     said = (place / "stderr").read_text(errors="replace")
-    faults |= _faults_of_text(said, (place / "stdout").read_text(errors="replace"), status)
+    shown = (place / "stdout").read_text(errors="replace")
+    faults |= _faults_of_text(said, shown, status, case.reports)
     after = _listing(place / "case")
     changed = sorted(
         name
@@ -112,7 +113,7 @@ def _start_fresh(case: Case, place: pathlib.Path) -> int:
         return subprocess.Popen(
             [sys.executable, "-m", PROGRAM, *case.words],
             cwd=place / "case",
-            env=_environment(place) | {"PYTHONPATH": str(_ROOT)},
+            env={**_environment(place), "PYTHONPATH": str(_ROOT), **case.environment},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
@@ -132,7 +133,7 @@ def _start_fork(case: Case, place: pathlib.Path) -> int:
             flags = os.O_RDWR if number == 0 else os.O_WRONLY | os.O_CREAT
             os.dup2(os.open(name, flags, 0o600), number)
         os.environ.clear()
-        os.environ.update(_environment(place))
+        os.environ.update({**_environment(place), **case.environment})
         import tempfile
 
         tempfile.tempdir = None
@@ -194,7 +195,9 @@ def _children() -> list[int]:
     ]
 
 
-def _faults_of_text(said: str, shown: str, status: int | None) -> dict[str, str]:
+def _faults_of_text(
+    said: str, shown: str, status: int | None, reports: bool = False
+) -> dict[str, str]:
     """Return what is wrong with what a case wrote to stderr and stdout.
 
     One line is the program's own and says what is wrong: it begins with `tfrl: ` or
@@ -207,6 +210,9 @@ def _faults_of_text(said: str, shown: str, status: int | None) -> dict[str, str]
     own = [line for line in lines if _OWN_LINE.match(line)]
     if "Traceback (" in said:
         faults["tracebacks"] = lines[-1][:200]
+    elif reports:
+        if not shown.strip():
+            faults["stdout"] = "nothing, where a report should be"
     elif len(own) != 1:
         faults["not one line"] = f"{len(own)} lines begin with tfrl: {lines[-1:]}"
     elif status != 2 and lines[-1] != own[0]:

@@ -262,14 +262,14 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             "corpus", lambda directory: write_sources(directory / "src", 16), _corpus_command,
-            _built_corpus, {"compiler": ("stop_worker", "slow_pipe")}, gaps=1 / 20,
+            _built_corpus, {"compiler": ("stop_worker", "slow_pipe")},
         ),
         Scenario(
             "optimize", _write_model, _optimize_command, _optimized, {}, _SEARCHED,
         ),
         Scenario(
             "build", _nothing, _build_command, _built, {"compiler": ("stop_worker", "slow_pipe")},
-            begin=_begin_build, gaps=1 / 40, signals_group=True,
+            begin=_begin_build, signals_group=True,
         ),
         _training(
             "ppo_ray", _slow_function("ppo"),

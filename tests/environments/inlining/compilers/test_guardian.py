@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 import signal
@@ -207,6 +208,19 @@ def test_a_host_whose_guardian_was_killed_goes_on(start, tmp_path):
     said, _ = host.communicate(timeout=60)
     assert said.endswith(b"done\n") and host.returncode == 0
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_host_that_was_killed_as_its_guardian_began(tmp_path):
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-I", "-S", guardian._SCRIPT]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=writes, timeout=60
+    )
+    os.close(writes)
+    assert done.returncode == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_room_for_temporary_files():

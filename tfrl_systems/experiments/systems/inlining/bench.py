@@ -56,7 +56,7 @@ def measure(asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
         modules = _spread(corpus.modules, asked.modules)
         played = _play(modules, collect, reporter)
         modules = [module for module in modules if module.name in played]
-        policy = load_policy(asked.policy) if asked.policy else _fit_usual_policy(played)
+        policy = _fit_usual_policy(played) if asked.policy is None else load_policy(asked.policy)
         benchmarks: list[dict[str, Any]] = []
         if clang is None:
             reporter.say("no clang of version 17 or newer on PATH: nothing is compared with one")
@@ -89,7 +89,7 @@ def _corpus(directory: pathlib.Path | None) -> Iterator[Corpus]:
 
 @contextlib.contextmanager
 def _clang(name: str | None) -> Iterator[SystemClang | None]:
-    names = [name] if name else [one for one in _CLANGS if shutil.which(one)]
+    names = [name] if name is not None else [one for one in _CLANGS if shutil.which(one)]
     if not names:
         yield None
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from collections.abc import Iterable
 
@@ -25,7 +26,7 @@ def load_policy(name: str, seed: int = 0) -> Policy:
     if _is_heuristic(name):
         return make_heuristic(name, seed)
     directory = pathlib.Path(name)
-    if not directory.is_dir():
+    if not os.path.isdir(name):  # pathlib raises an OSError for a name that is too long.
         raise UserError(
             f"policy: expected a policy directory or one of {', '.join(HEURISTICS)}, cost<N; "
             f"found {name!r}, which is neither"

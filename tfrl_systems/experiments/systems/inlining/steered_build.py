@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from environments import files
 from environments.errors import UsageError, UserError
 from environments.inlining.plugin.source import PolicySource
 from environments.inlining.plugin.steering import Compile, Steering, refuses, steer
@@ -24,7 +25,7 @@ from tfrl_systems.experiments.systems.inlining.trees_on_disk import Tree, look
 
 _ON_PATH = ("cc", "c++", "clang", "clang++", *(f"clang-{number}" for number in range(19, 31)))
 _CACHED_COMPILER = re.compile(r"^CMAKE_(?:C|CXX)_COMPILER:[A-Z]+=(.+)$", re.MULTILINE)
-_VERSION = re.compile(r"clang version (\d+)")
+_VERSION = re.compile(r"clang version (\d{1,6})")
 _TIMEOUT_S = 30.0
 _STDERR = 2
 
@@ -133,7 +134,7 @@ def _candidates(tree: Tree) -> list[str]:
     for root in tree.roots:
         for path in (root / "CMakeCache.txt", *root.glob("*/CMakeCache.txt")):
             with contextlib.suppress(OSError):
-                named += _CACHED_COMPILER.findall(path.read_text(errors="replace"))
+                named += _CACHED_COMPILER.findall(files.read_bytes(path).decode(errors="replace"))
     return [*filter(None, named), *_ON_PATH]
 
 
@@ -148,8 +149,8 @@ def _find_clangs(names: Sequence[str]) -> dict[str, int]:
         seen.add(real)
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             shown = subprocess.run(
-                [path, "--version"], capture_output=True, text=True, timeout=_TIMEOUT_S
-            ).stdout
+                [path, "--version"], capture_output=True, timeout=_TIMEOUT_S
+            ).stdout.decode(errors="replace")
             if match := _VERSION.search(shown):
                 found[path] = int(match[1])
     return found
@@ -167,7 +168,7 @@ def _run(asked: Build, steering: Steering | None) -> int:
     output = _STDERR if asked.quiet else None
     try:
         process = subprocess.Popen(list(asked.command), env=environment, stdout=output)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"build: expected {asked.command[0]} to start, found: {error}; name a program"
         ) from error

@@ -11,6 +11,7 @@ from typing import Any
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
+from environments import files
 from environments.errors import UserError
 from environments.inlining.linking.images import read_image_size, stripped_bytes
 
@@ -131,6 +132,6 @@ def _weigh(path: pathlib.Path, other: pathlib.Path | None) -> dict[str, Any]:
 
 
 def _sizes(path: pathlib.Path) -> dict[str, int]:
-    data = path.read_bytes()
+    data = files.read_bytes(path)
     sizes = dataclasses.replace(read_image_size(data), file_bytes=stripped_bytes(data))
     return {part: getattr(sizes, part) for part in _PARTS}

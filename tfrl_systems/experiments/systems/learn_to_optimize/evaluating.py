@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import pathlib
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -93,7 +93,7 @@ def _microseconds(choose: Choose, free: np.ndarray) -> float:
 
 
 def _load(name: str, function: Function, polish: int, seed: int) -> Choose:
-    if name in baselines.NAMES and not pathlib.Path(name).is_dir():
+    if name in baselines.NAMES and not os.path.isdir(name):
         return baselines.make_baseline(name, function.objective, seed=seed)
     policy = OptimizerPolicy.load(
         name, polish=polish, function=function.objective if polish else None
@@ -113,9 +113,7 @@ def _function(policies: Sequence[str], asked: Function) -> Function:
     """Return the function that was asked for, else the one that the first policy was trained on."""
     if asked.function is not None:
         return asked
-    directories = [
-        one for one in policies if one not in baselines.NAMES or pathlib.Path(one).is_dir()
-    ]
+    directories = [one for one in policies if one not in baselines.NAMES or os.path.isdir(one)]
     if not directories:
         raise UsageError(
             "evaluate learn_to_optimize: expected --function, found only named policies"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import pathlib
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +84,7 @@ def _policy_of(name: str, seed: int) -> GraphPolicy | None:
     if name in METHODS:
         return None
     directory = name.removeprefix(_LED)
-    if not pathlib.Path(directory).is_dir():
+    if not os.path.isdir(directory):
         raise UserError(
             f"policy: expected one of {', '.join(METHODS)}, or the directory DIR of a learned "
             f"policy, or {_LED}DIR; found {name!r}"

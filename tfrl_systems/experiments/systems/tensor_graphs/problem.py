@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -152,7 +153,9 @@ class Problem(Rewriting):
           UserError: a model cannot be read.
         """
         paths = [pathlib.Path(one) for one in self.models if not models.is_built_in(one)]
-        files = [Files(path.parent, onnx_io.file_names(path)) for path in paths if path.exists()]
+        files = [
+            Files(path.parent, onnx_io.file_names(path)) for path in paths if os.path.exists(path)
+        ]
         if self.rules:
             files.append(Files(self.rules.parent, (self.rules.name,)))
         return Requirements(tuple(files))
@@ -349,7 +352,7 @@ def find_model(name: str, seed: int = 0) -> pathlib.Path | onnx.ModelProto:
       UserError: there is no such file or built-in model.
     """
     path = here(name)
-    if path.exists():
+    if os.path.exists(path):  # pathlib raises an OSError for a name that is too long.
         return path
     if models.is_built_in(name):
         return models.make(name, seed=seed)

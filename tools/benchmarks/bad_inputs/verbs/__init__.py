@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 
 from tools.benchmarks.bad_inputs.case import Case
 from tools.benchmarks.bad_inputs.verbs import (
+    bench,
+    build,
+    cache,
     corpus,
     corpus_build,
     evaluate,
@@ -27,4 +30,9 @@ VERBS: Mapping[str, Callable[[int, pathlib.Path], list[Case]]] = {
     "train": train.cases,
     "evaluate": evaluate.cases,
     "export": export.cases,
+    "build": build.cases,
+    "bench": bench.cases,
+    "cache info": cache.info,
+    "cache clear": cache.clear,
+    "doctor": cache.doctor,
 }

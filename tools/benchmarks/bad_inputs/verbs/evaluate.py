@@ -22,6 +22,12 @@ def cases(seed: int, _: pathlib.Path) -> list[Case]:
     }
     return [
         *policies.policies("--policy", lambda path: (*optimizer, f"--policy={path}"), seed),
+        *policies.policies(
+            "inlining --policy",
+            lambda path: (*inlining[:2], f"--policy={path}", "--corpus", "corpus"),
+            seed,
+            policies.DECISIONS,
+        ),
         *functions.functions(lambda name: (*optimizer, "--policy=random", f"--function={name}")),
         *corpora("--corpus", lambda path: (*inlining, f"--corpus={path}"), seed),
         *(

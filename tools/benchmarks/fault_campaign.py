@@ -13,9 +13,8 @@ exit status is 1 if anything was lost, differs, or was left behind; the trial's 
 worker or to run a chunk was struck; they are started again like all others.
 
 A hung worker stays stopped until --chunk-timeout has it replaced. A node vanishes only from a
-cluster of this machine alone: Ray then ends the command in its own words, and it goes on with
---resume. tests/tfrl_systems/drivers/ray_pool/test_cluster.py has clusters that lose one node of
-several.
+cluster of this machine alone: the command then ends with one line, and goes on with --resume.
+tests/tfrl_systems/drivers/ray_pool/test_cluster.py has clusters that lose one node of several.
 
 Where this user may not mount a file system, no disk is full; where there is no C compiler, no clock
 jumps. The clock jumps for what asks libc (Python, TensorFlow's C++), not for programs in Go.

@@ -7,41 +7,34 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import logging
 import os
 import pathlib
 import secrets
-import select
-import shutil
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import ray
 
 from environments.errors import UserError
 from tfrl_systems.drivers.jobs import PoolError
 from tfrl_systems.drivers.pool_parts import one_line
-from tfrl_systems.drivers.processes import SINGLE_THREADED, search_path
+from tfrl_systems.drivers.ray_pool import losses
+from tfrl_systems.drivers.ray_pool.own_cluster import OwnCluster
 
-_PROGRAM = "tfrl_systems.drivers.ray_pool.local_cluster"
-_START_TIMEOUT_S = 180.0
-_STOP_TIMEOUT_S = 30.0
 _ASK_TIMEOUT_S = 10.0
-# Linux does not take longer paths of sockets; up to 74 letters come behind the directory.
-_MAX_DIRECTORY_LETTERS = 107 - 74
-# Ray would let its workers wait for all other processes of the machine.
-_ENVIRONMENT = {"RAY_worker_niceness": "0"}
 # Whoever listens on this machine's ports cannot join without it. Ray keeps the first one it reads,
 # so there is one for each process.
 _TOKEN = secrets.token_hex(32)
 _TOKEN_FILE = pathlib.Path("~/.ray/auth_token")
+# Ray ends a process whose cluster does not answer for so long, by default for a minute, though it
+# may be learning and need no cluster for now. Pools notice the loss of an own cluster themselves.
+_SILENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
+_SILENCE_S = 3600
 
 
 class Membership:
@@ -65,6 +58,7 @@ class Membership:
         self.address = address
         self.num_users = 0
         self.is_local = False
+        self._own: OwnCluster | None = None
         self._end = contextlib.ExitStack()
         if ray.is_initialized() and not address:
             return
@@ -81,6 +75,10 @@ class Membership:
     def leave(self) -> None:
         """Leave the cluster; end it if it was started for this process."""
         self._end.close()
+
+    def lost(self) -> str:
+        """Return which process of the own cluster has ended; "" for none, or without such one."""
+        return self._own.lost() if self._own is not None else ""
 
     def _join(self, address: str) -> None:
         if "://" in address:
@@ -104,11 +102,12 @@ class Membership:
     def _join_own(self) -> None:
         settings = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN}
         self._end.enter_context(_environment(settings))
-        address = self._end.enter_context(_own_cluster())
-        self._connect(address)
+        self._own = self._end.enter_context(contextlib.closing(OwnCluster()))
+        self._end.enter_context(_environment({_SILENCE: str(_SILENCE_S)}))
+        self._connect(self._own.address)
 
     def _connect(self, address: str) -> None:
-        with _own_signal_handlers():
+        with _own_signal_handlers(), _without_reports():
             ray.init(address, configure_logging=False, log_to_driver=False)
         self._end.callback(ray.shutdown)
 
@@ -137,6 +136,7 @@ def connect(address: str) -> Callable[[], None]:
     with _lock:
         if _membership is None:
             _membership = Membership(address)
+        check_not_lost()
         joined = _membership
         if joined.address != address:
             raise UserError(
@@ -164,58 +164,19 @@ def is_local() -> bool:
     return _membership is not None and _membership.is_local
 
 
-@contextlib.contextmanager
-def _own_cluster() -> Iterator[str]:
-    """Start a cluster on this machine, give its address, and end it.
+def is_lost() -> bool:
+    """Return whether the cluster that this process has started no longer works."""
+    return _membership is not None and bool(_membership.lost())
+
+
+def check_not_lost() -> None:
+    """Refuse to use a cluster that no longer works: Ray would end this process, or wait for ever.
 
     Raises:
-      PoolError: it does not start.
+      PoolError: the cluster that this process has started was lost.
     """
-    directory = _make_directory()
-    life_its, life_fd = os.pipe()
-    answer_fd, answer_its = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", _PROGRAM, str(life_its), str(answer_its), directory],
-        pass_fds=(life_its, answer_its),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={
-            **os.environ,
-            **_ENVIRONMENT,
-            **SINGLE_THREADED,
-            "PYTHONPATH": os.pathsep.join(search_path()),
-        },
-        # A Ctrl-C is for this process; it decides what ends.
-        start_new_session=True,
-    )
-    os.close(life_its)
-    os.close(answer_its)
-    try:
-        with os.fdopen(answer_fd) as answers:
-            is_answered = bool(select.select([answers], [], [], _START_TIMEOUT_S)[0])
-            line = answers.readline() if is_answered else ""
-        answer = json.loads(line) if line else {"error": f"no answer in {_START_TIMEOUT_S:g} s"}
-        if "error" in answer:
-            raise PoolError(f"collect: Ray does not start on this machine: {answer['error']}")
-        yield answer["address"]
-    finally:
-        os.close(life_fd)
-        try:
-            process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-def _make_directory() -> pathlib.Path:
-    """Make a directory for sockets and logs that only this user can enter."""
-    base = pathlib.Path(tempfile.gettempdir())
-    # mkdtemp adds 8 letters to the prefix.
-    if len(str(base)) + len("/tfrl-ray-") + 8 > _MAX_DIRECTORY_LETTERS:
-        base = pathlib.Path("/tmp")
-    return pathlib.Path(tempfile.mkdtemp(prefix="tfrl-ray-", dir=base))
+    if _membership is not None and (lost := _membership.lost()):
+        raise PoolError(losses.message(lost))
 
 
 @contextlib.contextmanager
@@ -238,6 +199,22 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 def _read_environment_again() -> None:
     """Have Ray read the variables that it has read when it was imported."""
     importlib.import_module("ray._raylet").Config.initialize("")
+
+
+@contextlib.contextmanager
+def _without_reports() -> Iterator[None]:
+    """Have Ray not print, on stdout, what befalls workers and nodes; the pools say so themselves.
+
+    Ray prints it in a thread that it starts when it joins a cluster, and has no setting for that.
+    What workers print takes another way.
+    """
+    module: Any = importlib.import_module("ray._private.worker")
+    before = getattr(module, "listen_error_messages", None)
+    module.listen_error_messages = lambda *_: None
+    try:
+        yield
+    finally:
+        module.listen_error_messages = before
 
 
 @contextlib.contextmanager

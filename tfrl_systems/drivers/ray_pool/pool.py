@@ -120,6 +120,7 @@ class RayPool(Generic[Job, Result]):
           UserError: a worker cannot make its runner, and the user can mend the cause.
         """
         check_open(self._end.alive)
+        clusters.check_not_lost()
         if self._has_started:
             return
         settled_s: float | None = None
@@ -188,7 +189,7 @@ class RayPool(Generic[Job, Result]):
             return
         try:
             idle = [one for one in self._placed.values() if one.state is State.IDLE]
-            asked = [worker.ask_to_end() for worker in idle]
+            asked = [worker.ask_to_end() for worker in idle if not clusters.is_lost()]
             if asked:
                 ray.wait(asked, num_returns=len(asked), timeout=_CLOSE_TIMEOUT_S)
         finally:
@@ -217,6 +218,7 @@ class RayPool(Generic[Job, Result]):
 
     def _handle_next(self) -> None:
         """Give the workers something to do, wait until something happens, and handle it."""
+        clusters.check_not_lost()
         self._fill_places()
         self._assign()
         places = {one.call: place for place, one in self._placed.items() if one.call is not None}
@@ -224,6 +226,7 @@ class RayPool(Generic[Job, Result]):
         deadlines_s = [one.deadline_s for one in self._placed.values() if one.deadline_s]
         wait_s = min([_TICK_S, *(max(one - now_s, 0) for one in deadlines_s)])
         answered, others = ray.wait(list(places), num_returns=1, timeout=wait_s)
+        clusters.check_not_lost()
         if answered and others:
             answered += ray.wait(others, num_returns=len(others), timeout=0)[0]
         for call in answered:

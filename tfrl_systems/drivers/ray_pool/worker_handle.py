@@ -13,6 +13,7 @@ import ray
 
 from tfrl_systems.drivers.collect import Supervision
 from tfrl_systems.drivers.processes import SINGLE_THREADED
+from tfrl_systems.drivers.ray_pool import clusters
 from tfrl_systems.drivers.ray_pool.worker import Answer, Needs, Place, Worker
 
 # A run has two pools at times: one collects and the other evaluates, never both at once. With half
@@ -137,5 +138,6 @@ class WorkerHandle:
         """End the process, whatever it does. May be called more than once."""
         self.call = self.deadline_s = None
         # The connection to the cluster may be gone, and the workers with it.
-        with contextlib.suppress(Exception):
-            ray.kill(self._actor)
+        if not clusters.is_lost():
+            with contextlib.suppress(Exception):
+                ray.kill(self._actor)

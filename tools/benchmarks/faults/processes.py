@@ -22,7 +22,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _ROLES = {
     "worker": ("drivers.pipes.worker_main",),
     "ray worker": ("ray::Worker", "ray::IDLE"),
-    "ray node": ("/raylet/raylet",),
+    "ray node": ("/raylet/raylet", "/gcs/gcs_server"),
     "compiler": ("embedded_worker", "clang", "ziglang"),
 }
 

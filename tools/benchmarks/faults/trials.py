@@ -20,6 +20,10 @@ from tools.benchmarks.faults.scenarios import Place, Scenario
 _GAVE_UP = re.compile(r"^tfrl: (workers: |\d+ of \d+ chunks failed)", re.MULTILINE)
 # What a user is told to remove after a file of the run was damaged.
 _REMEDY = re.compile(r"; remove (the run's directory|\S+/checkpoints/\d+) ")
+# The cluster of this machine was lost, or did not start.
+_WITHOUT_CLUSTER = re.compile(r"^tfrl: collect: ", re.MULTILINE)
+# Ray's reports, and its log. What befalls workers and a cluster is told in tfrl's words.
+_SAID_BY_RAY = re.compile(r"\(raylet\)|^\[[-\d]{10} [\d:,]+ [IWEF] ", re.MULTILINE)
 _TRACEBACK = "Traceback (most recent call last)"
 _MAX_FAULTS_OF_THE_HEAD = 3
 
@@ -110,9 +114,14 @@ def _strike_until_done(
         run.clean_up()
         said = run.said()
         run.forget()
+        if _SAID_BY_RAY.search(said):
+            run.record.failures.append(f"after {fault or 'workers only'}: Ray said {said[-600:]}")
+            return
         if status == 0 and not run.place.root.joinpath("filler").exists():
             return
         expected = bool(fault)
+        if fault == "vanish_node":
+            expected = status == 1 and bool(_WITHOUT_CLUSTER.search(said))
         if status == 1 and _GAVE_UP.search(said):
             run.record.gave_up += 1
             expected = True

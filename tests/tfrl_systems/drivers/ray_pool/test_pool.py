@@ -43,7 +43,7 @@ def make(make_runner, num_workers=2, **supervision):
     return make_pool(Collect("ray", num_workers), make_runner, Supervision(**supervision))
 
 
-def test_results_are_the_same_whatever_ends_workers(tmp_path, caplog):
+def test_results_are_the_same_whatever_ends_workers(tmp_path, caplog, capfd):
     caplog.set_level(logging.WARNING)
     faults = [(0, 0, "kill", 2), (0, 7, "segfault", 1), (0, 1, "hang", 1)]
     faults += [(1, 0, "hang in C", 1), (1, 3, "stop", 1), (2, 5, "exit", 1)]
@@ -51,6 +51,8 @@ def test_results_are_the_same_whatever_ends_workers(tmp_path, caplog):
     assert collect(pool, faults) == expected()
     assert f"its worker took longer than {TIMEOUT_S:g} s" in caplog.text
     assert "was lost (ActorDiedError) (attempt 2 of 3)" in caplog.text
+    # Ray would print its own words on stdout, where results go.
+    assert capfd.readouterr().out == ""
 
 
 def test_a_lost_job_is_back_in_work_at_once_and_the_worker_is_replaced():

@@ -1,0 +1,162 @@
+"""The cluster that is started for a run may be lost: one line says so, and the run can go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import select
+import subprocess
+import sys
+import tempfile
+import time
+
+import psutil
+import pytest
+
+pytest.importorskip("ray")
+
+from tests.tfrl_systems.drivers.conftest import is_alive, wait_for_end
+from tests.tfrl_systems.drivers.runners import Noise, Task
+from tfrl_systems.cli.main import main
+from tfrl_systems.drivers.collect import Collect, make_pool, shared
+from tfrl_systems.drivers.jobs import PoolError
+
+ROOT = pathlib.Path(__file__).parents[4]
+# The function is slow in workers only. With Ray the run takes about ten seconds.
+RUN = ["train", "learn_to_optimize", "--agent", "ppo", "--json"]
+RUN += ["--function", "tools.benchmarks.faults.slow_sphere:value"]
+SETTINGS = ("iterations=16", "checkpoint_every=2", "evaluate_every=16", "num_chunks=6")
+SETTINGS += ("episodes_per_chunk=8", "hidden_sizes=8")
+RUN += [word for setting in SETTINGS for word in ("--set", setting)]
+WITH_RAY = ["--collect", "ray", "--workers", "2"]
+SAME = ("experience_sha256", "policy_sha256", "environment_steps")
+
+
+LINE = (
+    "collect: expected the Ray cluster that was started on this machine, found that its {} has "
+    "ended; run the same command with --resume"
+)
+
+
+def family_of(pid: int | None = None) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def find(name: str, family: list[psutil.Process]) -> psutil.Process:
+    """The one process that runs the program of this name, or this module of Python."""
+    (found,) = (
+        one for one in family if is_alive(one) and (one.name() == name or name in one.cmdline())
+    )
+    return found
+
+
+HOLDER = "tfrl_systems.drivers.ray_pool.local_cluster"
+SLOW = pytest.mark.slow
+
+
+def lose(name: str) -> list[psutil.Process]:
+    """Kill a process of this process's cluster; return all of them."""
+    family = family_of()
+    lost = find(name, family)
+    end = os.pidfd_open(lost.pid)
+    lost.kill()
+    # The last of its threads ends some moments after the first.
+    assert select.select([end], [], [], 10)[0]
+    os.close(end)
+    return family
+
+
+@pytest.mark.parametrize(
+    "name", ["raylet", pytest.param("gcs_server", marks=SLOW), pytest.param(HOLDER, marks=SLOW)]
+)
+def test_a_lost_cluster_ends_all_pools_with_one_line(name, capfd):
+    with shared(Collect("ray")), make_pool(Collect("ray", 2), Noise) as pool:
+        pool.map([Task(seed) for seed in range(4)])
+        family = lose(name)
+        # Ray itself would end this process in one of these calls, or never return from it.
+        lines = set()
+        for use in (
+            lambda: pool.broadcast(b"1"),
+            lambda: pool.map([Task(0)]),
+            lambda: make_pool(Collect("ray", 2), Noise),
+        ):
+            with pytest.raises(PoolError) as raised:
+                use()
+            lines.add(str(raised.value))
+    # The others end with the program that holds them.
+    names = ("raylet", "gcs_server", "holder") if name == HOLDER else (name,)
+    assert lines <= {LINE.format(name) for name in names}
+    wait_for_end(family, 10)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+def test_the_next_pool_has_another_cluster():
+    for _ in range(2):
+        with make_pool(Collect("ray"), Noise) as pool:
+            assert len(pool.map([Task(0)])) == 1
+            lose("raylet")
+            with pytest.raises(PoolError):
+                pool.map([Task(0)])
+
+
+SCRIPT = """
+import psutil, ray
+from tfrl_systems.drivers.collect import Collect, shared
+
+with shared(Collect("ray")):
+    (raylet,) = (
+        one for one in psutil.Process().children(recursive=True) if one.name() == "raylet"
+    )
+    raylet.kill()
+    ray.put(b"1")
+"""
+
+
+@pytest.mark.slow
+def test_a_loss_in_the_midst_of_a_call_is_told_too(tmp_path):
+    """Ray then ends the process at once, and Python cannot say anything any more."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True
+    )
+    assert ended.returncode == 1
+    assert (ended.stdout, ended.stderr) == ("", f"tfrl: {LINE.format('raylet')}\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
+def test_a_run_that_loses_its_cluster_goes_on_with_resume(name, tmp_path, capfd):
+    assert main([*RUN, "--workdir", str(tmp_path / "here")]) == 0
+    expected = json.loads(capfd.readouterr().out)
+
+    workdir, temporary = tmp_path / "there", pathlib.Path(tempfile.mkdtemp(dir="/tmp"))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
+    command = [sys.executable, "-P", "-m", "tfrl_systems.cli.main", *RUN, *WITH_RAY]
+    command += ["--workdir", str(workdir)]
+    run = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        until_s = time.monotonic() + 60
+        while not list(workdir.glob("checkpoints/*/sha256.json")):
+            assert run.poll() is None and time.monotonic() < until_s
+            time.sleep(0.05)
+        family = family_of(run.pid)
+        find(name, family).kill()
+        out, said = run.communicate(timeout=60)
+        assert (run.returncode, out) == (1, "")
+        assert said == f"tfrl: {LINE.format(name)}\n"
+        wait_for_end(family, 10)
+        assert not list(temporary.iterdir())
+        ended = subprocess.run(
+            [*command, "--resume"], env=environment, capture_output=True, timeout=120, check=True
+        )
+        found = json.loads(ended.stdout)
+        assert [found[key] for key in SAME] == [expected[key] for key in SAME]
+        assert not list(temporary.iterdir())
+    finally:
+        run.kill()
+        run.communicate()
+        temporary.rmdir()

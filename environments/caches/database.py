@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from environments.caches.files import complain
+from environments.files import is_file
 
 DAMAGED = ".damaged"
 """What the name of a file ends with that was found damaged."""
@@ -209,7 +210,7 @@ def _lies(path: pathlib.Path, code: int | None) -> bool:
 def rows_in(path: pathlib.Path, tables: Sequence[str]) -> int:
     """Return the number of rows of some tables; 0 where they cannot be read."""
     total = 0
-    if os.path.isfile(path):
+    if is_file(path):
         with contextlib.suppress(sqlite3.Error), _connected(path) as db:
             for table in tables:
                 (count,) = db.execute(f"SELECT COUNT(*) FROM {table}").fetchone()
@@ -222,7 +223,7 @@ def clear(path: pathlib.Path) -> bool:
 
     The file stays, because others may have it open. What is damaged is removed.
     """
-    if not os.path.isfile(path):
+    if not is_file(path):
         return True
     try:
         with _connected(path) as db:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from environments.caches.files import files_in
+from environments.files import is_directory
 
 _LOCK = ".lock"
 _SHORT_WAIT_S = 5.0
@@ -110,7 +111,7 @@ def acquire(file: IO, kind: int, wait_s: float) -> bool:
 @contextlib.contextmanager
 def _alone(directory: pathlib.Path) -> Iterator[bool]:
     """Yield whether no process holds the cache, and keep others from it meanwhile."""
-    if not os.path.isdir(directory):
+    if not is_directory(directory):
         yield True
         return
     try:

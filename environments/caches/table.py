@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
-import glob
-import os
 import pathlib
 
 from environments.caches import database
 from environments.caches.directories import DirectoryCache, entries_in
 from environments.caches.files import FileCache, clear, files_in
+from environments.files import is_directory
 from environments.machine import cache_directory
 
 
@@ -116,6 +115,6 @@ def clear_cache(cache: Cache) -> bool:
 def _paths(cache: Cache) -> list[pathlib.Path]:
     """Return the cache's directory, or the files that belong to its database."""
     if cache.form is Form.DATABASE:
-        named = glob.escape(os.fspath(cache_directory() / cache.name))
-        return sorted(map(pathlib.Path, glob.glob(f"{named}*")))
+        directory = cache_directory()
+        return sorted(directory.glob(f"{cache.name}*")) if is_directory(directory) else []
     return [cache.path]

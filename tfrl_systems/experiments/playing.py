@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
 from environments.errors import UserError
+from environments.files import is_directory
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.experiments.online import OnlineTask
 from tfrl_systems.experiments.reporting import Reporter
@@ -161,7 +161,7 @@ def _load(
         generator = np.random.RandomState(seed)
         spec = environment.action_spec()
         return lambda time_step: array_spec.sample_spec_nest(spec, generator)
-    if not os.path.isdir(name):
+    if not is_directory(name):
         raise UserError(
             f"policy: expected a policy directory or one of {', '.join(system.policies)}; found "
             f"{name!r}"

@@ -115,9 +115,19 @@ def _answer(answer_fd: int) -> dict[str, Any]:
 
 
 def _make_directory() -> pathlib.Path:
-    """Make a directory for sockets and logs that only this user can enter."""
+    """Make a directory for sockets and logs that only this user can enter.
+
+    Raises:
+      PoolError: it cannot be made.
+    """
     base = pathlib.Path(tempfile.gettempdir())
     # mkdtemp adds 8 letters to the prefix.
     if len(str(base)) + len("/tfrl-ray-") + 8 > _MAX_DIRECTORY_LETTERS:
         base = pathlib.Path("/tmp")
-    return pathlib.Path(tempfile.mkdtemp(prefix="tfrl-ray-", dir=base))
+    try:
+        return pathlib.Path(tempfile.mkdtemp(prefix="tfrl-ray-", dir=base))
+    except OSError as error:
+        raise PoolError(
+            f"collect: expected room for Ray's sockets in {base}, found: {error.strerror}; set "
+            f"TMPDIR to another directory, whose name is short"
+        ) from error

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 from collections.abc import Iterable
 
 from environments.errors import UserError
+from environments.files import is_directory
 from environments.inlining.heuristics import HEURISTICS, Policy, make_heuristic
 from tfrl_systems.policies.actor_policy import ActorPolicy
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
@@ -26,7 +26,7 @@ def load_policy(name: str, seed: int = 0) -> Policy:
     if _is_heuristic(name):
         return make_heuristic(name, seed)
     directory = pathlib.Path(name)
-    if not os.path.isdir(name):  # pathlib raises an OSError for a name that is too long.
+    if not is_directory(name):
         raise UserError(
             f"policy: expected a policy directory or one of {', '.join(HEURISTICS)}, cost<N; "
             f"found {name!r}, which is neither"

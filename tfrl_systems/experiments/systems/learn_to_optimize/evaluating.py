@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 
 from environments.caches.table import MINIMA
 from environments.errors import UsageError, UserError
+from environments.files import is_directory
 from environments.learn_to_optimize import baselines, references
 from environments.learn_to_optimize.functions import Objective
 from tfrl_systems.experiments.settings import option
@@ -93,7 +93,7 @@ def _microseconds(choose: Choose, free: np.ndarray) -> float:
 
 
 def _load(name: str, function: Function, polish: int, seed: int) -> Choose:
-    if name in baselines.NAMES and not os.path.isdir(name):
+    if name in baselines.NAMES and not is_directory(name):
         return baselines.make_baseline(name, function.objective, seed=seed)
     policy = OptimizerPolicy.load(
         name, polish=polish, function=function.objective if polish else None
@@ -113,7 +113,7 @@ def _function(policies: Sequence[str], asked: Function) -> Function:
     """Return the function that was asked for, else the one that the first policy was trained on."""
     if asked.function is not None:
         return asked
-    directories = [one for one in policies if one not in baselines.NAMES or os.path.isdir(one)]
+    directories = [one for one in policies if one not in baselines.NAMES or is_directory(one)]
     if not directories:
         raise UsageError(
             "evaluate learn_to_optimize: expected --function, found only named policies"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from environments.errors import UserError
+from environments.files import is_directory
 from environments.tensor_graphs.search import METHODS, Budget, Result
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import option
@@ -84,7 +84,7 @@ def _policy_of(name: str, seed: int) -> GraphPolicy | None:
     if name in METHODS:
         return None
     directory = name.removeprefix(_LED)
-    if not os.path.isdir(directory):
+    if not is_directory(directory):
         raise UserError(
             f"policy: expected one of {', '.join(METHODS)}, or the directory DIR of a learned "
             f"policy, or {_LED}DIR; found {name!r}"

@@ -92,7 +92,7 @@ def _commands() -> Iterator[Case]:
     ends = {
         "fails": ("exit 3", 3),
         "is killed": ("kill -KILL $$", 137),
-        "is unknown": ("nono", 127),
+        "is unknown": ("no-such-program", 127),
     }
     for what, (text, status) in ends.items():
         yield Case(

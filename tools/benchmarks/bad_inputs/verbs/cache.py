@@ -153,12 +153,12 @@ def _looked_at(seed: int) -> Iterator[Case]:
 
 def _on_path() -> Iterator[Case]:
     """Yield machines whose clangs are none."""
-    for number in (17, 19, 22):
-        for what, (name, make_fn) in programs.NO_CLANGS.items():
-            if name.startswith("./"):
+    for name in ("clang", "clang-17", "clang-19", "clang-22"):
+        for what, (program, make_fn) in (programs.NOT_STARTING | programs.NO_CLANGS).items():
+            if program.startswith("./"):
                 yield Case(
-                    f"clang-{number}: {what}", ("doctor", "--json"),
-                    _bins(_renamed(make_fn, f"bin/clang-{number}")), PERHAPS,
+                    f"{name}: {what}", ("doctor", "--json"),
+                    _bins(_renamed(make_fn, f"bin/{name}")), PERHAPS,
                     environment={"PATH": "bin"}, reports=True,
                 )  # fmt: skip
 

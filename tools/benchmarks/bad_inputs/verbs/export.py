@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import pathlib
 
 from tools.benchmarks.bad_inputs import damage
@@ -29,16 +29,10 @@ def cases(seed: int, _: pathlib.Path) -> list[Case]:
         ),
     ]
     for kind in ("mlgo", "clang-plugin"):
-        found += [
-            dataclasses.replace(one, what=f"{kind}: {one.what}")
-            for one in policies.policies(
-                "--policy",
-                lambda path, kind=kind: words(path, kind=kind),
-                seed,
-                policies.DECISIONS,
-                leaves=("out",),
-            )
-        ]
+        found += policies.policies(
+            f"{kind}: --policy", functools.partial(words, kind=kind), seed, policies.DECISIONS,
+            leaves=("out",),
+        )  # fmt: skip
         found += [
             Case(f"{kind}: a policy of another system", words("policy", kind=kind), policies.good),
             Case(f"{kind}: an empty directory", words("policy", kind=kind), _directory),

@@ -259,6 +259,18 @@ def table_of(rows: list[shared.Record]) -> str:
 
 def _run(options: argparse.Namespace) -> None:
     rows: list[shared.Record] = []
+    try:
+        _measure(options, rows)
+    finally:  # What was measured until then took long.
+        about = {
+            "command": shlex.join(["python", "-m", "tools.benchmarks.long_runs", *sys.argv[1:]]),
+            "seed": options.seed,
+            "commit": shared.commit(),
+        }
+        print(json.dumps({**about, "rows": rows}) if options.json else table_of(rows))
+
+
+def _measure(options: argparse.Namespace, rows: list[shared.Record]) -> None:
     reporter = Terminal()
     context = multiprocessing.get_context("spawn")
     for name in options.loops:
@@ -269,23 +281,31 @@ def _run(options: argparse.Namespace) -> None:
             with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
                 rows.append(executor.submit(row).result())
             reporter.say(f"{name}, {kind}: {rows[-1]['iterations']} iterations")
-    about = {
-        "command": shlex.join(["python", "-m", "tools.benchmarks.long_runs", *sys.argv[1:]]),
-        "seed": options.seed,
-        "commit": shared.commit(),
-    }
-    print(json.dumps({**about, "rows": rows}) if options.json else table_of(rows))
 
 
 def main() -> int:
     """Run the tool; return its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tools.benchmarks.long_runs")
-    parser.add_argument("--loops", type=shared.some_of(tuple(LOOPS)), default=tuple(LOOPS))
-    parser.add_argument("--collect", type=shared.some_of(tuple(POOLS)), default=tuple(POOLS))
-    parser.add_argument("--minutes", type=float, default=2.0, metavar="N")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.benchmarks.long_runs",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    # fmt: off
+    parser.add_argument(
+        "--loops", type=shared.some_of(tuple(LOOPS)), default=tuple(LOOPS), metavar="A,B",
+        help=f"some of {','.join(LOOPS)} (default: all)",
+    )
+    parser.add_argument(
+        "--collect", type=shared.some_of(tuple(POOLS)), default=tuple(POOLS), metavar="A,B",
+        help=f"some of {','.join(POOLS)} (default: all)",
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=2.0, metavar="N", help="of each row (default: 2)"
+    )
     parser.add_argument("--seed", type=whole_number(0), default=0, metavar="N")
-    parser.add_argument("--corpus", type=pathlib.Path, metavar="DIR")
+    parser.add_argument("--corpus", type=pathlib.Path, metavar="DIR", help="of inlining")
     parser.add_argument("--json", action="store_true", help="print all samples as JSON")
+    # fmt: on
     return running.exit_status(_run, parser.parse_args())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from collections.abc import Iterator
 
@@ -62,7 +63,8 @@ def _numbers() -> Iterator[Case]:
         ("bench tensor_graphs", "--seed", 0),
         ("bench learn_to_optimize", "--rounds", 1),
     ):
-        yield from numbers(words, option, minimum)
+        for one in numbers(words, option, minimum):
+            yield dataclasses.replace(one, what=f"{words} {one.what}")
 
 
 def _compilers() -> Iterator[Case]:

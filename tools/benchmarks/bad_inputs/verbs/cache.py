@@ -5,6 +5,7 @@ A cache that is damaged is no failure: it is shown as far as it can be read, and
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import sqlite3
@@ -56,7 +57,7 @@ def _damaged(
                 )  # fmt: skip
     for number in range(10):
         bad = damage.flipped(_database(), seed, number)
-        make_fn = _in_cache(_PLACES["compiles"], lambda path, bad=bad: _write(path, bad))
+        make_fn = _in_cache(_PLACES["compiles"], functools.partial(_write, content=bad))
         yield Case(f"compiles: flipped bits {number}", words, make_fn, status, reports=reports)
     for what, environment in _SURROUNDINGS.items():
         yield Case(
@@ -146,7 +147,7 @@ def _looked_at(seed: int) -> Iterator[Case]:
         yield Case(
             one.what, one.words, _bins(one.make_fn), (0, 1, 2) if is_usage else (0, *FAILURE),
             ("given", "file", "two\nlines", os.fsdecode(b"name-\xff\xfe"), "nowhere",
-             "given.damaged"),
+             "given-journal", "given.damaged"),
             environment={"PATH": "bin"}, reports=not is_usage,
         )  # fmt: skip
 

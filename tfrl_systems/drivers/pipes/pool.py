@@ -13,22 +13,14 @@ import os
 import selectors
 import time
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any, Generic
 
-from environments.errors import Failure, UserError
+from environments.errors import UserError
 from tfrl_systems.drivers.collect import Collect, Supervision
-from tfrl_systems.drivers.jobs import (
-    Job,
-    MakeRunner,
-    OnResult,
-    Result,
-    Timings,
-    WorkerTimings,
-)
+from tfrl_systems.drivers.jobs import Job, MakeRunner, Result, WorkerTimings
 from tfrl_systems.drivers.pipes.messages import Kind, Message, RemoteError, pickled, unpickled
 from tfrl_systems.drivers.pipes.worker_handle import WorkerHandle
-from tfrl_systems.drivers.pool_parts import JobQueue, check_loaded, check_open
+from tfrl_systems.drivers.pool_parts import check_open
+from tfrl_systems.drivers.remote_pool import RemotePool
 from tfrl_systems.drivers.requirements import Requirements
 
 _log = logging.getLogger(__name__)
@@ -39,7 +31,7 @@ _CLOSE_TIMEOUT_S = 3.0
 _SHORT_S = 0.2
 
 
-class PipePool(Generic[Job, Result]):
+class PipePool(RemotePool[Job, Result]):
     """Runs jobs in worker processes (`jobs.Pool`).
 
     The constructor starts the workers and does not wait for them. The first `broadcast` or `map`
@@ -67,98 +59,16 @@ class PipePool(Generic[Job, Result]):
             raise UserError(
                 f"collect: expected no address with pipes, found {collect.address!r}; leave it out"
             )
+        super().__init__(collect.workers, supervision)
         self._make_runner_pickled = pickled(make_runner)
-        self._supervision = supervision
-        self._timings = [WorkerTimings()] * collect.workers
-        self._broadcasting_s = self._waiting_s = 0.0
-        self._version = 0
         self._data_pickled = b""
-        self._load_error = ""
-        self._is_broadcasting = False
-        self._refusals: list[RemoteError] = []
-        self._has_started = False
-        self._num_failed_starts = 0
         self._jobs_are_short = False
-        self._queue: JobQueue[Job, Result] | None = None
         self._selector = selectors.DefaultSelector()
-        # Workers by place, 0 to num_workers - 1. Empty places are filled when the pool is used.
         self._placed: dict[int, WorkerHandle] = {}
         self._spares: list[WorkerHandle] = []
         # Called when this process or the pool ends; so it must not refer to the pool itself.
         self._kill_all = weakref.finalize(self, _kill_all, os.getpid(), self._placed, self._spares)
         self._fill_places()
-
-    @property
-    def num_workers(self) -> int:
-        """Return the number of jobs that run at the same time."""
-        return len(self._timings)
-
-    @property
-    def timings(self) -> Timings:
-        """Return the time that the pool has spent so far, except for the workers' first start."""
-        return Timings(self._broadcasting_s, self._waiting_s, tuple(self._timings))
-
-    def wait_until_started(self) -> None:
-        """Wait until every worker has made its runner; later calls do nothing.
-
-        Raises:
-          PoolError: a worker cannot make its runner; this closes the pool. Or it was closed before.
-          UserError: a worker cannot make its runner, and the user can mend the cause.
-        """
-        check_open(self._kill_all.alive)
-        if self._has_started:
-            return
-        try:
-            while not self._are_all_ready():
-                self._handle_next()
-            self._fill_places()
-        except BaseException:
-            self.close()
-            raise
-        self._has_started = True
-
-    def _are_all_ready(self) -> bool:
-        workers = self._placed.values()
-        return len(workers) == self.num_workers and all(one.is_ready for one in workers)
-
-    def broadcast(self, data: Any) -> None:
-        """Have every worker load `data`; see `jobs.Pool`. Later workers load it when they start."""
-        self.wait_until_started()
-        began_s = time.perf_counter()
-        self._data_pickled = pickled(data)
-        self._version += 1
-        self._load_error = "interrupted"
-        self._refusals.clear()
-        self._is_broadcasting = True
-        try:
-            self._run_until(
-                lambda: all(
-                    worker.version == self._version or not worker.is_ready
-                    for worker in self._placed.values()
-                )
-            )
-        finally:
-            self._is_broadcasting = False
-            self._broadcasting_s += time.perf_counter() - began_s
-        self._load_error = self._refusals[0].message if self._refusals else ""
-        if self._refusals:
-            raise self._refusals[0].exception("broadcast")
-
-    def map(
-        self, jobs: Iterable[Job], on_result: OnResult[Result] | None = None
-    ) -> list[Result | Failure]:
-        """Run every job; see `jobs.Pool`."""
-        self.wait_until_started()
-        check_loaded(self._load_error)
-        began_s = time.perf_counter()
-        queue = JobQueue[Job, Result](jobs, self._supervision.max_attempts, on_result)
-        self._queue = queue
-        try:
-            self._run_until(lambda: not queue.num_missing)
-        finally:
-            self._queue = None
-            self._waiting_s += time.perf_counter() - began_s
-        return queue.results
 
     def close(self) -> None:
         """End the workers: idle ones close their runners, the others are killed."""
@@ -173,33 +83,29 @@ class PipePool(Generic[Job, Result]):
         finally:
             self._kill_all()
 
-    def __enter__(self) -> PipePool[Job, Result]:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _all_workers(self) -> list[WorkerHandle]:
         return [*self._placed.values(), *self._spares]
 
-    def _run_until(self, is_done_fn: Callable[[], bool]) -> None:
-        """Handle events until `is_done_fn()` is true.
+    def _check_usable(self) -> None:
+        check_open(self._kill_all.alive)
 
-        An exception, such as that of a Ctrl-C, may come between any two bytes of a message. All
-        workers that are not idle are then removed, and the pool can be used again.
-        """
-        try:
-            while not is_done_fn():
-                self._handle_next()
-            self._fill_places()
-        except BaseException:
-            for worker in self._all_workers():
-                if not (worker.is_idle and worker.channel.is_between_messages):
-                    self._remove(worker)
-            raise
+    def _are_all_started(self) -> bool:
+        workers = self._placed.values()
+        return len(workers) == self.num_workers and all(one.is_ready for one in workers)
+
+    def _put(self, data_pickled: bytes) -> None:
+        self._data_pickled = data_pickled
+
+    def _prepare(self) -> None:
+        self._fill_places()
+
+    def _remove_busy(self) -> None:
+        """Remove those that are not idle; the exception came between any two bytes of a message."""
+        for worker in self._all_workers():
+            if not (worker.is_idle and worker.channel.is_between_messages):
+                self._remove(worker)
 
     def _handle_next(self) -> None:
-        """Give the workers something to do, wait until something happens, and handle it."""
         self._fill_places()
         self._assign()
         workers = self._all_workers()

@@ -11,28 +11,21 @@ import hashlib
 import logging
 import time
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any, Generic
+from collections.abc import Callable
+from typing import Any
 
 import ray
 
-from environments.errors import Failure, UserError
+from environments.errors import UserError
 from tfrl_systems.drivers.collect import Collect, Supervision
-from tfrl_systems.drivers.jobs import (
-    Job,
-    MakeRunner,
-    OnResult,
-    PoolError,
-    Result,
-    Timings,
-    WorkerTimings,
-)
+from tfrl_systems.drivers.jobs import Job, MakeRunner, PoolError, Result, WorkerTimings
 from tfrl_systems.drivers.pipes.messages import RemoteError, pickled
-from tfrl_systems.drivers.pool_parts import JobQueue, check_loaded, check_open
+from tfrl_systems.drivers.pool_parts import check_open
 from tfrl_systems.drivers.processes import search_path
 from tfrl_systems.drivers.ray_pool import clusters
 from tfrl_systems.drivers.ray_pool.worker import Answer, Needs, Place
 from tfrl_systems.drivers.ray_pool.worker_handle import State, WorkerHandle
+from tfrl_systems.drivers.remote_pool import RemotePool
 from tfrl_systems.drivers.requirements import Requirements
 
 _log = logging.getLogger(__name__)
@@ -45,7 +38,7 @@ _SETTLE_S = 2.0
 _TICK_S = 1.0
 
 
-class RayPool(Generic[Job, Result]):
+class RayPool(RemotePool[Job, Result]):
     """Runs jobs on a Ray cluster (`jobs.Pool`).
 
     The constructor asks for the workers and does not wait for them. The first `broadcast` or `map`
@@ -70,6 +63,7 @@ class RayPool(Generic[Job, Result]):
         supervision: Supervision,
         requirements: Requirements = Requirements(),
     ) -> None:
+        super().__init__(collect.workers, supervision)
         make_runner_pickled = pickled(make_runner)
         leave = clusters.connect(collect.address)
         try:
@@ -77,111 +71,20 @@ class RayPool(Generic[Job, Result]):
         except BaseException:
             leave()
             raise
-        # Workers by place, 0 to num_workers - 1. Empty places are filled when the pool is used.
         self._placed: dict[int, WorkerHandle] = {}
         # Called when this process or the pool ends; so it must not refer to the pool itself.
         self._end = weakref.finalize(self, _end, self._placed, leave)
         self._address = collect.address
-        self._supervision = supervision
-        self._timings = [WorkerTimings()] * collect.workers
-        self._broadcasting_s = self._waiting_s = 0.0
-        self._version = 0
         self._data: Any = None
         self._data_sha256 = ""
-        self._load_error = ""
-        self._is_broadcasting = False
-        self._refusals: list[RemoteError] = []
-        self._has_started = False
-        self._num_failed_starts = 0
+        self._settled_s: float | None = None
         # Places whose workers failed again and again, while others work.
         self._given_up: set[int] = set()
         self._unfit: dict[str, str] = {}  # why nodes get no work, by Ray's names of the nodes
-        self._queue: JobQueue[Job, Result] | None = None
         self._parts: dict[int, list[Any]] = {}
         self._make_runner = ray.put(make_runner_pickled)
         self._without_workers_s: float | None = time.monotonic()
         self._fill_places()
-
-    @property
-    def num_workers(self) -> int:
-        """Return the number of jobs that run at the same time, if the cluster has room."""
-        return len(self._timings)
-
-    @property
-    def timings(self) -> Timings:
-        """Return the time that the pool has spent so far, except for the workers' first start."""
-        return Timings(self._broadcasting_s, self._waiting_s, tuple(self._timings))
-
-    def wait_until_started(self) -> None:
-        """Wait until all workers for which there is room have made their runners.
-
-        Raises:
-          PoolError: a worker cannot make its runner; this closes the pool. Or it was closed before.
-          UserError: a worker cannot make its runner, and the user can mend the cause.
-        """
-        check_open(self._end.alive)
-        clusters.check_not_lost()
-        if self._has_started:
-            return
-        settled_s: float | None = None
-        try:
-            while not self._are_all(State.IDLE):
-                if any(worker.is_ready for worker in self._placed.values()):
-                    settled_s = settled_s or time.monotonic() + _SETTLE_S
-                    waits_only = self._are_all(State.IDLE, State.WAITING)
-                    if waits_only and time.monotonic() > settled_s:
-                        break
-                self._handle_next()
-        except BaseException:
-            self.close()
-            raise
-        self._has_started = True
-
-    def _are_all(self, *states: State) -> bool:
-        workers = self._placed.values()
-        return len(workers) == self.num_workers and all(one.state in states for one in workers)
-
-    def broadcast(self, data: Any) -> None:
-        """Have every worker load `data`; see `jobs.Pool`. Later workers load it when they start."""
-        self.wait_until_started()
-        began_s = time.perf_counter()
-        data_pickled = pickled(data)
-        # Stored once; each node fetches it once.
-        self._data = ray.put(data_pickled)
-        self._data_sha256 = hashlib.sha256(data_pickled).hexdigest()
-        self._version += 1
-        self._load_error = "interrupted"
-        self._refusals.clear()
-        self._is_broadcasting = True
-        try:
-            self._run_until(
-                lambda: all(
-                    worker.version == self._version or not worker.is_ready
-                    for worker in self._placed.values()
-                )
-            )
-        finally:
-            self._is_broadcasting = False
-            self._broadcasting_s += time.perf_counter() - began_s
-        self._load_error = self._refusals[0].message if self._refusals else ""
-        if self._refusals:
-            raise self._refusals[0].exception("broadcast")
-
-    def map(
-        self, jobs: Iterable[Job], on_result: OnResult[Result] | None = None
-    ) -> list[Result | Failure]:
-        """Run every job; see `jobs.Pool`."""
-        self.wait_until_started()
-        check_loaded(self._load_error)
-        began_s = time.perf_counter()
-        queue = JobQueue[Job, Result](jobs, self._supervision.max_attempts, on_result)
-        self._queue = queue
-        try:
-            self._run_until(lambda: not queue.num_missing)
-        finally:
-            self._queue = None
-            self._waiting_s += time.perf_counter() - began_s
-        return queue.results
 
     def close(self) -> None:
         """End the workers: idle ones close their runners, the others are killed."""
@@ -195,33 +98,41 @@ class RayPool(Generic[Job, Result]):
         finally:
             self._end()
 
-    def __enter__(self) -> RayPool[Job, Result]:
-        return self
+    def _check_usable(self) -> None:
+        check_open(self._end.alive)
+        clusters.check_not_lost()
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def _are_all_started(self) -> bool:
+        """Return whether all have started, or some, and the others wait for room."""
+        if self._are_all(State.IDLE):
+            return True
+        if not any(worker.is_ready for worker in self._placed.values()):
+            return False
+        self._settled_s = self._settled_s or time.monotonic() + _SETTLE_S
+        return self._are_all(State.IDLE, State.WAITING) and time.monotonic() > self._settled_s
 
-    def _run_until(self, is_done_fn: Callable[[], bool]) -> None:
-        """Handle events until `is_done_fn()` is true.
+    def _are_all(self, *states: State) -> bool:
+        """Return whether all places that can have a worker have one in one of these states."""
+        workers = self._placed.values()
+        num_able = self.num_workers - len(self._given_up)
+        return len(workers) == num_able and all(one.state in states for one in workers)
 
-        After an exception, such as that of a Ctrl-C, workers that are at work are removed, and the
-        pool can be used again.
-        """
-        try:
-            while not is_done_fn():
-                self._handle_next()
-        except BaseException:
-            for place, worker in list(self._placed.items()):
-                if worker.state in (State.LOADING, State.RUNNING):
-                    self._remove(place)
-            raise
+    def _put(self, data_pickled: bytes) -> None:
+        # Stored once; each node fetches it once.
+        self._data = ray.put(data_pickled)
+        self._data_sha256 = hashlib.sha256(data_pickled).hexdigest()
+
+    def _remove_busy(self) -> None:
+        for place, worker in list(self._placed.items()):
+            if worker.state in (State.LOADING, State.RUNNING):
+                self._remove(place)
 
     def _handle_next(self) -> None:
-        """Give the workers something to do, wait until something happens, and handle it."""
         clusters.check_not_lost()
         self._fill_places()
         self._assign()
         places = {one.call: place for place, one in self._placed.items() if one.call is not None}
+        assert places, "someone has something to do"
         now_s = time.monotonic()
         deadlines_s = [one.deadline_s for one in self._placed.values() if one.deadline_s]
         wait_s = min([_TICK_S, *(max(one - now_s, 0) for one in deadlines_s)])

@@ -93,6 +93,20 @@ def test_a_failing_start_ends_the_attempts():
         make(make_runner, 1, max_attempts=2).map([Task(0)])
 
 
+@pytest.mark.slow
+def test_a_place_whose_workers_never_start_is_left_empty(tmp_path):
+    def make_runner():
+        try:
+            (tmp_path / "first").touch(exist_ok=False)
+        except FileExistsError:
+            time.sleep(1)  # the first one gets ready
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Noise()
+
+    with make(make_runner, 2, max_attempts=2) as pool:
+        assert len(pool.map([Task(0), Task(1)])) == 2
+
+
 def test_an_interruption_leaves_a_pool_that_works():
     def interrupt(number, result):
         raise KeyboardInterrupt

@@ -161,7 +161,8 @@ _KINDS = {
 def exists(path: str | os.PathLike[str]) -> bool:
     """Return whether there is such a file or directory; no for a name that no file can have."""
     with contextlib.suppress(OSError, ValueError):
-        return pathlib.Path(path).exists()
+        # pathlib takes an empty name for the current directory.
+        return os.fspath(path) != "" and pathlib.Path(path).exists()
     return False
 
 

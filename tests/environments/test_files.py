@@ -68,3 +68,17 @@ def test_fields_have_their_types():
         "expected count as a whole number from 0 on, found true"
     )
     assert files.misfit({"name": "a\nb"}, fields) == 'expected name as text, found "a\\nb"'
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "/".join("d" * 3000), "a\0b", ""])
+def test_a_name_that_no_file_can_have_is_that_of_none(name):
+    assert not files.exists(name)
+    assert not files.is_directory(name)
+    assert not files.is_file(name)
+
+
+def test_what_is_there_is_a_file_or_a_directory(tmp_path):
+    (tmp_path / "file").write_text("")
+    found = [(files.exists(one), files.is_directory(one), files.is_file(one))
+             for one in (tmp_path, tmp_path / "file", tmp_path / "file" / "in")]  # fmt: skip
+    assert found == [(True, True, False), (True, False, True), (False, False, False)]

@@ -123,7 +123,7 @@ def load_arrays(
             if array.dtype.kind not in "biuf":
                 raise ValueError(f"{name} of the type {array.dtype}")
             if not np.isfinite(array).all():
-                raise ValueError(f"{name} with a number that is not finite")
+                raise ValueError(f"{name}: numbers that are not finite")
         return arrays
     except (OSError, ValueError) as error:
         raise UserError(

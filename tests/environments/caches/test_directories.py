@@ -65,3 +65,9 @@ def test_a_process_that_was_stopped_ends_nobodys_run(tmp_path, monkeypatch):
     elsewhere(fill, tmp_path, "a", 0.0)
     with started(lock_and_stop, tmp_path):
         assert (DirectoryCache(tmp_path, BOUND_BYTES).entry("a") / "library").exists()
+
+
+def test_a_pipe_in_the_place_of_the_lock_blocks_nobody(tmp_path):
+    os.mkfifo(tmp_path / ".lock")
+    cache = DirectoryCache(tmp_path, 1_000_000)
+    assert cache.entry("one").is_dir()

@@ -228,7 +228,7 @@ DECISIONS = Right(
         "threshold": _integers(1, 0, 0, dtype=np.int64),
         "left": _integers(1, 1, 2),
         "right": _integers(2, 1, 2),
-        "value": _integers(0, -100_000, 100_000, dtype=np.int64),
+        "value": _integers(0, -(1 << 25), 1 << 25, dtype=np.int64),
         "base": np.array(0, np.int64),
     },
     fields=(

@@ -20,6 +20,7 @@ from environments.inlining.plugin.source import heuristic_source
 from environments.inlining.plugin.steering import steer
 from environments.inlining.plugin.toolchain import find_toolchain
 from tests.tfrl_systems.cli.small_project import CLANGS, MAKE, run, write_sources
+from tfrl_systems.cli.main import main
 
 ROOT = pathlib.Path(__file__).parents[3]
 BUILD = (sys.executable, "-m", "tfrl_systems.cli.main", "build", "--policy", "never", "--json")
@@ -245,3 +246,36 @@ def test_headers_of_another_version_are_told_apart(one_clang, tmp_path):
     headers(tmp_path / "include", 26)
     with pytest.raises(UserError, match="headers of LLVM 27.*found those of LLVM 26 in .*include"):
         find_toolchain(fake)
+
+
+@pytest.mark.parametrize(
+    "says", ["clang version " + "9" * 5000, r"clang version \377", "", "clang version x"]
+)
+def test_a_program_that_says_strange_things_is_no_clang_to_steer(tmp_path, capfd, says):
+    program = tmp_path / "clang"
+    program.write_text(f"#!/bin/sh\nprintf '{says}'\n")
+    program.chmod(0o755)
+    assert main(["build", "--policy=never", f"--compiler={program}", "--json", "--", "true"]) == 0
+    assert json.loads(capfd.readouterr().out)["steered"] == 0
+
+
+def test_a_pipe_in_the_place_of_cmakes_cache_blocks_nothing(tmp_path, capfd, monkeypatch):
+    os.mkfifo(tmp_path / "CMakeCache.txt")
+    (tmp_path / "bin").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))  # no clang there, so nothing is built
+    assert main(["build", "--policy=never", "--json", "--", shutil.which("true", path="/bin")]) == 0
+    assert json.loads(capfd.readouterr().out)["reason"] == "no clang of LLVM 19 or newer was found"
+
+
+def test_an_image_of_terabytes_takes_no_memory(tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shell = "printf '\\177ELF' > huge; truncate -s 4T huge"
+    words = ["build", "--policy=never", "--compiler=/bin/true", "--json", "--", "sh", "-c", shell]
+    assert main(words) == 0
+    assert json.loads(capfd.readouterr().out)["images"] == []
+
+
+def test_a_command_that_no_system_starts(capfd):
+    assert main(["build", "--policy=never", "--compiler=/bin/true", "--", "true", "a\0b"]) == 2
+    assert "expected true to start, found: embedded null byte" in capfd.readouterr().err

@@ -32,32 +32,31 @@ RUN += [word for setting in SETTINGS for word in ("--set", setting)]
 WITH_RAY = ["--collect", "ray", "--workers", "2"]
 SAME = ("experience_sha256", "policy_sha256", "environment_steps")
 
-
 LINE = (
     "collect: expected the Ray cluster that was started on this machine, found that its {} has "
     "ended; run the same command with --resume"
 )
+SLOW = pytest.mark.slow
+HOLDER = "tfrl_systems.drivers.ray_pool.local_cluster"
 
 
-def family_of(pid: int | None = None) -> list[psutil.Process]:
-    return psutil.Process(pid).children(recursive=True)
+def cluster_of(pid: int | None = None) -> list[psutil.Process]:
+    """The processes of the cluster that a process has started; that which holds it comes first."""
+    (holder,) = (
+        one for one in psutil.Process(pid).children() if is_alive(one) and HOLDER in one.cmdline()
+    )
+    return [holder, *holder.children(recursive=True)]
 
 
 def find(name: str, family: list[psutil.Process]) -> psutil.Process:
-    """The one process that runs the program of this name, or this module of Python."""
-    (found,) = (
-        one for one in family if is_alive(one) and (one.name() == name or name in one.cmdline())
-    )
+    """The one process that runs the program of this name; for HOLDER the one that holds them."""
+    (found,) = (one for one in family if one.name() == name) if name != HOLDER else family[:1]
     return found
-
-
-HOLDER = "tfrl_systems.drivers.ray_pool.local_cluster"
-SLOW = pytest.mark.slow
 
 
 def lose(name: str) -> list[psutil.Process]:
     """Kill a process of this process's cluster; return all of them."""
-    family = family_of()
+    family = cluster_of()
     lost = find(name, family)
     end = os.pidfd_open(lost.pid)
     lost.kill()
@@ -143,7 +142,7 @@ def test_a_run_that_loses_its_cluster_goes_on_with_resume(name, tmp_path, capfd)
         while not list(workdir.glob("checkpoints/*/sha256.json")):
             assert run.poll() is None and time.monotonic() < until_s
             time.sleep(0.05)
-        family = family_of(run.pid)
+        family = cluster_of(run.pid)
         find(name, family).kill()
         out, said = run.communicate(timeout=60)
         assert (run.returncode, out) == (1, "")

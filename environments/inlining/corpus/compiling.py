@@ -13,10 +13,14 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from environments import files
 from environments.errors import UserError
 from environments.inlining.corpus.bitcode import BitcodeFacts, read_facts
 from environments.inlining.corpus.bitcode_compilers import BitcodeCompiler, CompilerProcesses
 from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, Unit
+
+# The largest sources that people compile, such as tables of data, are smaller.
+_MAX_SOURCE_BYTES = 1 << 28
 
 Progress = Callable[[int, int, str], None]
 """(sources done, sources in all, name of the one just done) -> None."""
@@ -86,6 +90,8 @@ class Maker:
         if isinstance(unit, BitcodeUnit):
             return self._checked(Made(unit, unit.path))
         reused = self._reuse(unit)
+        if reused is None and (error := _why_unreadable(unit.directory / unit.source)):
+            return Made(unit, error=error)
         return reused or self._compile(unit, self._scratch / str(number))
 
     def _compile(self, unit: CompileUnit, scratch: pathlib.Path) -> Made:
@@ -154,8 +160,16 @@ class Maker:
         with self._hash_lock:
             if path not in self._hashes:
                 with contextlib.suppress(OSError):
-                    self._hashes[path] = hashlib.sha256(path.read_bytes()).hexdigest()
+                    self._hashes[path] = files.sha256(path)
             return self._hashes.get(path, "")
+
+
+def _why_unreadable(source: pathlib.Path) -> str:
+    """Return why a compiler should not begin to read a source; "" if nothing is known."""
+    size_bytes = source.stat().st_size if files.is_file(source) else 0
+    if size_bytes <= _MAX_SOURCE_BYTES:
+        return ""
+    return f"expected a source of at most {_MAX_SOURCE_BYTES:,} bytes, found {size_bytes:,}"
 
 
 def _list_headers(path: pathlib.Path) -> tuple[str, ...]:
@@ -174,10 +188,10 @@ def _read_dependencies(
     Headers of the compiler or the system are left out: the compiler's version stands for them.
     """
     lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
-    files = [os.path.relpath(unit.directory / line, unit.directory) for line in lines]
+    names = [os.path.relpath(unit.directory / line, unit.directory) for line in lines]
     own = [
-        file
-        for file, line in zip(files, lines, strict=True)
+        name
+        for name, line in zip(names, lines, strict=True)
         if not line.startswith(compiler.system_directories)
     ]
     return tuple(dict.fromkeys((unit.source, *sorted(own))))

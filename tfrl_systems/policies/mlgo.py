@@ -54,7 +54,13 @@ def save_mlgo(directory: pathlib.Path, policy: NumpyPolicy, llvm_features: Seque
         raise UserError(
             f"{directory}: expected a new directory, found something there; name another"
         )
-    model = _Model(policy)
+    try:
+        model = _Model(policy)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{policy.name}: expected a policy whose files fit each other, found {error!r}; "
+            "export the policy again"
+        ) from error
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
@@ -101,22 +107,17 @@ def _to_tensorflow(policy: NumpyPolicy) -> DecisionPolicy:
         model = DecisionNetworks.from_arrays(arrays)
     else:
         model = BoostedTrees.from_arrays(arrays, len(features), policy.num_models)
-    observed = tuple(
-        dict.fromkeys(
-            name
-            for name in (*features, description["baseline_feature"], description["scope_feature"])
-            if name
-        )
-    )
+    baseline, scope = description["baseline_feature"], description.get("scope_feature", "")
+    observed = tuple(dict.fromkeys(name for name in (*features, baseline, scope) if name))
     made = DecisionPolicy(
         ts.time_step_spec({name: tensor_spec.TensorSpec([], tf.int64) for name in observed}),
         tensor_spec.BoundedTensorSpec([], tf.int64, 0, 1),
         model,
         features,
-        description["baseline_feature"],
+        baseline,
         policy.margin,
-        description["settings"],
-        description["scope_feature"],
+        description.get("settings", {}),
+        scope,
     )
     made.set_margins(policy.margin, policy.outside_margin)
     return made

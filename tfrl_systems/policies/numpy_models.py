@@ -54,6 +54,8 @@ class NumpyTrees:
         if not all(np.issubdtype(array.dtype, np.integer) for array in arrays.values()):
             raise ValueError("tables that are not of whole numbers")
         trees = [_Tree(arrays, number) for number in range(len(arrays["feature"]))]
+        if not max((tree.depth for tree in trees), default=0) <= arrays["depth"] <= _MAX_LEAVES:
+            raise ValueError(f"a depth of {arrays['depth']}")
         num_leaves = max((len(tree.leaves) for tree in trees), default=1)
         bits = 32 if num_leaves <= 32 else 64
         self._dtype, factor, self._shift = _DE_BRUIJN[bits]
@@ -119,6 +121,7 @@ class _Tree:
     """One tree as a list of tests.
 
     Attributes:
+      depth: number of steps from the root to the deepest leaf.
       leaves: node numbers of the leaves, from left to right.
       tests: (feature, threshold, tree number, mask of the left subtree's leaves) of each inner
         node.
@@ -130,6 +133,7 @@ class _Tree:
             arrays[name][number].tolist() for name in names
         )
         self._number = number
+        self.depth = 0
         self.leaves: list[int] = []
         self.tests: list[tuple[int, int, int, int]] = []
         self._visit(0, 0)
@@ -140,6 +144,7 @@ class _Tree:
             raise ValueError(f"a tree of more than {_MAX_LEAVES} leaves")
         if self._left[node] == node:
             self.leaves.append(node)
+            self.depth = max(self.depth, depth)
             return
         first = len(self.leaves)
         self._visit(self._left[node], depth + 1)

@@ -29,6 +29,7 @@ ARRAYS = {
     "right": np.array([[2, 1, 2]], np.int32),
     "value": np.array([[0, -(1 << 25), 1 << 25]]),
     "base": np.array(0),
+    "depth": np.array(1),
 }
 
 
@@ -78,6 +79,8 @@ def test_fields_of_other_types(tmp_path, changed):
         ("a child that is missing", {"left": [[3, 1, 2]]}),
         ("a feature before the first", {"feature": [[-1, 0, 0]]}),
         ("a feature that is missing", {"feature": [[2, 0, 0]]}),
+        ("a depth without end", {"depth": 1 << 30}),
+        ("a depth of no steps", {"depth": 0}),
         ("fractions", {"threshold": [[0.5, 0, 0]]}),
         ("two bases", {"base": [0, 0]}),
     ],

@@ -19,6 +19,8 @@ from tools.benchmarks.faults.scenarios import Place, Scenario
 GRACE_S = 10.0
 # TensorFlow writes these sources, and removes them when its process ends; not if it is killed.
 _GENERATED = "__autograph_generated_file"
+# A clang writes an object under such a name first, and leaves it if it is killed, as in any build.
+_HALF_WRITTEN = ".o.tmp"
 _EVENTS = re.compile(r"events\.out\.tfevents.*")
 
 
@@ -156,4 +158,4 @@ def files_of(place: Place) -> frozenset[str]:
     """Return the names of the files in a run's place, without what differs in each run."""
     found = [path for path in place.work.rglob("*") if path.is_file()]
     names = {_EVENTS.sub("events", str(path.relative_to(place.root))) for path in found}
-    return frozenset(name for name in names if not name.endswith("events"))
+    return frozenset(name for name in names if not name.endswith(("events", _HALF_WRITTEN)))

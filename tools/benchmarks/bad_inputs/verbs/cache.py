@@ -139,6 +139,13 @@ _SURROUNDINGS_OF_DOCTOR = {
 }
 
 
+_BEGUN = tuple(
+    f"{name}{rest}"
+    for name in ("given", "file", "nowhere", "two\nlines", os.fsdecode(b"name-\xff\xfe"))
+    for rest in ("", "-journal", ".damaged")
+)
+
+
 def _looked_at(seed: int) -> Iterator[Case]:
     words = ("doctor", "--json")
     for one in damage.files("--cache", lambda path: (*words, f"--cache={path}"), _database(), seed):
@@ -146,8 +153,7 @@ def _looked_at(seed: int) -> Iterator[Case]:
         is_usage = one.status == EITHER
         yield Case(
             one.what, one.words, _bins(one.make_fn), (0, 1, 2) if is_usage else (0, *FAILURE),
-            ("given", "file", "two\nlines", os.fsdecode(b"name-\xff\xfe"), "nowhere",
-             "given-journal", "given.damaged"),
+            _BEGUN,
             environment={"PATH": "bin"}, reports=not is_usage,
         )  # fmt: skip
 

@@ -17,7 +17,7 @@ def cases(seed: int, _: pathlib.Path) -> list[Case]:
         return ("export", f"--policy={policy}", "--format", kind, f"--output={output}")
 
     found = [
-        *policies.policies("--policy", words, seed),
+        *policies.policies("--policy", words, seed, leaves=("out",)),
         *damage.outputs("--output", lambda path: words("policy", path), others_fn=policies.good),
         *usage(
             "export",

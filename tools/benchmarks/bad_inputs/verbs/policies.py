@@ -230,6 +230,7 @@ DECISIONS = Right(
         "right": _integers(2, 1, 2),
         "value": _integers(0, -(1 << 25), 1 << 25, dtype=np.int64),
         "base": np.array(0, np.int64),
+        "depth": np.array(1, np.int32),
     },
     fields=(
         "format", "format_version", "environment", "kind", "num_models", "features",
@@ -287,6 +288,8 @@ DECISIONS = Right(
             "left": np.minimum(np.arange(1, 100_002), 100_000)[np.newaxis].astype(np.int32),
             "right": np.full((1, 100_001), 100_000, np.int32),
         },
+        "of a depth of 10^9": {"depth": np.array(10**9, np.int32)},
+        "of a depth of no steps": {"depth": np.array(0, np.int32)},
         "of a base that is a list": {"base": np.zeros(2, np.int64)},
     },
 )  # fmt: skip

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,8 +21,9 @@ if TYPE_CHECKING:
     from tf_agents.agents import tf_agent
     from tf_agents.policies import tf_policy
 
-# Sums of more members' logits could leave int64.
-_MAX_MODELS = 1 << 20
+# With more, sums of the members' logits and the margin could leave int64.
+_MAX_MODELS = 1 << 16
+_MAX_MARGIN = 1e6
 
 
 class NumpyPolicy:
@@ -259,7 +259,7 @@ def _check(description: Mapping[str, Any]) -> None:
         raise ValueError("features that are no list of names")
     if wrong := [one for one in (*features, *named) if not isinstance(one, str)]:
         raise ValueError(f"the name {str(wrong[0])[:80]}")
-    if not all(type(one) in (int, float) and math.isfinite(one) for one in margins):
+    if not all(type(one) in (int, float) and abs(one) <= _MAX_MARGIN for one in margins):
         raise ValueError(f"the margins {str(margins)[:80]}")
 
 

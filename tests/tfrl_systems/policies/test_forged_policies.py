@@ -61,6 +61,7 @@ def test_the_right_one_decides(tmp_path):
         {"baseline_feature": 1},
         {"scope_feature": ["callee_users"]},
         {"margin": "0.5"},
+        {"margin": 1e30},
         {"outside_margin": True},
     ],
     ids=str,

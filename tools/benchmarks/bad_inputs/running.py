@@ -20,6 +20,7 @@ import traceback
 
 from environments import files
 from tools.benchmarks.bad_inputs.case import Case
+from tools.benchmarks.faults.runs import GENERATED
 
 PROGRAM = "tfrl_systems.cli.main"
 TIME_LIMIT_S = 60.0
@@ -83,7 +84,9 @@ def run(verb: str, case: Case, place: pathlib.Path, *, is_fresh: bool) -> Ending
         if before.get(name) != after.get(name)
         and not any(name == one or name.startswith(f"{one}/") for one in case.leaves)
     )
-    changed += [f"$TMPDIR/{one.name}" for one in (place / "tmp").iterdir()]
+    # A fork ends without what a program does at its exit.
+    made = [one.name for one in (place / "tmp").iterdir() if not one.name.startswith(GENERATED)]
+    changed += [f"$TMPDIR/{name}" for name in made]
     if changed:
         faults["files left"] = ", ".join(changed[:5])
     shutil.rmtree(place, ignore_errors=True)

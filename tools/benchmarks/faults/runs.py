@@ -17,8 +17,8 @@ from tools.benchmarks.faults.scenarios import Place, Scenario
 
 # How long what a command started may live on after it.
 GRACE_S = 10.0
-# TensorFlow writes these sources, and removes them when its process ends; not if it is killed.
-_GENERATED = "__autograph_generated_file"
+GENERATED = "__autograph_generated_file"
+"""TensorFlow writes these sources, and removes them when its process ends; not if it is killed."""
 # A clang writes an object under such a name first, and leaves it if it is killed, as in any build.
 _HALF_WRITTEN = ".o.tmp"
 _EVENTS = re.compile(r"events\.out\.tfevents.*")
@@ -145,7 +145,7 @@ class Run:
         self._link.unlink(missing_ok=True)
         for path in self.place.temporary.iterdir():
             kind = next(name for name in _KINDS if getattr(path, name)())
-            if not path.name.startswith(_GENERATED):
+            if not path.name.startswith(GENERATED):
                 self.record.left.append(f"{kind[3:]} in TMPDIR: {path.name}")
             shutil.rmtree(path, ignore_errors=True)
             path.unlink(missing_ok=True)

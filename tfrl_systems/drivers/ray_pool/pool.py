@@ -3,6 +3,9 @@
 A worker that dies, loses its node, or takes too long for a job is replaced, and the next free
 worker runs its job again. A worker for which no node has room waits until a node joins; meanwhile
 the others work. A node that lacks files gets copies; one that lacks programs gets no work.
+
+If the cluster of this machine alone is lost, every call raises a PoolError. Ray would end this
+process, or wait for ever, so the pool asks `clusters` before it asks Ray for anything.
 """
 
 from __future__ import annotations

@@ -81,6 +81,7 @@ class RayPool(RemotePool[Job, Result]):
         self._data: Any = None
         self._data_sha256 = ""
         self._settled_s: float | None = None
+        self._early_loss = ""  # why the last worker was lost that had found no place yet
         # Places whose workers failed again and again, while others work.
         self._given_up: set[int] = set()
         self._unfit: dict[str, str] = {}  # why nodes get no work, by Ray's names of the nodes
@@ -160,10 +161,12 @@ class RayPool(RemotePool[Job, Result]):
         if any(worker.state is not State.WAITING for worker in self._placed.values()):
             self._without_workers_s = None
             return
+        # The last node that lacked nothing may be gone.
+        self._check_nodes()
         self._without_workers_s = self._without_workers_s or now_s
         limit_s = self._supervision.start_timeout_s
         if now_s - self._without_workers_s > limit_s:
-            found = next(iter(self._unfit.values()), "none")
+            found = next(iter(self._unfit.values()), self._early_loss or "none")
             raise PoolError(
                 f"workers: expected a node with room for one within {limit_s:g} s, found {found}; "
                 "add a node (ray start --address=HOST:PORT), or end what uses the cluster"
@@ -174,7 +177,11 @@ class RayPool(RemotePool[Job, Result]):
         try:
             answer = worker.take_answer()
         except ray.exceptions.RayError as error:
-            self._give_up(place, worker.why_lost(error))
+            why = worker.why_lost(error)
+            if worker.state is State.WAITING and not worker.why_unable(error):
+                self._note_early_loss(place, why)
+            else:
+                self._give_up(place, why)
             return
         if isinstance(answer, Place):
             self._begin_at(place, answer)
@@ -193,6 +200,17 @@ class RayPool(RemotePool[Job, Result]):
                 self._queue.finish(job, answer.value)
         else:
             self._note_start(place, state, answer)
+
+    def _note_early_loss(self, place: int, why: str) -> None:
+        """Remove a worker that was lost before it was anywhere; another one will be asked for.
+
+        Ray goes on for seconds to send workers to a node that is gone. So this is no failed start,
+        of which there may be a few only; `_look_for_late_ones` limits the time instead.
+        """
+        if why != self._early_loss:
+            _log.warning("%s", why)
+        self._early_loss = why
+        self._remove(place)
 
     def _begin_at(self, place: int, where: Place) -> None:
         """Have a worker that has found a place make its runner there."""
@@ -247,8 +265,12 @@ class RayPool(RemotePool[Job, Result]):
             _log.warning("%s", line)
         self._unfit[node_id] = line
         self._remove(place)
-        if clusters.node_ids() <= self._unfit.keys():
-            raise UserError(line)
+        self._check_nodes()
+
+    def _check_nodes(self) -> None:
+        """Raise a UserError if all nodes lack something."""
+        if self._unfit and clusters.node_ids() <= self._unfit.keys():
+            raise UserError(next(reversed(self._unfit.values())))
 
     def _on(self, worker: WorkerHandle, message: str) -> str:
         """Add to a message the node that it is about, if there are several."""

@@ -121,14 +121,18 @@ class WorkerHandle:
         self.call = self.deadline_s = None
         return answer
 
-    def why_lost(self, error: Exception) -> str:
-        """Return why it owes an answer for ever, in one line."""
+    def why_unable(self, error: Exception) -> str:
+        """Return why no worker can begin there, in one line; "" if it was only lost."""
         # A node that cannot import this project says so in the middle of many lines.
         missing = re.search(r"^\s*(\w*Error: .*)$", str(error), re.MULTILINE)
         if isinstance(error, ray.exceptions.RayTaskError) or missing:
-            why = missing.group(1) if missing else error
-            return f"its worker cannot begin on {self.node}: {why}"
-        return f"its worker on {self.node} was lost ({type(error).__name__})"
+            return f"its worker cannot begin on {self.node}: {missing[1] if missing else error}"
+        return ""
+
+    def why_lost(self, error: Exception) -> str:
+        """Return why it owes an answer for ever, in one line."""
+        lost = f"its worker on {self.node} was lost ({type(error).__name__})"
+        return self.why_unable(error) or lost
 
     def ask_to_end(self) -> Any:
         """Have an idle worker close its runner; return the answer that it owes."""

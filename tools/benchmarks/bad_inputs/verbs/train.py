@@ -128,8 +128,17 @@ def _run(scratch: pathlib.Path, change_fn: MakeFn, directory: pathlib.Path) -> N
         if not kept.exists():
             made = scratch / "training"
             command = [sys.executable, "-m", "tfrl_systems.cli.main", *_WORDS[:-1], str(made)]
-            environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[4])}
-            subprocess.run(command, check=True, capture_output=True, env=environment)
+            temporary = scratch / "temporary"
+            temporary.mkdir(exist_ok=True)
+            # Nothing else can be written here.
+            environment = {
+                **os.environ,
+                "PYTHONPATH": str(pathlib.Path(__file__).parents[4]),
+                "TMPDIR": str(temporary),
+            }
+            done = subprocess.run(command, capture_output=True, env=environment)
+            if done.returncode:
+                raise RuntimeError(f"expected a run to damage, found {done.stderr[-2000:]!r}")
             made.rename(kept)
     shutil.copytree(kept, directory / "run")
     change_fn(directory / "run")

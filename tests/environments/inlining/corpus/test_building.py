@@ -254,15 +254,6 @@ def test_a_source_that_takes_too_long_is_killed_and_named(tree, tmp_path):
     assert leftovers(tmp_path / "out") == []
 
 
-def test_a_source_of_terabytes_is_named_and_not_begun(tree, tmp_path):
-    with (tree / "area.c").open("wb") as file:
-        file.truncate(1 << 42)
-    report = build_corpus([tree], tmp_path / "out")
-    assert [failure.error for failure in report.not_compiled] == [
-        "expected a source of at most 268,435,456 bytes, found 4,398,046,511,104"
-    ]
-
-
 def test_killed_compiler_is_reported(tree, tmp_path):
     processes = CompilerProcesses()
     run = processes.run(["/bin/sh", "-c", "kill -SEGV $$"], tree, tmp_path, 10)

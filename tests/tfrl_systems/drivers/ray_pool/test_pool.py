@@ -10,7 +10,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 import numpy as np
@@ -173,6 +172,7 @@ with make_pool(Collect("ray", 2), Noise) as pool:
 
 
 SLOW = pytest.mark.slow
+_HOLDER = "tfrl_systems.drivers.ray_pool.local_cluster"
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,6 @@ SLOW = pytest.mark.slow
     ],
 )
 def test_nothing_is_left_whatever_ends_the_caller(tmp_path, number):
-    before = set(pathlib.Path(tempfile.gettempdir()).glob("tfrl-ray-*"))
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -195,8 +194,9 @@ def test_nothing_is_left_whatever_ends_the_caller(tmp_path, number):
         assert parent.stdout.readline() == "begun\n"
         family = psutil.Process(parent.pid).children(recursive=True)
         names = " ".join(" ".join(one.cmdline()) for one in family)
-        assert "local_cluster" in names and "raylet" in names and "gcs_server" in names
-        (directory,) = set(pathlib.Path(tempfile.gettempdir()).glob("tfrl-ray-*")) - before
+        assert "raylet" in names and "gcs_server" in names
+        (holder,) = [one for one in family if _HOLDER in one.cmdline()]
+        directory = pathlib.Path(holder.cmdline()[-1])
         assert directory.stat().st_mode & 0o777 == 0o700
         time.sleep(0.5)  # its jobs begin
         parent.send_signal(number)

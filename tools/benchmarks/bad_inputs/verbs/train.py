@@ -49,7 +49,6 @@ def cases(seed: int, scratch: pathlib.Path) -> list[Case]:
         *usage(
             " ".join(_WORDS),
             ("--address without Ray", "--address auto"),
-            ("workers in this process", "--workers 4"),
             ("an unknown agent", "--agent oracle"),
             ("an unknown sampler", "--sampler nonsense"),
             ("an unknown kind of collection", "--collect threads"),

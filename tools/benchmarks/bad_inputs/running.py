@@ -111,9 +111,13 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+# A Popen that nothing refers to may wait for its child, and take its exit status away.
+_fresh: list[subprocess.Popen] = []
+
+
 def _start_fresh(case: Case, place: pathlib.Path) -> int:
     with (place / "stdout").open("wb") as out, (place / "stderr").open("wb") as err:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             [sys.executable, "-m", PROGRAM, *case.words],
             cwd=place / "case",
             env={**_environment(place), "PYTHONPATH": str(_ROOT), **case.environment},
@@ -121,7 +125,9 @@ def _start_fresh(case: Case, place: pathlib.Path) -> int:
             stdout=out,
             stderr=err,
             preexec_fn=_limit,
-        ).pid
+        )
+    _fresh.append(child)
+    return child.pid
 
 
 def _start_fork(case: Case, place: pathlib.Path) -> int:

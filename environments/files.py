@@ -6,7 +6,6 @@ format), never a hang, a full memory or any other error. Callers say in a UserEr
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import io
@@ -160,20 +159,17 @@ _KINDS = {
 
 def exists(path: str | os.PathLike[str]) -> bool:
     """Return whether there is such a file or directory; no for a name that no file can have."""
-    with contextlib.suppress(OSError, ValueError):
-        # pathlib takes an empty name for the current directory.
-        return os.fspath(path) != "" and pathlib.Path(path).exists()
-    return False
+    return os.path.exists(path)  # noqa: PTH110  pathlib raises for such names
 
 
 def is_directory(path: str | os.PathLike[str]) -> bool:
     """Return whether there is such a directory; no for a name that no directory can have."""
-    return exists(path) and pathlib.Path(path).is_dir()
+    return os.path.isdir(path)  # noqa: PTH112
 
 
 def is_file(path: str | os.PathLike[str]) -> bool:
     """Return whether there is such a regular file; no for a name that no file can have."""
-    return exists(path) and pathlib.Path(path).is_file()
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 def checked_path(text: str) -> pathlib.Path:

@@ -1,9 +1,12 @@
-"""What worker processes are started with, whatever pool starts them."""
+"""What worker processes are started with, whatever pool starts them, and what becomes of them."""
 
 from __future__ import annotations
 
+import ctypes
 import pathlib
 import sys
+
+_PR_SET_CHILD_SUBREAPER = 36
 
 # Several workers share a machine: each uses one core, and never the GPU that the learner needs.
 SINGLE_THREADED = {
@@ -21,3 +24,9 @@ SINGLE_THREADED = {
 def search_path() -> list[str]:
     """Return this process's sys.path, for a process with the same working directory."""
     return [place or str(pathlib.Path.cwd()) for place in sys.path]
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose parent ends, so that none is lost sight of."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from environments import files
 from environments.errors import UserError
 from tfrl_systems.networks import votes
 from tfrl_systems.policies import cpp_policy, numpy_models, policy_files
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 # With more, sums of the members' logits and the margin could leave int64.
 _MAX_MODELS = 1 << 16
 _MAX_MARGIN = 1e6
+_FIELDS = {"num_models": int, "features": list, "baseline_feature": str, "scope_feature": str}
 
 
 class NumpyPolicy:
@@ -250,15 +252,14 @@ class _Decider:
 
 def _check(description: Mapping[str, Any]) -> None:
     """Raise ValueError unless the fields of a policy.json are of the types that training writes."""
+    if wrong := files.misfit(description, _FIELDS):
+        raise ValueError(wrong)
     features, num_models = description["features"], description["num_models"]
-    named = [description["baseline_feature"], description.get("scope_feature", "")]
     margins = [description["margin"], description.get("outside_margin", votes.NEVER)]
-    if type(num_models) is not int or not 1 <= num_models <= _MAX_MODELS:
-        raise ValueError(f"num_models {str(num_models)[:80]}")
-    if not isinstance(features, list) or not features:
+    if not 1 <= num_models <= _MAX_MODELS:
+        raise ValueError(f"num_models {num_models}")
+    if not features or not all(isinstance(one, str) for one in features):
         raise ValueError("features that are no list of names")
-    if wrong := [one for one in (*features, *named) if not isinstance(one, str)]:
-        raise ValueError(f"the name {str(wrong[0])[:80]}")
     if not all(type(one) in (int, float) and abs(one) <= _MAX_MARGIN for one in margins):
         raise ValueError(f"the margins {str(margins)[:80]}")
 

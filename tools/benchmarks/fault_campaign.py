@@ -34,7 +34,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from tools.benchmarks.faults import processes, striking
+from tfrl_systems.drivers.processes import adopt_orphans
+from tools.benchmarks.faults import striking
 from tools.benchmarks.faults.scenarios import SCENARIOS, WITH_RAY, Place, Scenario
 from tools.benchmarks.faults.trials import Quiet, Record, run_quietly, run_trial
 from tools.benchmarks.shared import commit, markdown_table, some_of
@@ -125,7 +126,7 @@ def num_struck(records: Sequence[Record]) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    processes.adopt_orphans()
+    adopt_orphans()
     # A shell has what it starts in the background ignore Ctrl-C; commands must not inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     directory = pathlib.Path(tempfile.mkdtemp(prefix="fc-", dir="/tmp"))

@@ -212,7 +212,7 @@ def _clang(name: str) -> BitcodeCompiler:
             f"name another, or use the compiler {EMBEDDED!r}"
         )
     version = _clang_version((path,))
-    found = re.search(r"clang version (\d+)\.", version)
+    found = re.search(r"clang version (\d{1,6})\.", version)
     if found is None or int(found[1]) < OLDEST_CLANG:
         raise UserError(
             f"expected a clang >= {OLDEST_CLANG}, found {version!r} at {path}; "

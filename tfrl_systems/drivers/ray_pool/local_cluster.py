@@ -14,7 +14,6 @@ parent says its errors: this program then says it there instead.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import pathlib
@@ -27,6 +26,7 @@ import psutil
 import ray
 
 from tfrl_systems.drivers.pool_parts import one_line
+from tfrl_systems.drivers.processes import adopt_orphans
 from tfrl_systems.drivers.ray_pool import losses
 
 _OBJECT_STORE_BYTES = 256 << 20
@@ -35,7 +35,6 @@ _MAX_ATTEMPTS = 3
 _DEATH_TIMEOUT_S = 5.0
 # A process closes its connections, which others notice, before it has ended.
 _DYING_S = 0.2
-_PR_SET_CHILD_SUBREAPER = 36
 # The processes that a cluster cannot do without.
 _NEEDED = ("raylet", "gcs_server")
 
@@ -44,7 +43,7 @@ def main() -> None:
     """Start a cluster, and end it when the parent ends."""
     life_fd, answer_fd, says_fd = (int(number) for number in sys.argv[1:4])
     signal.signal(signal.SIGTERM, _exit)
-    _adopt_orphans()
+    adopt_orphans()
     directory = pathlib.Path(sys.argv[4])
     try:
         answer = _start(directory)
@@ -92,12 +91,6 @@ def _start(directory: pathlib.Path) -> dict[str, Any]:
             why = one_line(error)
             ray.shutdown()
     return {"error": why}
-
-
-def _adopt_orphans() -> None:
-    """Become the parent of descendants whose parent ends, so that none is lost sight of."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _kill(processes: list[psutil.Process]) -> None:

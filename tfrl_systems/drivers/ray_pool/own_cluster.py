@@ -129,5 +129,5 @@ def _make_directory() -> pathlib.Path:
     except OSError as error:
         raise PoolError(
             f"collect: expected room for Ray's sockets in {base}, found: {error.strerror}; set "
-            f"TMPDIR to another directory, whose name is short"
+            "TMPDIR to another directory, whose name is short"
         ) from error

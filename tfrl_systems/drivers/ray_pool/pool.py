@@ -177,11 +177,11 @@ class RayPool(RemotePool[Job, Result]):
         try:
             answer = worker.take_answer()
         except ray.exceptions.RayError as error:
-            why = worker.why_lost(error)
-            if worker.state is State.WAITING and not worker.why_unable(error):
-                self._note_early_loss(place, why)
+            unable = worker.why_unable(error)
+            if unable or worker.state is not State.WAITING:
+                self._give_up(place, unable or worker.why_lost(error))
             else:
-                self._give_up(place, why)
+                self._note_early_loss(place, worker.why_lost(error))
             return
         if isinstance(answer, Place):
             self._begin_at(place, answer)

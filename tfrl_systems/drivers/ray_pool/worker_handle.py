@@ -131,8 +131,7 @@ class WorkerHandle:
 
     def why_lost(self, error: Exception) -> str:
         """Return why it owes an answer for ever, in one line."""
-        lost = f"its worker on {self.node} was lost ({type(error).__name__})"
-        return self.why_unable(error) or lost
+        return f"its worker on {self.node} was lost ({type(error).__name__})"
 
     def ask_to_end(self) -> Any:
         """Have an idle worker close its runner; return the answer that it owes."""

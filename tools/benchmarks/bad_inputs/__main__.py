@@ -17,10 +17,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
+from tfrl_systems.drivers.processes import adopt_orphans
 from tools.benchmarks.bad_inputs import verbs
 from tools.benchmarks.bad_inputs.case import Case
 from tools.benchmarks.bad_inputs.running import PROGRAM, Ending, run
-from tools.benchmarks.faults import processes
 
 _CLONE_NEWNS = 0x20000
 _FRESH = 5
@@ -107,7 +107,7 @@ def _run(number: int) -> Ending:
 def _begin(asked: list[tuple[str, Case, pathlib.Path, bool]], scratch: pathlib.Path) -> None:
     """Become the parent of what a case leaves behind, to find it and to end it."""
     _ASKED.extend(asked)
-    processes.adopt_orphans()
+    adopt_orphans()
     if os.getuid() == 0:
         protect_all_but(scratch)
 

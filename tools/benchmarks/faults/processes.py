@@ -7,17 +7,14 @@ the run's directory, so it is found whatever its parent, its session and its nam
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pathlib
 import select
 import signal
-import sys
 import time
 from typing import NamedTuple
 
 MARK = "TFRL_FAULT_CAMPAIGN"
-_PR_SET_CHILD_SUBREAPER = 36
 # What is in the command lines of processes that a fault may strike.
 _ROLES = {
     "worker": ("drivers.pipes.worker_main",),
@@ -111,12 +108,6 @@ class Target:
     def close(self) -> None:
         """Let go of it."""
         os.close(self._fd)
-
-
-def adopt_orphans() -> None:
-    """Become the parent of descendants whose parent ends, so that `reap` can bury them."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def reap() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from environments.errors import UsageError, UserError
-from environments.files import exists as is_there
+from environments.files import exists
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.objectives import Objective, make_objective
@@ -153,8 +153,7 @@ class Problem(Rewriting):
           UserError: a model cannot be read.
         """
         paths = [pathlib.Path(one) for one in self.models if not models.is_built_in(one)]
-        there = [path for path in paths if is_there(path)]
-        files = [Files(path.parent, onnx_io.file_names(path)) for path in there]
+        files = [Files(path.parent, onnx_io.file_names(path)) for path in paths if exists(path)]
         if self.rules:
             files.append(Files(self.rules.parent, (self.rules.name,)))
         return Requirements(tuple(files))
@@ -351,7 +350,7 @@ def find_model(name: str, seed: int = 0) -> pathlib.Path | onnx.ModelProto:
       UserError: there is no such file or built-in model.
     """
     path = here(name)
-    if is_there(path):
+    if exists(path):
         return path
     if models.is_built_in(name):
         return models.make(name, seed=seed)

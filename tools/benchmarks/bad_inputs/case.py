@@ -18,6 +18,26 @@ def nothing(_: pathlib.Path) -> None:
     """Make no files."""
 
 
+def at(name: str, make_fn: MakeFn) -> MakeFn:
+    """Return what makes something at a name below the directory that it gets."""
+    return lambda directory: make_fn(directory / name)
+
+
+def with_file(name: str, content: bytes) -> MakeFn:
+    """Return what writes a file into the directory that it gets."""
+    return lambda directory: (directory / name).write_bytes(content)
+
+
+def all_of(*make_fns: MakeFn) -> MakeFn:
+    """Return what makes several things, in this order."""
+
+    def make(directory: pathlib.Path) -> None:
+        for make_fn in make_fns:
+            make_fn(directory)
+
+    return make
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """One bad input.

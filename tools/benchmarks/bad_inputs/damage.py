@@ -10,12 +10,13 @@ import random
 import socket
 import tarfile
 import zipfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
-from tools.benchmarks.bad_inputs.case import EITHER, FAILURE, Case, MakeFn, nothing
+from tools.benchmarks.bad_inputs.case import EITHER, FAILURE, Case, MakeFn, all_of, at, nothing
 
 _HUGE_BYTES = 1 << 42
 _LONG = "n" * 300
+_GIVEN = "given"
 _NAMES = frozenset(
     {
         "a name that is too long",
@@ -54,7 +55,7 @@ def files(
                 Case(
                     f"{argument}: {what}",
                     tuple(words_fn(name)),
-                    _both(others_fn, name, make_fn),
+                    all_of(others_fn, at(name, make_fn)),
                     EITHER if what in _NAMES else FAILURE,
                     leaves,
                 )
@@ -62,27 +63,35 @@ def files(
     return cases
 
 
-def _both(others_fn: MakeFn, name: str, make_fn: MakeFn) -> MakeFn:
-    def make(directory: pathlib.Path) -> None:
-        others_fn(directory)
-        make_fn(directory / name)
+def in_place(argument: str, good: bytes, seed: int) -> Iterator[tuple[str, MakeFn]]:
+    """Yield what may stand where a right file should be.
 
-    return make
+    Args:
+      argument: what the file is called in the cases.
+      good: its right content.
+      seed: of the damage.
+
+    Yields:
+      What is wrong, and what makes it at the path that it gets, where nothing is.
+    """
+    for what, (name, make_fn) in (_places() | _contents(good, seed)).items():
+        if name == _GIVEN:
+            yield f"{argument}: {what}", make_fn
 
 
 def _places() -> dict[str, tuple[str, MakeFn]]:
     """Return what stands where a file should be; none of it can be read as a file."""
     return {
-        "missing": ("given", nothing),
-        "a directory": ("given", pathlib.Path.mkdir),
-        "a pipe without a writer": ("given", os.mkfifo),
-        "a socket": ("given", _make_socket),
+        "missing": (_GIVEN, nothing),
+        "a directory": (_GIVEN, pathlib.Path.mkdir),
+        "a pipe without a writer": (_GIVEN, os.mkfifo),
+        "a socket": (_GIVEN, _make_socket),
         "an endless device": ("/dev/zero", nothing),
         "a full device": ("/dev/full", nothing),
         "a terminal that is not there": ("/dev/tty", nothing),
         "a process's memory": ("/proc/self/mem", nothing),
-        "a link to nothing": ("given", lambda path: path.symlink_to("nowhere")),
-        "a link to itself": ("given", lambda path: path.symlink_to(path.name)),
+        "a link to nothing": (_GIVEN, lambda path: path.symlink_to("nowhere")),
+        "a link to itself": (_GIVEN, lambda path: path.symlink_to(path.name)),
         "a name in a file": ("file/given", lambda path: path.parent.write_bytes(b"a file")),
         "a name of two lines": ("two\nlines", nothing),
         "a name that is not UTF-8": (os.fsdecode(b"name-\xff\xfe"), nothing),
@@ -90,7 +99,7 @@ def _places() -> dict[str, tuple[str, MakeFn]]:
         "a name with a zero byte": ("a\0b", nothing),
         "a path that is too long": ("/".join(["d"] * 3000), nothing),
         "an empty name": ("", nothing),
-        "a sparse file of 4 TiB": ("given", _make_sparse),
+        "a sparse file of 4 TiB": (_GIVEN, _make_sparse),
     }
 
 
@@ -112,7 +121,7 @@ def _contents(good: bytes, seed: int) -> dict[str, tuple[str, MakeFn]]:
         "without its last bytes": good[:-2],
         "with bytes in front": b"\xde\xad\xbe\xef" + good,
     }
-    return {what: ("given", _writer(content)) for what, content in found.items()}
+    return {what: (_GIVEN, _writer(content)) for what, content in found.items()}
 
 
 def flipped(good: bytes, seed: int, number: int) -> bytes:
@@ -183,7 +192,7 @@ def outputs(
         Case(
             f"{argument}: {what}",
             tuple(words_fn(name)),
-            _both(others_fn, name, make_fn),
+            all_of(others_fn, at(name, make_fn)),
             EITHER if what in _NAMES else FAILURE,
         )
         for what, (name, make_fn) in places.items()

@@ -13,7 +13,6 @@ import runpy
 import shutil
 import signal
 import stat
-import subprocess
 import sys
 import time
 import traceback
@@ -64,7 +63,7 @@ def run(verb: str, case: Case, place: pathlib.Path, *, is_fresh: bool) -> Ending
     case.make_fn(place / "case")
     before = _listing(place / "case")
     began_s = time.monotonic()
-    child = (_start_fresh if is_fresh else _start_fork)(case, place)
+    child = _start(case, place, is_fresh)
     status = _wait(child, began_s + TIME_LIMIT_S)
     seconds = time.monotonic() - began_s
     faults: dict[str, str] = {}
@@ -111,26 +110,8 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-# A Popen that nothing refers to may wait for its child, and take its exit status away.
-_fresh: list[subprocess.Popen] = []
-
-
-def _start_fresh(case: Case, place: pathlib.Path) -> int:
-    with (place / "stdout").open("wb") as out, (place / "stderr").open("wb") as err:
-        child = subprocess.Popen(
-            [sys.executable, "-m", PROGRAM, *case.words],
-            cwd=place / "case",
-            env={**_environment(place), "PYTHONPATH": str(_ROOT), **case.environment},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            preexec_fn=_limit,
-        )
-    _fresh.append(child)
-    return child.pid
-
-
-def _start_fork(case: Case, place: pathlib.Path) -> int:
+def _start(case: Case, place: pathlib.Path, is_fresh: bool) -> int:
+    """Start a case in a new interpreter, or in a fork of this one; return the process's number."""
     pid = os.fork()
     if pid:
         return pid
@@ -141,8 +122,12 @@ def _start_fork(case: Case, place: pathlib.Path) -> int:
         for number, name in enumerate((os.devnull, f"{place}/stdout", f"{place}/stderr")):
             flags = os.O_RDWR if number == 0 else os.O_WRONLY | os.O_CREAT
             os.dup2(os.open(name, flags, 0o600), number)
+        environment = {**_environment(place), "PYTHONPATH": str(_ROOT), **case.environment}
+        if is_fresh:
+            command = [sys.executable, "-m", PROGRAM, *case.words]
+            os.execve(sys.executable, command, environment)
         os.environ.clear()
-        os.environ.update({**_environment(place), **case.environment})
+        os.environ.update(environment)
         import tempfile
 
         tempfile.tempdir = None

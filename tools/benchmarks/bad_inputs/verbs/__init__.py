@@ -12,6 +12,7 @@ from tools.benchmarks.bad_inputs.verbs import (
     cache,
     corpus,
     corpus_build,
+    doctor,
     evaluate,
     export,
     optimize,
@@ -34,5 +35,5 @@ VERBS: Mapping[str, Callable[[int, pathlib.Path], list[Case]]] = {
     "bench": bench.cases,
     "cache info": cache.info,
     "cache clear": cache.clear,
-    "doctor": cache.doctor,
+    "doctor": doctor.cases,
 }

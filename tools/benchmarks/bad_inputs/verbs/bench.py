@@ -7,11 +7,12 @@ import pathlib
 from collections.abc import Iterator
 
 from tools.benchmarks.bad_inputs import damage, texts
-from tools.benchmarks.bad_inputs.case import Case, MakeFn, numbers, usage
+from tools.benchmarks.bad_inputs.case import Case, numbers, usage, with_file
 from tools.benchmarks.bad_inputs.verbs import models, policies, programs
 from tools.benchmarks.bad_inputs.verbs.corpus import corpora
 
 _GRAPHS = ("bench", "tensor_graphs", "--steps", "1")
+_RULES = (*_GRAPHS, "--model=bert-tiny")
 _INLINING = ("bench", "inlining", "--modules", "1", "--rounds", "1", "--workers", "1")
 
 
@@ -25,11 +26,10 @@ def cases(seed: int, _: pathlib.Path) -> list[Case]:
         *_compilers(),
         *_models(seed),
         *damage.files(
-            "--rules", lambda path: (*_GRAPHS, "--model=bert-tiny", f"--rules={path}"),
-            b'{"rules": []}', seed,
+            "--rules", lambda path: (*_RULES, f"--rules={path}"), b'{"rules": []}', seed
         ),
         *(
-            Case(f"--rules: {what}", (*_GRAPHS, "--model=bert-tiny", "--rules=r"), _file("r", text))
+            Case(f"--rules: {what}", (*_RULES, "--rules=r"), with_file("r", text))
             for what, text in texts.NO_JSON.items()
         ),
         Case("--objective: an unknown one", (*_GRAPHS, "--objective", "nonsense")),
@@ -77,11 +77,4 @@ def _models(seed: int) -> Iterator[Case]:
     yield from damage.files("--model", lambda path: (*_GRAPHS, f"--model={path}"), good, seed)
     for what, content in models.wrong():
         words = (*_GRAPHS, "--model=model.onnx")
-        yield Case(f"--model: {what}", words, _file("model.onnx", content))
-
-
-def _file(name: str, content: bytes) -> MakeFn:
-    def make(directory: pathlib.Path) -> None:
-        (directory / name).write_bytes(content)
-
-    return make
+        yield Case(f"--model: {what}", words, with_file("model.onnx", content))

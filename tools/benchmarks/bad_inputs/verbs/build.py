@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import pathlib
 from collections.abc import Iterator
 from typing import Any
 
 from tools.benchmarks.bad_inputs import damage
-from tools.benchmarks.bad_inputs.case import EITHER, Case, MakeFn, nothing, usage
+from tools.benchmarks.bad_inputs.case import EITHER, Case, all_of, at, nothing, usage, with_file
 from tools.benchmarks.bad_inputs.verbs import policies, programs
 
 _UNSTEERED = ("--compiler=/bin/true",)
@@ -64,21 +63,16 @@ def _compilers() -> Iterator[Case]:
         for variable in ("CC", "CXX"):
             if "\0" not in name:
                 yield Case(
-                    f"{variable}: {what}", (*command, "--", "true"), _with_tools(make_fn),
+                    f"{variable}: {what}", (*command, "--", "true"), all_of(make_fn, _tools),
                     environment={"PATH": "bin", variable: name}, **_AS_ALONE,
                 )  # fmt: skip
 
 
-def _with_tools(make_fn: MakeFn) -> MakeFn:
-    """Return what makes also a directory of programs in which there is no compiler."""
-
-    def make(directory: pathlib.Path) -> None:
-        make_fn(directory)
-        (directory / "bin").mkdir()
-        for name in ("true", "sh", "cp"):
-            (directory / "bin" / name).symlink_to(f"/bin/{name}")
-
-    return make
+def _tools(directory: pathlib.Path) -> None:
+    """Make a directory of programs in which there is no compiler."""
+    (directory / "bin").mkdir()
+    for name in ("true", "sh", "cp"):
+        (directory / "bin" / name).symlink_to(f"/bin/{name}")
 
 
 def _commands() -> Iterator[Case]:
@@ -103,21 +97,18 @@ def _commands() -> Iterator[Case]:
 
 def _trees(seed: int) -> Iterator[Case]:
     """Yield builds of a tree in which something is wrong, or that write something wrong."""
-    for one in damage.files("CMakeCache.txt", lambda path: (path,), _CMAKE_CACHE, seed):
-        if one.words == ("given",):
-            yield Case(
-                one.what, ("build", "--policy=never", "--json", "--", "true"),
-                _with_tools(_as("CMakeCache.txt", one.make_fn)), environment={"PATH": "bin"},
-                **_AS_ALONE,
-            )  # fmt: skip
+    for what, make_fn in damage.in_place("CMakeCache.txt", _CMAKE_CACHE, seed):
+        yield Case(
+            what, ("build", "--policy=never", "--json", "--", "true"),
+            all_of(at("CMakeCache.txt", make_fn), _tools), environment={"PATH": "bin"}, **_AS_ALONE,
+        )  # fmt: skip
     copy = (*_PLAIN, "--", "cp", "--sparse=always", "given", "given.out")
-    for one in damage.files("an image", lambda path: (path,), _ELF.read_bytes(), seed):
-        if one.words == ("given",):
-            words = (*_PLAIN, "--", "sh", "-c", "cp given given.out; exit 0")
-            if "pipe" not in one.what and "sparse" not in one.what:
-                yield Case(one.what, words, one.make_fn, leaves=("given.out",), **_AS_ALONE)
+    for what, make_fn in damage.in_place("an image", _ELF.read_bytes(), seed):
+        words = (*_PLAIN, "--", "sh", "-c", "cp given given.out; exit 0")
+        if "pipe" not in what and "sparse" not in what:  # cp would wait, or copy for hours
+            yield Case(what, words, at("given", make_fn), leaves=("given.out",), **_AS_ALONE)
     for what, content in _images(seed):
-        make_fn = _file("given", content)
+        make_fn = with_file("given", content)
         yield Case(f"an image with {what}", copy, make_fn, leaves=("given.out",), **_AS_ALONE)
     words = (*_PLAIN, "--", "sh", "-c", "printf '\\177ELF' > huge; truncate -s 4T huge")
     yield Case("an image of 4 TiB", words, nothing, leaves=("huge",), **_AS_ALONE)
@@ -126,15 +117,6 @@ def _trees(seed: int) -> Iterator[Case]:
 
 
 _CMAKE_CACHE = b"CMAKE_C_COMPILER:FILEPATH=/no/such/compiler\nCMAKE_CXX_COMPILER:STRING=c++\n"
-
-
-def _as(name: str, make_fn: MakeFn) -> MakeFn:
-    def make(directory: pathlib.Path) -> None:
-        make_fn(directory)
-        if os.path.lexists(directory / "given"):
-            (directory / "given").rename(directory / name)
-
-    return make
 
 
 def _images(seed: int) -> Iterator[tuple[str, bytes]]:
@@ -155,7 +137,7 @@ def _images(seed: int) -> Iterator[tuple[str, bytes]]:
 def _surroundings() -> Iterator[Case]:
     """Yield builds where the system lacks what a build needs."""
     clang = ("build", "--policy=never", "--json", "--", "true")
-    fake = _with_tools(programs.script("echo clang version 22.1.0", "bin2/clang"))
+    fake = all_of(programs.script("echo clang version 22.1.0", "bin2/clang"), _tools)
     for what, environment in {
         "a PATH of nothing": {"PATH": ""},
         "a PATH that is missing": {"PATH": "/no/such/directory:/bin"},
@@ -169,21 +151,6 @@ def _surroundings() -> Iterator[Case]:
         yield Case(f"surroundings: {what}", words, fake, environment=environment, **_AS_ALONE)
     for what, place in {"is missing": "nowhere", "is a file": "file", "is full": "/proc"}.items():
         yield Case(
-            f"surroundings: a TMPDIR that {what}", clang, _both(fake, _file("file", b"")),
+            f"surroundings: a TMPDIR that {what}", clang, all_of(fake, with_file("file", b"")),
             status=(0, 1), environment={"PATH": "bin", "TMPDIR": place},
         )  # fmt: skip
-
-
-def _both(first: MakeFn, second: MakeFn) -> MakeFn:
-    def make(directory: pathlib.Path) -> None:
-        first(directory)
-        second(directory)
-
-    return make
-
-
-def _file(name: str, content: bytes) -> MakeFn:
-    def make(directory: pathlib.Path) -> None:
-        (directory / name).write_bytes(content)
-
-    return make

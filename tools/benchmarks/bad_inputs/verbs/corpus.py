@@ -75,7 +75,7 @@ def corpora(
         return Case(f"{argument}: {what}", tuple(words_fn("corpus")), make, FAILURE, leaves)
 
     places = damage.files(argument, words_fn, b"{}", seed, without=("an empty name",))
-    damaged = (*_descriptions(), *_replaced_descriptions(seed), *_modules())
+    damaged = (*_descriptions(), *_files(seed))
     return [*places, *(case(*one) for one in damaged)]
 
 
@@ -94,27 +94,11 @@ def _descriptions() -> Iterator[Damaged]:
     yield "ThinLTO without its indices", texts.encoded(no_indices), nothing
 
 
-def _replaced_descriptions(seed: int) -> Iterator[Damaged]:
-    """Yield what may stand where the description should be."""
+def _files(seed: int) -> Iterator[Damaged]:
+    """Yield corpora whose description would be right, and whose files are not."""
     good = texts.encoded(_DESCRIPTION)
-    for one in damage.files("description", lambda path: (path,), good, seed):
-        if one.words == ("given",):
-            yield one.what, good, _described_by(one.make_fn)
-
-
-def _described_by(make_fn: MakeFn) -> MakeFn:
-    def replace(directory: pathlib.Path) -> None:
-        (directory / "corpus_description.json").unlink()
-        make_fn(directory)
-        if os.path.lexists(directory / "given"):
-            (directory / "given").rename(directory / "corpus_description.json")
-
-    return replace
-
-
-def _modules() -> Iterator[Damaged]:
-    """Yield corpora whose description is right, and whose files are not."""
-    good = texts.encoded(_DESCRIPTION)
+    for what, make_fn in damage.in_place("description", good, seed):
+        yield what, good, _replaced(make_fn, "corpus_description.json")
     places: dict[str, MakeFn] = {
         "a directory": pathlib.Path.mkdir,
         "a pipe": os.mkfifo,
@@ -122,18 +106,17 @@ def _modules() -> Iterator[Damaged]:
     }
     for what, make_fn in places.items():
         yield f"a module is {what}", good, _replaced(make_fn)
-        yield f"options are {what}", good, _replaced(make_fn, "a.c.cmd")
+        yield f"options are {what}", good, _replaced(make_fn, "p/a.c.cmd")
     yield "a module is a link to nothing", good, _replaced(lambda path: path.symlink_to("no"))
     yield "a module is a link to itself", good, _replaced(lambda path: path.symlink_to(path.name))
     not_text: MakeFn = lambda path: path.write_bytes(b"-cc1\0\xff")  # noqa: E731
-    yield "options are not UTF-8", good, _replaced(not_text, "a.c.cmd")
+    yield "options are not UTF-8", good, _replaced(not_text, "p/a.c.cmd")
 
 
-def _replaced(make_fn: MakeFn, name: str = "a.c.bc") -> MakeFn:
+def _replaced(make_fn: MakeFn, name: str = "p/a.c.bc") -> MakeFn:
     def replace(directory: pathlib.Path) -> None:
-        module = directory / "p" / name
-        module.unlink(missing_ok=True)
-        make_fn(module)
+        (directory / name).unlink(missing_ok=True)
+        make_fn(directory / name)
 
     return replace
 

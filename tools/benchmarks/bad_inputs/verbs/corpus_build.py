@@ -8,10 +8,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from tools.benchmarks.bad_inputs import damage, texts
-from tools.benchmarks.bad_inputs.case import EITHER, PERHAPS, Case, MakeFn, numbers, usage
+from tools.benchmarks.bad_inputs.case import (
+    EITHER,
+    PERHAPS,
+    Case,
+    MakeFn,
+    all_of,
+    at,
+    numbers,
+    usage,
+    with_file,
+)
+from tools.benchmarks.bad_inputs.verbs import programs
 
 _OUT = ("-o", "out", "--jobs", "1")
 _SOURCE = b"int f(int x) { return x + 1; }\n"
+_A_SOURCE = with_file("a.c", _SOURCE)
 _ENTRY: dict[str, Any] = {"directory": ".", "file": "a.c", "arguments": ["cc", "-c", "a.c"]}
 _BITCODE = b"BC\xc0\xde" + bytes(range(256))
 _WRITTEN = ("out",)
@@ -59,7 +71,6 @@ _SOURCES = {
 def cases(seed: int, _: pathlib.Path) -> list[Case]:
     """Make the cases of `tfrl corpus build`."""
     good = ("corpus", "build", "a.c", *_OUT)
-    a_source = _file("a.c", _SOURCE)
     return [
         *damage.files("SOURCE", lambda path: ("corpus", "build", path, *_OUT), _SOURCE, seed,
                       without=("an empty name",), leaves=_WRITTEN),
@@ -68,44 +79,33 @@ def cases(seed: int, _: pathlib.Path) -> list[Case]:
         *_as("compile_commands.json", texts.encoded([_ENTRY]), seed),
         *_databases(),
         *(
-            Case(f"a source with {what}", good, _file("a.c", content), leaves=_WRITTEN)
+            Case(f"a source with {what}", good, with_file("a.c", content), leaves=_WRITTEN)
             for what, content in _SOURCES.items()
         ),
         *(
             Case(f"a.bc: flipped bits {n}", ("corpus", "build", "a.bc", *_OUT),
-                 _file("a.bc", damage.flipped(_BITCODE, seed, n)), leaves=_WRITTEN)
+                 with_file("a.bc", damage.flipped(_BITCODE, seed, n)), leaves=_WRITTEN)
             for n in range(10)
         ),
         *damage.files("--compiler", lambda path: (*good, f"--compiler={path}"), b"#!/bin/sh\n",
-                      seed, others_fn=a_source, leaves=_WRITTEN),
+                      seed, others_fn=_A_SOURCE, leaves=_WRITTEN),
         *_compilers(),
         *damage.outputs("-o", lambda path: ("corpus", "build", "a.c", "-o", path),
-                        others_fn=a_source, is_directory=True),
+                        others_fn=_A_SOURCE, is_directory=True),
         *_taken(),
         *numbers("corpus build a.c -o out", "--jobs", 1),
         *usage("corpus build", ("nothing", ""), ("no output", "a.c"), ("no source", "-o out")),
-        Case("--project: half a character", (*good, "--project", os.fsdecode(b"\xff")), a_source,
+        Case("--project: half a character", (*good, "--project", os.fsdecode(b"\xff")), _A_SOURCE,
              (0,), _WRITTEN),
-        Case("--project: leads out", (*good, "--project", "../.."), a_source, (0,), _WRITTEN),
+        Case("--project: leads out", (*good, "--project", "../.."), _A_SOURCE, (0,), _WRITTEN),
         Case("an empty directory", ("corpus", "build", "d", *_OUT), lambda d: (d / "d").mkdir()),
     ]  # fmt: skip
 
 
 def _as(name: str, good: bytes, seed: int) -> Iterator[Case]:
     """Yield cases in which what is damaged has a name by which it is taken for something."""
-    for one in damage.files(name, lambda path: (path,), good, seed):
-        if one.words == ("given",):
-            words = ("corpus", "build", name, *_OUT)
-            yield Case(one.what, words, _renamed(one.make_fn, name), (0, 1), _WRITTEN)
-
-
-def _renamed(make_fn: MakeFn, name: str) -> MakeFn:
-    def make(directory: pathlib.Path) -> None:
-        make_fn(directory)
-        if os.path.lexists(directory / "given"):
-            (directory / "given").rename(directory / name)
-
-    return make
+    for what, make_fn in damage.in_place(name, good, seed):
+        yield Case(what, ("corpus", "build", name, *_OUT), at(name, make_fn), PERHAPS, _WRITTEN)
 
 
 def _databases() -> Iterator[Case]:
@@ -116,7 +116,7 @@ def _databases() -> Iterator[Case]:
     }
     contents |= {what: texts.encoded([{**_ENTRY, **one}]) for what, one in _ENTRIES.items()}
     for what, content in contents.items():
-        make_fn = _file("compile_commands.json", content, ("a.c", _SOURCE))
+        make_fn = all_of(with_file("compile_commands.json", content), _A_SOURCE)
         words = ("corpus", "build", "compile_commands.json", *_OUT)
         yield Case(f"compile_commands.json: {what}", words, make_fn, PERHAPS, _WRITTEN)
 
@@ -128,6 +128,7 @@ def _compilers() -> Iterator[Case]:
         "a version that is no number": "echo clang version x.y",
         "a version of 5000 digits": f"echo clang version {'9' * 5000}",
         "a version that is not UTF-8": r"printf 'clang version \377\n'",
+        "a version of 5000 digits and one": f"echo clang version {'9' * 5000}.1",
         "no version": "exit 0",
         "a failure": "exit 3",
         "a signal": "kill -SEGV $$",
@@ -135,16 +136,8 @@ def _compilers() -> Iterator[Case]:
     }
     for what, script in scripts.items():
         words = ("corpus", "build", "a.c", *_OUT, "--compiler", "./cc")
-        yield Case(f"--compiler: {what}", words, _with_script(script), EITHER, _WRITTEN)
-
-
-def _with_script(script: str) -> MakeFn:
-    def make(directory: pathlib.Path) -> None:
-        (directory / "a.c").write_bytes(_SOURCE)
-        (directory / "cc").write_text(f"#!/bin/sh\n{script}\n")
-        (directory / "cc").chmod(0o755)
-
-    return make
+        make_fn = all_of(_A_SOURCE, programs.script(script, "cc"))
+        yield Case(f"--compiler: {what}", words, make_fn, EITHER, _WRITTEN)
 
 
 def _taken() -> Iterator[Case]:
@@ -152,7 +145,7 @@ def _taken() -> Iterator[Case]:
 
     def case(what: str, name: str, make_fn: MakeFn) -> Case:
         def make(directory: pathlib.Path) -> None:
-            (directory / "a.c").write_bytes(_SOURCE)
+            _A_SOURCE(directory)
             (directory / "out").mkdir()
             make_fn(directory / "out" / name)
 
@@ -162,11 +155,3 @@ def _taken() -> Iterator[Case]:
     yield case("holds another directory", "precious", pathlib.Path.mkdir)
     yield case("its place to build is a file", ".building", pathlib.Path.touch)
     yield case("its place to build is a pipe", ".building", os.mkfifo)
-
-
-def _file(name: str, content: bytes, *others: tuple[str, bytes]) -> MakeFn:
-    def make(directory: pathlib.Path) -> None:
-        for one, written in ((name, content), *others):
-            (directory / one).write_bytes(written)
-
-    return make

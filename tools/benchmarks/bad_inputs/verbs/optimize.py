@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tools.benchmarks.bad_inputs import damage, texts
-from tools.benchmarks.bad_inputs.case import PERHAPS, USAGE, Case, MakeFn, numbers, usage
+from tools.benchmarks.bad_inputs.case import PERHAPS, USAGE, Case, all_of, numbers, usage, with_file
 from tools.benchmarks.bad_inputs.verbs import models
 
 _FAST = ("--no-measure", "--objective", "analytic", "--seconds", "1")
@@ -46,7 +46,7 @@ _FAILURE = {
 def cases(seed: int, _: pathlib.Path) -> list[Case]:
     """Make the cases of `tfrl optimize`."""
     good = models.good().SerializeToString()
-    with_model = _files(("model.onnx", good))
+    with_model = with_file("model.onnx", good)
 
     def to(path: str) -> tuple[str, ...]:
         return ("optimize", "model.onnx", "-o", path, *_FAST)
@@ -92,14 +92,14 @@ _FINE = {"--inputs": ("with bytes in front",)}
 
 def _models(good: bytes, seed: int) -> Iterator[Case]:
     for what, content in models.wrong():
-        yield Case(f"MODEL: {what}", _COMMAND, _files(("model.onnx", content)))
+        yield Case(f"MODEL: {what}", _COMMAND, with_file("model.onnx", content))
     for what, content in models.not_running():
         # It gets a copy: that no inputs are known on which a model runs is no error.
-        make_fn = _files(("model.onnx", content))
+        make_fn = with_file("model.onnx", content)
         yield Case(f"MODEL: {what}", _COMMAND, make_fn, PERHAPS, ("out.onnx",))
     for number in range(20):
         bad = damage.flipped(good, seed, number)
-        make_fn = _files(("model.onnx", bad))
+        make_fn = with_file("model.onnx", bad)
         yield Case(f"MODEL: flipped bits {number}", _COMMAND, make_fn, PERHAPS, ("out.onnx",))
 
 
@@ -108,7 +108,7 @@ def _contents(good: bytes) -> Iterator[Case]:
     given = {"--inputs": ("in.npz", _inputs()), "--rules": ("r.json", texts.NO_JSON.items())}
     for option, (name, contents) in given.items():
         for what, content in contents:
-            make_fn = _files(("model.onnx", good), (name, content))
+            make_fn = all_of(with_file("model.onnx", good), with_file(name, content))
             yield Case(f"{option}: {what}", (*_COMMAND, option, name), make_fn)
 
 
@@ -151,11 +151,3 @@ def _forged(name: str, shape: Any) -> bytes:
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr(f"{name}.npy", header + bytes(32))
     return buffer.getvalue()
-
-
-def _files(*contents: tuple[str, bytes]) -> MakeFn:
-    def make(directory: pathlib.Path) -> None:
-        for name, content in contents:
-            (directory / name).write_bytes(content)
-
-    return make

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
-import os
 import pathlib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tools.benchmarks.bad_inputs import damage, texts
-from tools.benchmarks.bad_inputs.case import FAILURE, PERHAPS, Case, MakeFn
+from tools.benchmarks.bad_inputs.case import FAILURE, PERHAPS, Case, MakeFn, at
 
 JSON_NAME, ARRAYS_NAME = "policy.json", "numpy_policy.npz"
 _FINE_VALUES = ("policy.json: format_version is true",)
@@ -87,12 +86,8 @@ def policies(
     for what, make_fn in (*_described(right), *_with_arrays(right, seed)):
         status = PERHAPS if what in right.fine else FAILURE
         words = tuple(words_fn("policy"))
-        found.append(Case(f"{argument}: {what}", words, _below("policy", make_fn), status))
+        found.append(Case(f"{argument}: {what}", words, at("policy", make_fn), status))
     return [dataclasses.replace(one, **others) for one in found]
-
-
-def _below(name: str, make_fn: MakeFn) -> MakeFn:
-    return lambda directory: make_fn(directory / name)
 
 
 def _described(right: Right) -> Iterator[tuple[str, MakeFn]]:
@@ -126,18 +121,15 @@ def _with_arrays(right: Right, seed: int) -> Iterator[tuple[str, MakeFn]]:
         def make(directory: pathlib.Path) -> None:
             right.write(directory)
             (directory / ARRAYS_NAME).unlink()
-            make_fn(directory)
-            if os.path.lexists(directory / "given"):
-                (directory / "given").rename(directory / ARRAYS_NAME)
+            make_fn(directory / ARRAYS_NAME)
 
         return make
 
     def forged(content: bytes) -> MakeFn:
         return lambda directory: right.write(directory, content=content)
 
-    for one in damage.files("arrays", lambda path: (path,), good, seed):
-        if one.words == ("given",):
-            yield one.what, damaged(one.make_fn)
+    for what, make_fn in damage.in_place("arrays", good, seed):
+        yield what, damaged(make_fn)
     for what, arrays in right.forged.items():
         yield f"forged arrays {what}", forged(packed({**right.arrays, **arrays}))
     for name in right.arrays:

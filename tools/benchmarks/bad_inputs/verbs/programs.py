@@ -11,7 +11,7 @@ NAME = "program"
 """The name of the program that a case makes, in its directory."""
 
 
-def written(text: str, name: str = NAME) -> MakeFn:
+def executable(text: str, name: str = NAME) -> MakeFn:
     """Return what makes a program of some text."""
 
     def make(directory: pathlib.Path) -> None:
@@ -25,7 +25,7 @@ def written(text: str, name: str = NAME) -> MakeFn:
 
 def script(text: str, name: str = NAME) -> MakeFn:
     """Return what makes a shell script."""
-    return written(f"#!/bin/sh\n{text}\n", name)
+    return executable(f"#!/bin/sh\n{text}\n", name)
 
 
 NOT_STARTING: dict[str, tuple[str, MakeFn]] = {
@@ -37,8 +37,8 @@ NOT_STARTING: dict[str, tuple[str, MakeFn]] = {
     "a directory": (f"./{NAME}", lambda path: (path / NAME).mkdir()),
     "a pipe": (f"./{NAME}", lambda path: os.mkfifo(path / NAME)),
     "a file that is no program": (f"./{NAME}", lambda path: (path / NAME).write_text("text")),
-    "a program of another format": (f"./{NAME}", written("\x7fELF")),
-    "a script without its interpreter": (f"./{NAME}", written("#!/no/such/interpreter\n")),
+    "a program of another format": (f"./{NAME}", executable("\x7fELF")),
+    "a script without its interpreter": (f"./{NAME}", executable("#!/no/such/interpreter\n")),
     "a link to nothing": (f"./{NAME}", lambda path: (path / NAME).symlink_to("nowhere")),
     "a link to itself": (f"./{NAME}", lambda path: (path / NAME).symlink_to(NAME)),
 }

@@ -6,7 +6,7 @@ import pathlib
 from typing import Any
 
 from tools.benchmarks.bad_inputs import damage, texts
-from tools.benchmarks.bad_inputs.case import PERHAPS, Case, MakeFn, numbers, usage
+from tools.benchmarks.bad_inputs.case import PERHAPS, Case, numbers, usage, with_file
 
 _GOOD: dict[str, Any] = {
     "made": {},
@@ -127,10 +127,10 @@ def taken(seed: int, _: pathlib.Path) -> list[Case]:
     words = ("rules", "import", "bad.pb", "-o", "out.json")
 
     def case(what: str, content: bytes) -> Case:
-        return Case(what, words, _file("bad.pb", content))
+        return Case(what, words, with_file("bad.pb", content))
 
     def perhaps(what: str, content: bytes) -> Case:
-        return Case(what, words, _file("bad.pb", content), PERHAPS, ("out.json",))
+        return Case(what, words, with_file("bad.pb", content), PERHAPS, ("out.json",))
 
     flips = [
         perhaps(f"FILE.pb: flipped bits {n}", damage.flipped(good, seed, n)) for n in range(30)
@@ -152,7 +152,7 @@ def taken(seed: int, _: pathlib.Path) -> list[Case]:
         *cuts,
         *flips,
         *damage.outputs("--output", lambda path: ("rules", "import", "good.pb", "-o", path),
-                        others_fn=_file("good.pb", good)),
+                        others_fn=with_file("good.pb", good)),
         *numbers("rules import good.pb", "--instances", 1),
         *usage("rules import", ("no file", ""), ("two files", "a.pb b.pb")),
     ]  # fmt: skip
@@ -165,7 +165,7 @@ def generate(seed: int, _: pathlib.Path) -> list[Case]:
 
     def reused(what: str, content: bytes) -> Case:
         words = (*good.split(), "--reuse", "bad.json")
-        return Case(f"--reuse: {what}", words, _file("bad.json", content))
+        return Case(f"--reuse: {what}", words, with_file("bad.json", content))
 
     return [
         *damage.files("--reuse", lambda path: (*good.split(), f"--reuse={path}"),
@@ -185,13 +185,6 @@ def generate(seed: int, _: pathlib.Path) -> list[Case]:
         Case("no such vocabulary", (*good.split(), "--vocabulary", "nonsense")),
         Case("an empty vocabulary", (*good.split(), "--vocabulary=")),
     ]  # fmt: skip
-
-
-def _file(name: str, content: bytes) -> MakeFn:
-    def make(directory: pathlib.Path) -> None:
-        (directory / name).write_bytes(content)
-
-    return make
 
 
 def _field(number: int, content: bytes | int) -> bytes:

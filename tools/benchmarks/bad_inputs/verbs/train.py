@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from tools.benchmarks.bad_inputs import damage
-from tools.benchmarks.bad_inputs.case import FAILURE, USAGE, Case, MakeFn, numbers, usage
+from tools.benchmarks.bad_inputs.case import FAILURE, USAGE, Case, MakeFn, numbers, usage, with_file
 from tools.benchmarks.bad_inputs.verbs import functions
 from tools.benchmarks.bad_inputs.verbs.corpus import corpora
 
@@ -111,7 +111,7 @@ def _resumed(seed: int, scratch: pathlib.Path) -> list[Case]:
         ]
     for name in ("result.json", "run.json"):
         for what, content in {"empty": b"", "a list": b"[]", "no JSON": b"{", "{}": b"{}"}.items():
-            found.append(case(f"{name} {what}", _replaced(name, content)))
+            found.append(case(f"{name} {what}", with_file(name, content)))
     found.append(case("a run, without --resume", lambda _: None, _WORDS))
     found.append(case("another seed", lambda _: None, (*again, "--seed", "7")))
     found.append(case("another function", lambda _: None, (*again, "--function", "ackley")))
@@ -151,10 +151,6 @@ def _unfinished(name: str, change_fn: MakeFn) -> MakeFn:
         change_fn(run / name)
 
     return change
-
-
-def _replaced(name: str, content: bytes) -> MakeFn:
-    return lambda run: (run / name).write_bytes(content) and None
 
 
 def _pipe(path: pathlib.Path) -> None:

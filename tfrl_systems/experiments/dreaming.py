@@ -17,8 +17,8 @@ from tfrl_systems.experiments.system import find_system
 from tfrl_systems.experiments.training_run import TrainingRun
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
+from tfrl_systems.training.agent_state import AgentState
 from tfrl_systems.training.checkpoints import Workdir
-from tfrl_systems.training.online import restore_agent
 from tfrl_systems.world_models.dream import DreamEnvironment
 
 
@@ -31,7 +31,7 @@ def dream(
         agent = online.make_agent(run, task)
         if not isinstance(agent, WorldModelAgent):
             raise UsageError(f"dream: expected a run of world_model, found one of {run.agent}")
-        restore_agent(agent, Workdir(workdir).checkpoint(iterations))
+        AgentState(agent).restore(Workdir(workdir).checkpoint(iterations))
         runner = task.make_runner(NumpyActor.from_policy(agent.collect_policy))()
         runner.load(variables.to_bytes(agent.collect_policy.variables(), iterations))
         # No iteration of the run has this number, so no random numbers are used twice.

@@ -19,6 +19,7 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -33,6 +34,8 @@ _RESULT_NAME = "result.json"
 _ITERATION_NAME = "iteration.json"
 _DIGESTS_NAME = "sha256.json"
 _SCRATCH_NAME = ".unfinished"
+# An eager operation names its function, and a traced one its place in the source.
+_WHERE_FROM = re.compile(r"\{\{.*?\}\}|\[Op:.*?\]|^  File .*$", re.MULTILINE)
 
 Settings = Mapping[str, Any]
 
@@ -194,7 +197,7 @@ class Workdir:
             self._scratch.mkdir()
             yield
         except OSError as error:
-            raise _cannot_write(self.path, error) from error
+            raise _cannot_write(self.path, str(error)) from error
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -238,9 +241,10 @@ def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Ite
             "wait for it, or name another with --workdir"
         ) from error
     except tf.errors.OpError as error:
-        if str(path) not in str(error):
+        why = _what_tensorflow_says_of(path, error)
+        if why is None:
             raise
-        raise _cannot_write(path, error) from error
+        raise _cannot_write(path, why) from error
     finally:
         os.close(descriptor)
 
@@ -261,12 +265,16 @@ def _undone_without_checkpoints(workdir: Workdir, made: Sequence[pathlib.Path]) 
         raise
 
 
-def _cannot_write(path: pathlib.Path, error: Exception) -> UserError:
-    # TensorFlow's messages have many lines; the first one names the file and what happened.
-    (why, *_) = str(error).splitlines()
+def _cannot_write(path: pathlib.Path, why: str) -> UserError:
     return UserError(
         f"{path}: expected to write there, found: {why}; free some space, then go on with --resume"
     )
+
+
+def _what_tensorflow_says_of(path: pathlib.Path, error: tf.errors.OpError) -> str | None:
+    """Return what an error says of a file below `path`, without where it came from."""
+    lines = _WHERE_FROM.sub("", error.message).splitlines()
+    return next((line.strip() for line in lines if f"{path}{os.sep}" in line), None)
 
 
 def _check_same(path: pathlib.Path, before: Settings, now: Settings) -> None:

@@ -16,9 +16,8 @@ import math
 import pathlib
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-import tensorflow as tf
 from tf_agents.agents import tf_agent
 
 from environments.errors import Failure, UserError
@@ -26,13 +25,13 @@ from tfrl_systems.drivers.jobs import Chunk, Pool, PoolError
 from tfrl_systems.episodes import Collected, Experience
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.policy_files import load_policy_json
+from tfrl_systems.training.agent_state import AgentState, Remembering
 from tfrl_systems.training.checkpoints import Checkpoint, Workdir
 from tfrl_systems.training.curves import MAX_POINTS, Curves
 from tfrl_systems.training.entropy import mean_entropy
 from tfrl_systems.training.heatmap import Heatmap
 from tfrl_systems.training.summaries import write_settings
 
-_STATE_NAME = "state"
 # The parts that the time of an online run is divided into.
 _PARTS = ("collecting", "broadcasting", "waiting", "training", "evaluating")
 _FROM_1 = {"minimum": 1}
@@ -85,42 +84,6 @@ class Config:
         return self.evaluate_every * max(-(-num_evaluations // MAX_POINTS), 1)
 
 
-@runtime_checkable
-class Remembering(Protocol):
-    """An agent that keeps more than variables, and has more to tell than its loss."""
-
-    def save(self, directory: pathlib.Path) -> None:
-        """Write into a directory what a resumed run needs beside the variables."""
-
-    def restore(self, directory: pathlib.Path) -> None:
-        """Read what `save` wrote."""
-
-    def report(self) -> Mapping[str, Any]:
-        """Return an entry of result.json, which is named like the agent."""
-
-    def tables(self) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
-        """Return pictures for TensorBoard: title -> column -> row -> number."""
-
-
-def restore_agent(agent: tf_agent.TFAgent, directory: pathlib.Path) -> None:
-    """Return an agent to the state that a checkpoint's directory holds.
-
-    Raises:
-      UserError: the checkpoint is of another agent, or damaged.
-    """
-    path = directory / _STATE_NAME
-    try:
-        status = tf.train.Checkpoint(agent=agent).read(str(path))
-        status.assert_existing_objects_matched()
-    except (AssertionError, IndexError, ValueError, tf.errors.OpError) as error:
-        raise UserError(
-            f"{path}: expected the state of this agent, found: {str(error).splitlines()[0]}; "
-            f"remove {directory} to go on from the checkpoint before it"
-        ) from error
-    if isinstance(agent, Remembering):
-        agent.restore(directory)
-
-
 class OnlineLoop:
     """The online loop; each call of `step` runs one iteration.
 
@@ -147,6 +110,7 @@ class OnlineLoop:
         counts_evaluation: bool = False,
     ) -> None:
         self._agent = agent
+        self._state = AgentState(agent)
         self._counts_evaluation = counts_evaluation
         self._train_fn = train_fn
         self._pool = pool
@@ -232,9 +196,7 @@ class OnlineLoop:
 
     def save(self, directory: pathlib.Path) -> None:
         """Save all that a resumed run needs beside `record`."""
-        tf.train.Checkpoint(agent=self._agent).write(str(directory / _STATE_NAME))
-        if isinstance(self._agent, Remembering):
-            self._agent.save(directory)
+        self._state.save(directory)
 
     def record(self) -> dict[str, Any]:
         """Return the values that a resumed run needs beside the files that `save` writes."""
@@ -254,7 +216,7 @@ class OnlineLoop:
         Raises:
           UserError: the checkpoint is of another agent, or damaged.
         """
-        restore_agent(self._agent, kept.directory)
+        self._state.restore(kept.directory)
         self.iteration = kept.record["iteration"]
         self.environment_steps = kept.record["environment_steps"]
         self.experience_sha256 = kept.record["experience_sha256"]

@@ -16,7 +16,7 @@ from tfrl_systems.agents.lessons import Column, Known, Lessons, Steps
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.drivers.lesson_runner import LessonRunner
 from tfrl_systems.episodes import Experience, split_episodes
-from tfrl_systems.training.online import restore_agent
+from tfrl_systems.training.agent_state import AgentState
 
 UNKNOWN = float("nan")
 
@@ -135,9 +135,8 @@ def test_what_the_best_episodes_do_is_cloned():
 def test_a_run_goes_on_from_what_was_saved(tmp_path):
     agents = [make_agent(updates=3) for _ in range(2)]
     agents[0].train(TWO)
-    agents[0].save(tmp_path)
-    tf.train.Checkpoint(agent=agents[0]).write(str(tmp_path / "state"))
-    restore_agent(agents[1], tmp_path)
+    AgentState(agents[0]).save(tmp_path)
+    AgentState(agents[1]).restore(tmp_path)
     for agent in agents:
         agent.train(episodes(("c", 3, [1, 1, 1])))
     assert agents[1].lessons.num_steps == 7

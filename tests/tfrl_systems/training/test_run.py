@@ -8,12 +8,14 @@ import pathlib
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from environments.errors import UserError
 from tests.full_disk import no_room
 from tests.tfrl_systems.training.site_problem import SiteProblem, draw_sites
 from tfrl_systems.agents import bc_max
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.training.agent_state import AgentState
 from tfrl_systems.training.bc_max import Config
 from tfrl_systems.training.checkpoints import open_workdir
 from tfrl_systems.training.run import run_bc_max
@@ -160,14 +162,29 @@ def test_a_run_that_a_mistake_ends_at_once_leaves_nothing(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_a_full_disk_is_one_line_also_where_tensorflow_writes(tmp_path):
+def write_curves(workdir):
+    write_settings(workdir.tensorboard, SETTINGS)
+
+
+def write_state(workdir):
+    agent = tf.Module()
+    agent.weights = tf.Variable(tf.zeros([1000]))
+    workdir.save(1, AgentState(agent).save, {})
+
+
+@pytest.mark.parametrize(
+    ("write", "where"), [(write_curves, "tensorboard"), (write_state, "state")]
+)
+def test_a_full_disk_is_one_line_also_where_tensorflow_writes(tmp_path, write, where):
     with (
         pytest.raises(UserError, match="expected to write there, found: .*free some space") as told,
         open_workdir(tmp_path, SETTINGS, resume=False) as workdir,
         no_room(),
     ):
-        write_settings(workdir.tensorboard, SETTINGS)
-    assert "\n" not in str(told.value) and "tensorboard" in str(told.value)
+        write(workdir)
+    message = str(told.value)
+    assert where in message and "File too large" in message
+    assert not set("\n[]{}") & set(message.replace(str(tmp_path), ""))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

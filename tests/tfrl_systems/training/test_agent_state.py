@@ -1,0 +1,82 @@
+"""The state of an agent in files."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from environments.errors import UserError
+from tfrl_systems.training.agent_state import AgentState
+
+
+class Agent(tf.Module):
+    """Makes a variable in its first step, as some optimizers do."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = tf.Variable(1.0)
+        self.momentum = None
+
+    def step(self):
+        if self.momentum is None:
+            self.momentum = tf.Variable(0.0)
+        self.momentum.assign_add(1.0)
+        self.weight.assign_sub(self.momentum)
+
+
+@pytest.fixture
+def agent():
+    return Agent()
+
+
+def saved(directory):
+    """Names and values, without the description of the objects, which names them by number."""
+    reader = tf.train.load_checkpoint(str(directory / "state"))
+    names = reader.get_variable_to_shape_map()
+    return {name: reader.get_tensor(name) for name in names if "OBJECT_GRAPH" not in name}
+
+
+def test_each_save_writes_the_values_of_its_time(agent, tmp_path):
+    """Each step takes 1 more than the one before it: 1, 0, -2. The momentum counts the steps."""
+    state = AgentState(agent)
+    for number in range(3):
+        (tmp_path / str(number)).mkdir()
+        state.save(tmp_path / str(number))
+        agent.step()
+    for number, weight in enumerate((1, 0, -2)):
+        other = Agent()
+        if number:
+            other.step()
+        AgentState(other).restore(tmp_path / str(number))
+        assert float(other.weight) == weight
+        assert number == 0 or float(other.momentum) == number
+
+
+def test_what_is_written_is_an_ordinary_checkpoint(agent, tmp_path):
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for directory in (ours, theirs):
+        directory.mkdir()
+    agent.step()
+    AgentState(agent).save(ours)
+    tf.train.Checkpoint(agent=agent).write(str(theirs / "state"))
+    assert saved(ours) == saved(theirs)
+
+
+def test_it_is_traced_again_only_for_other_variables(agent, tmp_path):
+    state, writers = AgentState(agent), []
+    for _ in range(4):
+        for _ in range(2):
+            writers.append(state._writer())
+            state.save(tmp_path)
+        agent.step()
+    assert len(set(map(id, writers))) == 2
+    assert {one.experimental_get_tracing_count() for one in writers} == {1}
+
+
+@pytest.mark.parametrize("kept", [b"", None], ids=["cut", "gone"])
+def test_a_damaged_state_is_an_error_of_one_line(agent, tmp_path, kept):
+    AgentState(agent).save(tmp_path)
+    for path in tmp_path.glob("state.*"):
+        path.unlink() if kept is None else path.write_bytes(kept)
+    with pytest.raises(UserError, match="expected the state of this agent, found: .*; remove"):
+        AgentState(agent).restore(tmp_path)

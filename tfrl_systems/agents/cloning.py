@@ -38,6 +38,7 @@ from tfrl_systems.agents.bc_max import bucket_weights, hedge_weights
 from tfrl_systems.agents.lessons import Known, Lessons, Steps
 from tfrl_systems.episodes import Experience
 from tfrl_systems.networks.adam import Adam
+from tfrl_systems.networks.array_function import ArrayFunction
 from tfrl_systems.networks.graph_actors import NEEDED, GraphActorNetwork
 
 # Float actions that differ by less than this share of half their range agree.
@@ -154,7 +155,7 @@ class CloningAgent(tf_agent.TFAgent):
         self.optimizer = Adam(config.learning_rate, variables, config.gradient_clipping)
         self.lessons = Lessons(config.max_lesson_steps)
         collect_policy = actor_policy.ActorPolicy(time_step_spec, action_spec, actor)
-        self._update_fn = tf.function(self._update, autograph=False, reduce_retracing=True)
+        self._update_fn = ArrayFunction(self._update)
         super().__init__(
             time_step_spec,
             action_spec,

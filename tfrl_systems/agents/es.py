@@ -16,6 +16,7 @@ all there is to explore.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from tf_agents.trajectories import time_step as ts
 from environments.errors import UserError
 from tfrl_systems.agents import policy_gradients
 from tfrl_systems.networks.adam import Adam
+from tfrl_systems.networks.array_function import ArrayFunction
 from tfrl_systems.policies.directions import Directions, Perturbation
 
 
@@ -103,6 +105,7 @@ class ESAgent(tf_agent.TFAgent):
         policy = greedy_policy.GreedyPolicy(
             actor_policy.ActorPolicy(time_step_spec, action_spec, actor)
         )
+        self._ascend_fn = ArrayFunction(self._ascend)
         self._perturbation = Perturbation.of(policy.variables(), self._variables, config.noise_std)
         super().__init__(
             time_step_spec,
@@ -132,14 +135,17 @@ class ESAgent(tf_agent.TFAgent):
                 f"do: {'; '.join(experience.messages[:1])}"
             )
         gradients = self._gradients(experience)
-        pairs = zip(gradients, self._variables, strict=True)
-        # Adam descends.
-        self.optimizer.apply_gradients([(tf.constant(-one), variable) for one, variable in pairs])
-        self.train_step_counter.assign_add(1)
+        self._ascend_fn(gradients)
         norm = float(np.sqrt(sum(np.sum(one.astype(np.float64) ** 2) for one in gradients)))
         failed = float(returns.size - len(done))
         info = Info(float(done.max()), float(done.min()), failed, norm)
         return tf_agent.LossInfo(-float(done.mean()), info)
+
+    def _ascend(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+        # Adam descends.
+        pairs = [(-one, variable) for one, variable in zip(gradients, self._variables, strict=True)]
+        self.optimizer.apply_gradients(pairs)
+        return self.train_step_counter.assign_add(1)
 
     def _gradients(self, directions: Directions) -> list[np.ndarray]:
         """Return the estimated gradient of the rank, for each variable."""

@@ -28,6 +28,7 @@ from tf_agents.trajectories import trajectory
 from tf_agents.utils import common
 
 from tfrl_systems.agents import policy_gradients
+from tfrl_systems.networks.array_function import ArrayFunction
 
 # Added to errors of values before their logarithm is taken, which does not exist at 0. Small beside
 # normalised rewards.
@@ -115,7 +116,8 @@ class _Learned(NamedTuple):
 class PPOAgent(ppo_clip_agent.PPOClipAgent):
     """A PPO agent; make it with `make_agent`, which checks the arguments.
 
-    `train` takes a Trajectory [B, T] of whole episodes, padded with boundary steps.
+    `train` takes a Trajectory [B, T] of whole episodes, padded with boundary steps. Given arrays it
+    returns arrays, and given tensors tensors.
 
     Attributes:
       optimizer: the Adam optimizer.
@@ -149,7 +151,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
             aggregate_losses_across_replicas=False,
             train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
         )
-        self._train_fn = common.function(self._train)
+        self._train_fn = ArrayFunction(self._train)
 
     def set_progress(self, progress: float) -> None:
         """Set learning rate and standard deviation; `progress` goes from 0 to 1 in training."""

@@ -24,9 +24,9 @@ from tf_agents.agents.reinforce import reinforce_agent
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
-from tf_agents.utils import common
 
 from tfrl_systems.agents import policy_gradients
+from tfrl_systems.networks.array_function import ArrayFunction
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,8 +80,9 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
     """A REINFORCE agent; make it with `make_agent`, which checks the arguments.
 
     `train` takes a Trajectory [B, T] of whole episodes, padded with boundary steps. It learns
-    nothing from an episode that is cut off. The policy's variables are only the actor's, because
-    only training needs the value network.
+    nothing from an episode that is cut off. Given arrays it returns arrays, and given tensors
+    tensors. The policy's variables are only the actor's, because only training needs the value
+    network.
 
     Attributes:
       optimizer: the Adam optimizer.
@@ -106,7 +107,7 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
             entropy_regularization=config.entropy_regularization or None,
             train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
         )
-        self._train_fn = common.function(self._train)
+        self._train_fn = ArrayFunction(self._train)
 
     def _train(self, experience: trajectory.Trajectory, weights: None = None) -> tf_agent.LossInfo:
         if weights is not None:

@@ -13,6 +13,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
 from tfrl_systems.agents.ppo import PPOAgent
+from tfrl_systems.networks.array_function import ArrayFunction
 from tfrl_systems.policies.controller_policy import distribution_parameters
 from tfrl_systems.world_models import dream as dreams
 from tfrl_systems.world_models.fitting import Replay, Sequences
@@ -59,7 +60,8 @@ class Sleeper(tf.Module):
         self._model, self._controller, self._how = model, controller, how
         self._dream = dreams.Dream(model, how.temperature, how.disagreement)
         self._remember = dreams.Remembering(model)
-        self._imagine_fn = tf.function(self._imagine, autograph=False)
+        self._imagine_fn = ArrayFunction(self._imagine)
+        self._learn_fn = ArrayFunction(self._learn)
         self._dream_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="dream_steps")
         self._dream_s = tf.Variable(0.0, trainable=False, name="dream_s")
         self._dreamed_return = tf.Variable(0.0, trainable=False, name="dreamed_return")
@@ -90,10 +92,8 @@ class Sleeper(tf.Module):
                 rows = generator.integers(len(real.reward), size=num_real)
                 some = tree.map_structure(lambda array, rows=rows: array[rows], real)
             seed = generator.integers(1 << 31, size=2).astype(np.int32)
-            steps, dreamed = self._imagine_fn(start, some, tf.constant(num_steps), seed)
-            loss = self._controller.train(steps)
-            found.append((float(dreamed), float(loss.loss)))
-            self._dream_steps.assign_add(num_dreams * num_steps)
+            dreamed, loss = self._learn_fn(start, some, np.int32(num_steps), seed)
+            found.append((float(dreamed), float(loss)))
         self._dream_s.assign_add(np.float32(time.perf_counter() - began_s))
         if found:
             self._dreamed_return.assign(np.float32(found[-1][0]))
@@ -105,7 +105,7 @@ class Sleeper(tf.Module):
         """Dream as in training, and return the experience [B, T]."""
         start = starts.drawn(num_dreams, not self._how.dream_from_states, generator)
         seed = generator.integers(1 << 31, size=2).astype(np.int32)
-        experience, _ = self._imagine_fn(start, None, tf.constant(num_steps), seed)
+        experience, _ = self._imagine_fn(start, None, np.int32(num_steps), seed)
         return experience
 
     def starts(self, replay: Replay) -> dreams.Starts:
@@ -130,6 +130,19 @@ class Sleeper(tf.Module):
         count = len(recent.episodes.steps.reward)
         newest = tree.map_structure(lambda array: array[-count:], starts)
         return dreams.real_segments(self._dream, newest, *recent, num_steps)
+
+    def _learn(
+        self,
+        start: dreams.DreamState,
+        real: dreams.Imagined | None,
+        num_steps: tf.Tensor,
+        seed: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Train the controller on new dreams; return their mean return, and PPO's loss."""
+        steps, dreamed = self._imagine(start, real, num_steps, seed)
+        learned = self._controller.train(steps)
+        self._dream_steps.assign_add(tf.cast(tf.shape(start.latents)[0] * num_steps, tf.int64))
+        return dreamed, learned.loss
 
     def _imagine(
         self,

@@ -32,6 +32,7 @@ from tf_agents.utils import nest_utils
 
 from environments.errors import UserError
 from tfrl_systems.networks import inputs, permits
+from tfrl_systems.networks.array_function import ArrayFunction
 from tfrl_systems.networks.graph_actions import MASKED
 from tfrl_systems.networks.numbered_actions import MAX_PLACE_LOGIT, NumberedActions
 
@@ -213,6 +214,7 @@ class ActorNetwork(_Perceptron):
             self._middle, self._half_range = (low + high) / 2, (high - low) / 2
             start = np.full(low.shape, math.log(settings.action_std), np.float32)
             self._log_std = tf.Variable(start, trainable=False, name="actor/log_std")
+            self._set_log_std_fn = ArrayFunction(self._log_std.assign)
 
     def call(
         self,
@@ -246,7 +248,7 @@ class ActorNetwork(_Perceptron):
     def set_std(self, share: float) -> None:
         """Set the standard deviation of float actions, as a share of half their range."""
         if self._log_std is not None:
-            self._log_std.assign(np.full(self._log_std.shape, math.log(share), np.float32))
+            self._set_log_std_fn(np.full(self._log_std.shape, math.log(share), np.float32))
 
     def once(self) -> contextlib.AbstractContextManager[None]:
         """Return a context that does nothing: actor and value network share no computation here."""

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrl_systems.networks.array_function import ArrayFunction
+
 _DECAYS = (0.9, 0.999)
 _EPSILON = 1e-5
 
@@ -36,11 +38,15 @@ class Adam(tf.keras.optimizers.Adam):
         self.build(variables)
         self._places = {each.ref(): number for number, each in enumerate(variables)}
         self._max_norm = max_norm
+        self._set_fn = ArrayFunction(self._set)
 
-    def set_learning_rate(self, rate: float) -> None:
+    def set_learning_rate(self, rate: float | tf.Tensor) -> None:
         """Set the learning rate of the steps to come."""
-        # TensorFlow would keep each new Python number for ever, but not NumPy's.
-        self.learning_rate = np.float32(rate)
+        self._set_fn(rate if tf.is_tensor(rate) else np.float32(rate))
+
+    def _set(self, rate: tf.Tensor) -> tf.Tensor:
+        self.learning_rate = rate
+        return rate
 
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[tf.Tensor, tf.Variable]], *_: Any, **__: Any

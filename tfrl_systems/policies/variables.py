@@ -87,13 +87,13 @@ class Layout:
             Entry(each.name, tuple(each.shape), _dtype_name(each.dtype)) for each in variables
         )
 
-    def write(self, values: Sequence[bytes | memoryview], version: int) -> bytes:
+    def write(self, values: Sequence[bytes], version: int) -> bytes:
         """Pack values, each in little-endian bytes, into a buffer with this version."""
         prefix = _PREFIX.pack(_MAGIC, len(self.header), version)
         return b"".join([prefix, self.header, *values])
 
-    def body(self, data: bytes) -> tuple[int, memoryview]:
-        """Return a buffer's version, and the bytes of its values.
+    def read(self, data: bytes) -> tuple[int, list[np.ndarray]]:
+        """Return a buffer's version, and its values as read-only arrays that share its memory.
 
         Args:
           data: the buffer.
@@ -107,18 +107,6 @@ class Layout:
             self._accepted.add(header)
         if len(values) != self._size_bytes:
             raise _no_buffer(f"{len(values)} bytes of values, not {self._size_bytes}")
-        return version, values
-
-    def read(self, data: bytes) -> tuple[int, list[np.ndarray]]:
-        """Return a buffer's version, and its values as read-only arrays that share its memory.
-
-        Args:
-          data: the buffer.
-
-        Raises:
-          VariablesError: names the first variable that does not fit, or those that are missing.
-        """
-        version, values = self.body(data)
         return version, [
             np.ndarray(entry.shape, dtype, values, offset)
             for entry, dtype, offset in zip(self.entries, self._dtypes, self._offsets, strict=True)
@@ -126,7 +114,7 @@ class Layout:
 
 
 class Packer:
-    """Packs and unpacks the same variables many times, fast.
+    """Packs the same variables many times, fast.
 
     Args:
       variables: TensorFlow variables of numbers or booleans.
@@ -135,30 +123,13 @@ class Packer:
     def __init__(self, variables: Iterable[Variable]) -> None:
         self._variables = list(variables)
         self.layout = Layout.of(self._variables)
-        dtypes = {entry.dtype for entry in self.layout.entries}
-        self._dtype = next(iter(dtypes)) if len(dtypes) == 1 and dtypes != {"bool"} else ""
-        self._join: Callable[[], Any] | None = None
-        self._part: Callable[[Any], Any] | None = None
+        self._read_fn: Callable[[], list[np.ndarray]] | None = None
 
     def to_bytes(self, version: int = 0) -> bytes:
         """Pack all variables into a buffer; `version` is any number that the caller chooses."""
-        if not self._dtype:
-            return to_bytes(self._variables, version)
-        if self._join is None:
-            self._join, self._part = _graph_functions(self._variables)
-        joined = self._join().numpy()
-        return self.layout.write([joined.astype(joined.dtype.newbyteorder("<")).data], version)
-
-    def from_bytes(self, data: bytes) -> int:
-        """Assign all variables, or none if the buffer does not fit; return its version."""
-        if not self._dtype:
-            return from_bytes(self._variables, data)
-        version, values = self.layout.body(data)
-        if self._part is None:
-            self._join, self._part = _graph_functions(self._variables)
-        dtype = np.dtype(self._dtype)
-        self._part(np.frombuffer(values, dtype.newbyteorder("<")).astype(dtype))
-        return version
+        if self._read_fn is None:
+            self._read_fn = _reader(self._variables)
+        return self.layout.write(_little_endian(self._read_fn()), version)
 
 
 def to_bytes(variables: Iterable[Variable], version: int = 0) -> bytes:
@@ -173,10 +144,7 @@ def to_bytes(variables: Iterable[Variable], version: int = 0) -> bytes:
     """
     sources = list(variables)
     layout = Layout.of(sources)
-    values = [np.asarray(each.numpy()) for each in sources]
-    return layout.write(
-        [value.astype(value.dtype.newbyteorder("<")).tobytes() for value in values], version
-    )
+    return layout.write(_little_endian(np.asarray(each.numpy()) for each in sources), version)
 
 
 def from_bytes(variables: Iterable[Variable], data: bytes) -> int:
@@ -207,24 +175,15 @@ def sha256(data: bytes) -> str:
     return digest.hexdigest()
 
 
-def _graph_functions(variables: list[Any]) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """Make two graph functions: one joins all variables into a vector, one assigns them from it."""
-    import tensorflow as tf
+def _reader(variables: list[Any]) -> Callable[[], list[np.ndarray]]:
+    """Return a function that reads all variables at once."""
+    from tfrl_systems.networks.array_function import ArrayFunction  # workers have no TensorFlow
 
-    sizes = [math.prod(each.shape) for each in variables]
+    return ArrayFunction(lambda: [each.read_value() for each in variables])
 
-    @tf.function
-    def join() -> tf.Tensor:
-        return tf.concat([tf.reshape(each, [-1]) for each in variables], axis=0)
 
-    @tf.function
-    def part(joined: tf.Tensor) -> None:
-        for each, values in zip(variables, tf.split(joined, sizes), strict=True):
-            each.assign(tf.reshape(values, each.shape))
-
-    spec = tf.TensorSpec([sum(sizes)], variables[0].dtype)
-    part_fn = part.get_concrete_function(spec)
-    return join.get_concrete_function(), lambda joined: part_fn(tf.constant(joined))
+def _little_endian(values: Iterable[np.ndarray]) -> list[bytes]:
+    return [value.astype(value.dtype.newbyteorder("<")).tobytes() for value in values]
 
 
 def _split(data: bytes) -> tuple[bytes, int, memoryview]:

@@ -41,7 +41,7 @@ class AgentState:
     def __init__(self, agent: tf_agent.TFAgent) -> None:
         self._agent = agent
         self._variables: list[tf.Variable] = []
-        self._write: Callable[[tf.Tensor], tf.Tensor] | None = None
+        self._write_fn: Any = None
 
     def save(self, directory: pathlib.Path) -> None:
         """Write the agent's state into a directory.
@@ -71,20 +71,20 @@ class AgentState:
         if isinstance(self._agent, Remembering):
             self._agent.restore(directory)
 
-    def _writer(self) -> Callable[[tf.Tensor], tf.Tensor]:
+    def _writer(self) -> Callable[[tf.Tensor], Any]:
         """Return the function that writes all variables under a path.
 
-        TensorFlow 2.15 would keep some memory for each variable and eager `write`, for ever. A
-        traced one keeps none. It knows the variables that were there when it was traced, so it is
-        traced anew when there are others: an optimizer may make its own in its first step.
+        It is traced, so that no tensors are made in Python (see `networks.array_function`). It
+        knows the variables that were there when it was traced. So it is traced anew when there are
+        others: an optimizer may make its own in its first step.
         """
         parts = tf.train.TrackableView(self._agent).descendants()
         variables = [one for one in parts if isinstance(one, tf.Variable)]
-        if self._write is None or not _are_same(variables, self._variables):
-            self._variables = variables
+        if self._write_fn is None or not _are_same(variables, self._variables):
             write = tf.train.Checkpoint(agent=self._agent).write
-            self._write = tf.function(write, autograph=False)
-        return self._write
+            self._write_fn = tf.function(write, autograph=False)
+            self._variables = variables
+        return self._write_fn
 
 
 def _are_same(these: list[tf.Variable], those: list[tf.Variable]) -> bool:

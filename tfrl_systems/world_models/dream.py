@@ -24,6 +24,7 @@ from tf_agents.environments import py_environment
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
+from tfrl_systems.networks.array_function import ArrayFunction
 from tfrl_systems.networks.latents import actor_spec, seen_by_actor
 from tfrl_systems.networks.memory import State
 from tfrl_systems.world_models import mdn_rnn
@@ -231,7 +232,7 @@ class Remembering:
 
     def __init__(self, model: WorldModel) -> None:
         self._model = model
-        self._states_fn = tf.function(self._states, autograph=False, reduce_retracing=True)
+        self._states_fn = ArrayFunction(self._states)
 
     def __call__(self, given: Sequences, at_once: int = 64) -> Starts:
         """Return the state at each real step.
@@ -250,9 +251,7 @@ class Remembering:
             state = self._states_fn(part.observation, part.action, place - low)
             is_real = given.is_real[rows] > 0
             there = np.flatnonzero(is_real)
-            latents, memories = tree.map_structure(
-                lambda array, there=there: array.numpy()[there], state
-            )
+            latents, memories = tree.map_structure(lambda array, there=there: array[there], state)
             is_first = np.broadcast_to(np.arange(is_real.shape[1]) == 0, is_real.shape)[is_real]
             permitted = part.permitted[place[is_real] - low]
             found.append(Starts(DreamState(latents, memories, permitted), is_first))
@@ -310,7 +309,7 @@ class DreamEnvironment(py_environment.PyEnvironment):
         self._action_spec = tensor_spec.to_nest_array_spec(tensor_spec.from_spec(action_spec))
         self._num_steps, self._only_first = num_steps, only_first
         self._batch_size = batch_size
-        self._step_fn = tf.function(self._one_step, autograph=False)
+        self._step_fn = ArrayFunction(self._one_step)
         self._state: DreamState | None = None
         self._info: dict[str, Any] = {}
         self.seed(seed)
@@ -357,10 +356,10 @@ class DreamEnvironment(py_environment.PyEnvironment):
         acted = acted if self.batched else acted[np.newaxis]
         state, reward, is_end = self._step_fn(self._state, acted, seed)
         self._state = state
-        reward = np.where(self._is_over, np.float32(0), reward.numpy())
+        reward = np.where(self._is_over, np.float32(0), reward)
         self._returns += reward
         self._lengths += ~self._is_over
-        self._is_over = self._is_over | is_end.numpy()
+        self._is_over = self._is_over | is_end
         if not (self._is_over.all() or self._lengths.max() >= self._num_steps):
             return self._time_step(ts.StepType.MID, reward, 1.0)
         found = {"predicted_return": self._returns.copy(), "steps": self._lengths.copy()}

@@ -25,6 +25,7 @@ from tf_agents.trajectories import trajectory
 from environments import files
 from environments.errors import UserError
 from tfrl_systems.networks.adam import Adam
+from tfrl_systems.networks.array_function import ArrayFunction
 from tfrl_systems.networks.permits import NUM_PLACES
 from tfrl_systems.world_models.mdn_rnn import WorldModel
 from tfrl_systems.world_models.predicted import mixture_log_density
@@ -217,7 +218,7 @@ class Fitter(tf.Module):
         self._model = model
         self._learning_rate = learning_rate
         self.optimizer = Adam(learning_rate, model.trainable_variables, _MAX_NORM)
-        self._update_fn = tf.function(self._update, autograph=False, reduce_retracing=True)
+        self._update_fn = ArrayFunction(self._update)
 
     def fit(
         self,
@@ -243,13 +244,14 @@ class Fitter(tf.Module):
         late = []
         for number in range(num_updates):
             share = max((1 - number / num_updates) ** 2, _FINAL_SHARE)
-            self.optimizer.set_learning_rate(self._learning_rate * share)
-            losses = self._update_fn(replay.drawn(num_episodes, generator))
+            rate = np.float32(self._learning_rate * share)
+            losses = self._update_fn(replay.drawn(num_episodes, generator), rate)
             if number >= num_updates * 3 // 4:
                 late.append(losses)
         return Losses(*np.mean(np.array(late), axis=0).tolist())
 
-    def _update(self, given: Sequences) -> Losses:
+    def _update(self, given: Sequences, learning_rate: tf.Tensor) -> Losses:
+        self.optimizer.set_learning_rate(learning_rate)
         with tf.GradientTape() as tape:
             losses = self.losses(given)
             total = tf.add_n(list(losses))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrl_systems.networks.array_function import ArrayFunction
 from tfrl_systems.networks.permits import NUM_PLACES
 from tfrl_systems.world_models import predicted as predictions
 from tfrl_systems.world_models.fitting import Sequences
@@ -68,8 +69,8 @@ class Judge:
 
     def __init__(self, model: WorldModel) -> None:
         self._model = model
-        self._one_step_fn = tf.function(self._one_step, autograph=False, reduce_retracing=True)
-        self._ahead_fn = tf.function(self._ahead, autograph=False, reduce_retracing=True)
+        self._one_step_fn = ArrayFunction(self._one_step)
+        self._ahead_fn = ArrayFunction(self._ahead)
 
     def judge(self, given: Sequences, generator: np.random.Generator) -> Judgement:
         """Judge the model on real episodes.
@@ -81,12 +82,10 @@ class Judge:
         steps, place = given.steps, given.place
         is_real, has_next = given.is_real > 0, given.has_next > 0
         after = np.minimum(place + 1, len(steps.reward) - 1)
-        rewards, ends, allowed = (
-            one.numpy() for one in self._one_step_fn(steps.observation, steps.action, place)
-        )
+        rewards, ends, allowed = self._one_step_fn(steps.observation, steps.action, place)
         real_rewards = steps.reward[place]
-        latents, ahead, dreamed, dreamed_rewards = (
-            one.numpy() for one in self._ahead_fn(steps.observation, steps.action, place)
+        latents, ahead, dreamed, dreamed_rewards = self._ahead_fn(
+            steps.observation, steps.action, place
         )
         really_allowed = steps.permitted[after] > 0
         errors = np.sum((ahead - latents[after]) ** 2, axis=-1) / latents.shape[-1]

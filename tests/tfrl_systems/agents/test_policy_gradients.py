@@ -136,7 +136,7 @@ def test_a_step_that_went_as_expected_counts_in_ppo():
     set_value(agent, 0.0)
     rows = [episode([1], [0.1], [reward], has_info=True) for reward in (0, 2)]
     loss = agent.train(tree.map_structure(lambda *arrays: np.stack(arrays), *rows))
-    assert loss.extra.value_estimation_loss.numpy() == pytest.approx((0 + 4) / 2)
+    assert loss.extra.value_estimation_loss == pytest.approx((0 + 4) / 2)
 
 
 @BOTH
@@ -153,7 +153,7 @@ def test_padding_changes_nothing_and_lengths_are_not_traced_anew(name):
         found.append(snapshot(agent))
     for other in found[1:]:
         assert_same(found[0], other)
-    assert agent._train_fn.experimental_get_tracing_count() <= 2
+    assert agent._train_fn.num_traces <= 2
 
 
 @BOTH

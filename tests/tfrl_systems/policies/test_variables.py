@@ -42,7 +42,9 @@ def test_types_and_shapes_survive():
     target = make(a=np.float32(0), b=np.ones((2, 0)), c=np.array([[False, True]]), d=[0 * 2**40])
     target[3] = tf.Variable(np.array([0]), name="d")
     source[3] = tf.Variable(np.array([2**40]), name="d")
-    variables.from_bytes(target, variables.to_bytes(source))
+    data = variables.to_bytes(source)
+    assert variables.Packer(source).to_bytes() == data
+    variables.from_bytes(target, data)
     for mine, theirs in zip(target, source, strict=True):
         np.testing.assert_array_equal(mine, theirs)
 

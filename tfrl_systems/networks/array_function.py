@@ -98,7 +98,8 @@ class _Graph:
             self._made_like = tree.map_structure(lambda _: None, made)
             tf.numpy_function(self._take, tree.flatten(made), [])
 
-        self._run_fn = tf.function(run, autograph=False)
+        # TensorFlow would warn of several functions `run`, as if one were traced again and again.
+        self._run_fn = tf.function(run, autograph=False).get_concrete_function()
 
     def __call__(self, arrays: Sequence[np.ndarray | None]) -> Any:
         """Call the function with these leaves."""

@@ -81,8 +81,8 @@ class AgentState:
         parts = tf.train.TrackableView(self._agent).descendants()
         variables = [one for one in parts if isinstance(one, tf.Variable)]
         if self._write_fn is None or not _are_same(variables, self._variables):
-            write = tf.train.Checkpoint(agent=self._agent).write
-            self._write_fn = tf.function(write, autograph=False)
+            write_fn = tf.function(tf.train.Checkpoint(agent=self._agent).write, autograph=False)
+            self._write_fn = write_fn.get_concrete_function(tf.TensorSpec([], tf.string))
             self._variables = variables
         return self._write_fn
 

@@ -50,6 +50,12 @@ def test_it_is_traced_once_more_for_any_size():
     assert total.num_traces == 4  # another dtype, another number of axes
 
 
+def test_tensorflow_does_not_warn_of_several_functions(caplog):
+    for number in range(8):
+        assert ArrayFunction(lambda array, number=number: array + number)(np.int64(1)) == 1 + number
+    assert not caplog.records
+
+
 def test_variables_change_in_the_order_of_the_calls():
     total = tf.Variable(0.0)
 

@@ -1,8 +1,8 @@
 """Functions of tensors that take NumPy arrays, and return NumPy arrays.
 
 On Python 3.11, TensorFlow 2.15 loses 48 bytes with every tensor that Python sees (issue 62551 of
-its repository). A world model's iteration would show it 2,000. Here arrays enter the graph and
-leave it through `tf.numpy_function`, and Python sees none. A call is a quarter faster, too.
+its repository), and a world model's iteration would show it thousands. Here arrays enter the graph
+and leave it through `tf.numpy_function`, and Python sees none. A call takes less time, too.
 """
 
 from __future__ import annotations
@@ -56,10 +56,9 @@ class ArrayFunction:
             for (path, _), array in zip(tree.flatten_with_path(nest), arrays, strict=True)
         )
         graph = self._graphs.get(kind)
-        if graph is None or not graph.takes(shapes):
-            if graph is not None:
-                shapes = graph.widened(shapes)
-            graph = self._graphs[kind] = _Graph(self._fn, nest, arrays, shapes)
+        wanted = shapes if graph is None else graph.widened(shapes)
+        if graph is None or wanted != graph.shapes:
+            graph = self._graphs[kind] = _Graph(self._fn, nest, arrays, wanted)
             self.num_traces += 1
         return graph
 
@@ -72,6 +71,9 @@ class _Graph:
       nest: a nest of arguments and keyword arguments, for its structure.
       arrays: its leaves, for their dtypes; None for leaves that are None.
       shapes: shapes of the leaves; a size that is None may be any.
+
+    Attributes:
+      shapes: as given.
     """
 
     def __init__(
@@ -79,9 +81,9 @@ class _Graph:
         fn: Callable[..., Any],
         nest: Any,
         arrays: Sequence[np.ndarray | None],
-        shapes: Sequence[_Shape | None],
+        shapes: list[_Shape | None],
     ) -> None:
-        self._shapes = shapes
+        self.shapes = shapes
         self._given: list[np.ndarray] = []
         self._made: tuple[np.ndarray, ...] = ()
         self._made_like: Any = None
@@ -110,17 +112,13 @@ class _Graph:
         finally:
             self._given, self._made = [], ()
 
-    def takes(self, shapes: Sequence[_Shape | None]) -> bool:
-        """Return whether the graph takes leaves of these shapes."""
-        return self.widened(shapes) == list(self._shapes)
-
     def widened(self, shapes: Sequence[_Shape | None]) -> list[_Shape | None]:
         """Return the shapes that hold for these leaves, and for those that the graph takes."""
         return [
             None
             if mine is None or other is None
             else tuple(one if one == two else None for one, two in zip(mine, other, strict=True))
-            for mine, other in zip(self._shapes, shapes, strict=True)
+            for mine, other in zip(self.shapes, shapes, strict=True)
         ]
 
     def _take(self, *made: np.ndarray) -> None:

@@ -40,7 +40,7 @@ class AgentState:
 
     def __init__(self, agent: tf_agent.TFAgent) -> None:
         self._agent = agent
-        self._variables: list[tf.Variable] = []
+        self._variables: list[Any] = []
         self._write_fn: Any = None
 
     def save(self, directory: pathlib.Path) -> None:
@@ -79,15 +79,9 @@ class AgentState:
         others: an optimizer may make its own in its first step.
         """
         parts = tf.train.TrackableView(self._agent).descendants()
-        variables = [one for one in parts if isinstance(one, tf.Variable)]
-        if self._write_fn is None or not _are_same(variables, self._variables):
+        variables = [one.ref() for one in parts if isinstance(one, tf.Variable)]
+        if self._write_fn is None or variables != self._variables:
             write_fn = tf.function(tf.train.Checkpoint(agent=self._agent).write, autograph=False)
             self._write_fn = write_fn.get_concrete_function(tf.TensorSpec([], tf.string))
             self._variables = variables
         return self._write_fn
-
-
-def _are_same(these: list[tf.Variable], those: list[tf.Variable]) -> bool:
-    return len(these) == len(those) and all(
-        one is other for one, other in zip(these, those, strict=True)
-    )

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from environments.errors import UserError
+from environments.inlining.corpus.modules import Corpus
 from tfrl_systems.drivers.collect import Collect
 from tools.benchmarks.scaling import counting, measuring, nodes, report
 from tools.benchmarks.scaling.simulation import Load, efficiency, limits, simulated_s
@@ -57,6 +58,8 @@ def _run(options: argparse.Namespace) -> None:
             raise UserError(
                 f"{flag}: expected 1 or more, found {getattr(options, name)}; give more"
             )
+    if options.corpus:
+        Corpus.load(options.corpus)  # Weighed last; what is wrong with it is said now.
     generator = np.random.default_rng(options.seed)
     # First, because Ray reads once in each process how the nodes of a cluster know each other.
     _say(f"ray: losing {options.node_losses} nodes")
@@ -104,7 +107,7 @@ def measure_pool(
     for workers in _doubled(options.most_workers):
         _say(f"{kind}: {workers} workers")
         num_jobs = workers * _JOBS_PER_WORKER
-        with measuring.opened(Collect(kind, workers)) as pool:
+        with measuring.all_at_work(Collect(kind, workers)) as pool:
             took_s = measuring.nap(pool, num_jobs, _SLEEP_S)
         scaling[workers] = {
             "measured": efficiency(took_s, load, workers, num_jobs),

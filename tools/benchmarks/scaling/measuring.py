@@ -53,6 +53,26 @@ def opened(collect: Collect, diary: pathlib.Path | None = None) -> Iterator[NapP
         yield pool
 
 
+@contextlib.contextmanager
+def all_at_work(collect: Collect) -> Iterator[NapPool]:
+    """Give a pool of which each worker has had a job; a pool does not wait for late workers.
+
+    Raises:
+      PoolError: a worker has had none in the time that it may take to start.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        diary = pathlib.Path(directory) / "diary"
+        with opened(collect, diary) as pool:
+            until_s = time.monotonic() + _SUPERVISION.start_timeout_s
+            while (num_at_work := len({one.pid for one in read_diary(diary)})) < collect.workers:
+                if time.monotonic() > until_s:
+                    raise PoolError(
+                        f"expected {collect.workers} workers, found {num_at_work} at work"
+                    )
+                nap(pool, collect.workers, seconds=_TICK_S)
+            yield pool
+
+
 def start_s(collect: Collect) -> float:
     """Return how long it takes until all workers have started, and Ray's cluster with them."""
     began_s = time.perf_counter()

@@ -176,7 +176,8 @@ def _logits(parameters: Parameters, inputs: tf.Tensor) -> tf.Tensor:
     return sums[..., 0]
 
 
-@tf.function(reduce_retracing=True)
+# AutoGraph would write files, and could not where the disk is full.
+@tf.function(autograph=False, reduce_retracing=True)
 def _run_epoch(
     state: list[Parameters],
     rows: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
@@ -198,31 +199,51 @@ def _run_epoch(
     Returns:
       The new state.
     """
-    inputs, labels, weights = rows
-    for step in tf.range(tf.shape(batches)[0]):
-        parameters, firsts, seconds = state
-        chosen = batches[step]
-        with tf.GradientTape() as tape:
-            tape.watch(parameters)
-            losses = tf.nn.sigmoid_cross_entropy_with_logits(
-                tf.gather(labels, chosen), _logits(parameters, tf.gather(inputs, chosen))
-            )
-            # The loss is a sum over members, and each member's gradients come from its own term.
-            loss = tf.reduce_sum(
-                tf.reduce_mean(losses * tf.gather(weights, chosen, batch_dims=1), axis=1)
-            )
-        gradients = tape.gradient(loss, parameters)
+    num_steps = tf.shape(batches)[0]
+
+    def take_step(step: tf.Tensor, state: list[Parameters]) -> tuple[tf.Tensor, list[Parameters]]:
+        gradients = _gradients(state[0], rows, batches[step])
         count = first_step + tf.cast(step, tf.float32) + 1.0
-        corrections = [1.0 - tf.pow(decay, count) for decay in _ADAM_DECAYS]
-        new: list[Parameters] = [[], [], []]
-        for value, gradient, first, second in zip(
-            parameters, gradients, firsts, seconds, strict=True
-        ):
-            first = _ADAM_DECAYS[0] * first + (1 - _ADAM_DECAYS[0]) * gradient
-            second = _ADAM_DECAYS[1] * second + (1 - _ADAM_DECAYS[1]) * gradient**2
-            size = tf.sqrt(second / corrections[1]) + _ADAM_EPSILON
-            change = first / corrections[0] / size + weight_decay * value
-            for place, updated in enumerate((value - rates[step] * change, first, second)):
-                new[place].append(updated)
-        state = new
+        return step + 1, _updated(state, gradients, count, rates[step], weight_decay)
+
+    _, state = tf.while_loop(
+        lambda step, _: step < num_steps, take_step, [tf.constant(0), state], parallel_iterations=1
+    )
     return state
+
+
+def _gradients(
+    parameters: Parameters, rows: tuple[tf.Tensor, tf.Tensor, tf.Tensor], chosen: tf.Tensor
+) -> Parameters:
+    """Return the gradients of the loss of the rows that each member has chosen."""
+    inputs, labels, weights = rows
+    with tf.GradientTape() as tape:
+        tape.watch(parameters)
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(
+            tf.gather(labels, chosen), _logits(parameters, tf.gather(inputs, chosen))
+        )
+        # The loss is a sum over members, and each member's gradients come from its own term.
+        loss = tf.reduce_sum(
+            tf.reduce_mean(losses * tf.gather(weights, chosen, batch_dims=1), axis=1)
+        )
+    return tape.gradient(loss, parameters)
+
+
+def _updated(
+    state: list[Parameters],
+    gradients: Parameters,
+    count: tf.Tensor,
+    rate: tf.Tensor,
+    weight_decay: tf.Tensor,
+) -> list[Parameters]:
+    """Return the state after a step of Adam, the `count`-th."""
+    corrections = [1.0 - tf.pow(decay, count) for decay in _ADAM_DECAYS]
+    new: list[Parameters] = [[], [], []]
+    for value, gradient, first, second in zip(state[0], gradients, *state[1:], strict=True):
+        first = _ADAM_DECAYS[0] * first + (1 - _ADAM_DECAYS[0]) * gradient
+        second = _ADAM_DECAYS[1] * second + (1 - _ADAM_DECAYS[1]) * gradient**2
+        size = tf.sqrt(second / corrections[1]) + _ADAM_EPSILON
+        change = first / corrections[0] / size + weight_decay * value
+        for place, updated in enumerate((value - rate * change, first, second)):
+            new[place].append(updated)
+    return new

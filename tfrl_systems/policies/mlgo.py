@@ -90,7 +90,7 @@ class _Model(tf.Module):
         # What the model was trained with and does not use, LLVM need not know.
         self._unused = set(policy.parts[0]["features"]) - set(policy.feature_names)
 
-    @tf.function
+    @tf.function(autograph=False)
     def action(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the decision for the advisor's inputs, each of shape [1]."""
         unused = dict.fromkeys(self._unused, tf.zeros([1], tf.int64))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import numpy as np
 import tensorflow as tf
 
@@ -29,6 +31,12 @@ def fitted(rows: np.ndarray, seed: int = 0, **changes) -> decision_network.Decis
     model = decision_network.DecisionNetworks(rows.shape[1], settings(**changes))
     model.fit(rows, decision_rows.labels(rows), np.ones(len(rows)), seed)
     return model
+
+
+def test_training_writes_no_files(monkeypatch, tmp_path):
+    # AutoGraph does; a run whose disk is full ended with its traceback.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    fitted(decision_rows.draw(64, 3), hidden_sizes=(5, 3))
 
 
 def test_a_network_worked_by_hand():

@@ -37,6 +37,8 @@ _log = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S = 3.0
 # How long a pool waits at its start for further workers to be placed, after the first one is ready.
 _SETTLE_S = 2.0
+# How long Ray may take to notice that a node is gone. Until then it sends workers there, and waits.
+_DOUBT_S = 60.0
 # How often to look for workers that found no place in time.
 _TICK_S = 1.0
 
@@ -85,6 +87,7 @@ class RayPool(RemotePool[Job, Result]):
         # Places whose workers failed again and again, while others work.
         self._given_up: set[int] = set()
         self._unfit: dict[str, str] = {}  # why nodes get no work, by Ray's names of the nodes
+        self._doubtful: dict[str, float] = {}  # until when nodes are, by Ray's names of them
         self._parts: dict[int, list[Any]] = {}
         self._make_runner = ray.put(make_runner_pickled)
         self._without_workers_s: float | None = time.monotonic()
@@ -179,6 +182,7 @@ class RayPool(RemotePool[Job, Result]):
         except ray.exceptions.RayError as error:
             unable = worker.why_unable(error)
             if unable or worker.state is not State.WAITING:
+                self._doubt(worker)
                 self._give_up(place, unable or worker.why_lost(error))
             else:
                 self._note_early_loss(place, worker.why_lost(error))
@@ -200,6 +204,16 @@ class RayPool(RemotePool[Job, Result]):
                 self._queue.finish(job, answer.value)
         else:
             self._note_start(place, state, answer)
+
+    def _doubt(self, worker: WorkerHandle) -> None:
+        """Expect nothing of a lost worker's node for a while, in case the whole node was lost."""
+        if worker.place is None or clusters.is_local():
+            return
+        self._doubtful[worker.place.node_id] = time.monotonic() + _DOUBT_S
+        # The node may have copies of these. Ray would wait for them, before it looks elsewhere.
+        self._make_runner = ray.put(ray.get(self._make_runner))
+        self._data = ray.put(ray.get(self._data)) if self._version else None
+        self._parts.clear()
 
     def _note_early_loss(self, place: int, why: str) -> None:
         """Remove a worker that was lost before it was anywhere; another one will be asked for.
@@ -312,10 +326,12 @@ class RayPool(RemotePool[Job, Result]):
 
     def _fill_places(self) -> None:
         """Ask for missing workers."""
+        now_s = time.monotonic()
+        doubtful = [node_id for node_id, until_s in self._doubtful.items() if until_s > now_s]
         for place in range(self.num_workers):
             if place not in self._placed and place not in self._given_up:
                 self._placed[place] = WorkerHandle(
-                    self._needs, clusters.is_local(), self._supervision, self._unfit
+                    self._needs, clusters.is_local(), self._supervision, self._unfit, doubtful
                 )
 
     def _assign(self) -> None:

@@ -41,6 +41,7 @@ class WorkerHandle:
         no processors, so that all find a place, and they get their environment variables from it.
       supervision: how long the worker may take.
       unfit: Ray's names of nodes that it must not be on.
+      doubtful: Ray's names of nodes that it is on only if no other has room.
 
     Attributes:
       state: what it does.
@@ -57,12 +58,13 @@ class WorkerHandle:
         is_local: bool,
         supervision: Supervision,
         unfit: Collection[str] = (),
+        doubtful: Collection[str] = (),
     ) -> None:
         options: dict[str, Any] = {"num_cpus": 0}
         if not is_local:
             options = {"num_cpus": _PROCESSORS, "runtime_env": {"env_vars": SINGLE_THREADED}}
-        if unfit:
-            options["label_selector"] = {"ray.io/node-id": f"!in({','.join(unfit)})"}
+        options["label_selector"] = _elsewhere({*unfit, *doubtful})
+        options["fallback_strategy"] = [{"label_selector": _elsewhere(unfit)}]
         # Neither is restarted or tried again by Ray: the pool does both.
         make_actor: Any = ray.remote(**options, max_restarts=0, max_task_retries=0)(Worker)
         self._actor: Any = make_actor.remote()
@@ -144,3 +146,8 @@ class WorkerHandle:
         if not clusters.is_lost():
             with contextlib.suppress(Exception):
                 ray.kill(self._actor)
+
+
+def _elsewhere(node_ids: Collection[str]) -> dict[str, str]:
+    """Return what labels a node has if it is none of these, in Ray's words."""
+    return {"ray.io/node-id": f"!in({','.join(sorted(node_ids))})"} if node_ids else {}

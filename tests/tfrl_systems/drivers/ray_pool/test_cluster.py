@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import pathlib
 import signal
@@ -66,6 +67,51 @@ class SlowNoise(Noise):
     def run(self, task: Task) -> np.ndarray:
         time.sleep(0.2)
         return super().run(task)
+
+
+class Meeting(Noise):
+    """Waits until all jobs run at the same time, each in a worker of its own.
+
+    Args:
+      directory: where jobs leave the names of their nodes; the first of all tries ends its worker.
+      num_jobs: how many jobs meet.
+    """
+
+    def __init__(self, directory: pathlib.Path, num_jobs: int) -> None:
+        super().__init__()
+        self._directory, self._num_jobs = directory, num_jobs
+
+    def run(self, task: Task) -> str:
+        import ray
+
+        node_id = ray.get_runtime_context().get_node_id()
+        with contextlib.suppress(FileExistsError), (self._directory / "lost").open("x") as file:
+            file.write(node_id)
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+        (self._directory / f"job{task.seed}").touch()
+        until_s = time.monotonic() + 90
+        while len(list(self._directory.glob("job*"))) < self._num_jobs:
+            assert time.monotonic() < until_s, "the others do not run"
+            time.sleep(0.05)
+        return node_id
+
+
+def test_a_worker_that_is_lost_is_replaced_on_another_node(cluster, tmp_path):
+    # The node may be lost too, and Ray not know it yet.
+    make_runner = functools.partial(Meeting, tmp_path, 1)
+    with make_pool(Collect("ray", 1, cluster.address), make_runner) as pool:
+        (found,) = pool.map([Task(0)])
+    nodes = {one.node_id for one in cluster.worker_nodes}
+    assert {found, (tmp_path / "lost").read_text()} == nodes
+
+
+def test_a_worker_that_is_lost_is_replaced_there_if_no_other_node_has_room(cluster, tmp_path):
+    make_runner = functools.partial(Meeting, tmp_path, 4)
+    with make_pool(Collect("ray", 4, cluster.address), make_runner) as pool:
+        found = pool.map([Task(seed) for seed in range(4)])
+    nodes = [one.node_id for one in cluster.worker_nodes]
+    assert sorted(found) == sorted(2 * nodes)
 
 
 def test_nodes_join_and_leave_while_jobs_run(cluster):

@@ -212,7 +212,8 @@ class RayPool(RemotePool[Job, Result]):
         self._doubtful[worker.place.node_id] = time.monotonic() + _DOUBT_S
         # The node may have copies of these. Ray would wait for them, before it looks elsewhere.
         self._make_runner = ray.put(ray.get(self._make_runner))
-        self._data = ray.put(ray.get(self._data)) if self._version else None
+        if self._data is not None:
+            self._data = ray.put(ray.get(self._data))
         self._parts.clear()
 
     def _note_early_loss(self, place: int, why: str) -> None:

@@ -45,12 +45,14 @@ class Overhead:
 
 
 @contextlib.contextmanager
-def opened(collect: Collect, diary: pathlib.Path | None = None) -> Iterator[NapPool]:
-    """Give a pool whose workers have started."""
+def opened(collect: Collect) -> Iterator[tuple[NapPool, pathlib.Path]]:
+    """Give a pool whose first workers have started, and the diary of all tries of its jobs."""
     pool: NapPool
-    with make_pool(collect, MakeSleeper(diary), _SUPERVISION) as pool:
-        pool.broadcast(b"")
-        yield pool
+    with tempfile.TemporaryDirectory() as directory:
+        diary = pathlib.Path(directory) / "diary"
+        with make_pool(collect, MakeSleeper(diary), _SUPERVISION) as pool:
+            pool.broadcast(b"")
+            yield pool, diary
 
 
 @contextlib.contextmanager
@@ -60,17 +62,13 @@ def all_at_work(collect: Collect) -> Iterator[NapPool]:
     Raises:
       PoolError: a worker has had none in the time that it may take to start.
     """
-    with tempfile.TemporaryDirectory() as directory:
-        diary = pathlib.Path(directory) / "diary"
-        with opened(collect, diary) as pool:
-            until_s = time.monotonic() + _SUPERVISION.start_timeout_s
-            while (num_at_work := len({one.pid for one in read_diary(diary)})) < collect.workers:
-                if time.monotonic() > until_s:
-                    raise PoolError(
-                        f"expected {collect.workers} workers, found {num_at_work} at work"
-                    )
-                nap(pool, collect.workers, seconds=_TICK_S)
-            yield pool
+    with opened(collect) as (pool, diary):
+        until_s = time.monotonic() + _SUPERVISION.start_timeout_s
+        while (num_at_work := len({one.pid for one in read_diary(diary)})) < collect.workers:
+            if time.monotonic() > until_s:
+                raise PoolError(f"expected {collect.workers} workers, found {num_at_work} at work")
+            nap(pool, collect.workers, seconds=_TICK_S)
+        yield pool
 
 
 def start_s(collect: Collect) -> float:
@@ -103,14 +101,12 @@ def overhead(collect: Collect, result_bytes: int, num_jobs: int) -> Overhead:
       result_bytes: size of a job's result.
       num_jobs: how many jobs are averaged, after as many that are not counted.
     """
-    with tempfile.TemporaryDirectory() as directory:
-        diary = pathlib.Path(directory) / "diary"
-        with opened(collect, diary) as pool:
-            nap(pool, num_jobs, result_bytes=result_bytes)
-            workers = {begun.pid for begun in read_diary(diary)}
-            before = _cpu_s(workers)
-            wall_s = nap(pool, num_jobs, result_bytes=result_bytes)
-            after = _cpu_s(workers)
+    with opened(collect) as (pool, diary):
+        nap(pool, num_jobs, result_bytes=result_bytes)
+        workers = {begun.pid for begun in read_diary(diary)}
+        before = _cpu_s(workers)
+        wall_s = nap(pool, num_jobs, result_bytes=result_bytes)
+        after = _cpu_s(workers)
     head_s, engine_s = (late - early for early, late in zip(before, after, strict=True))
     return Overhead(*(1e3 * one / num_jobs for one in (wall_s, head_s, engine_s)))
 
@@ -144,13 +140,11 @@ def recoveries_s(
       generator: draws the moments and the workers.
       lose_fn: loses the worker that has begun this job.
     """
-    with tempfile.TemporaryDirectory() as directory:
-        diary = pathlib.Path(directory) / "diary"
-        with opened(collect, diary) as pool:
-            waited_s: list[float] = []
-            while len(waited_s) < num_losses:
-                waited_s += _recovery_s(pool, diary, generator, lose_fn)
-            return waited_s
+    with opened(collect) as (pool, diary):
+        waited_s: list[float] = []
+        while len(waited_s) < num_losses:
+            waited_s += _recovery_s(pool, diary, generator, lose_fn)
+        return waited_s
 
 
 def _recovery_s(

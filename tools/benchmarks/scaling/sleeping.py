@@ -45,10 +45,10 @@ class MakeSleeper:
     """Makes the runner of a worker.
 
     Attributes:
-      diary: file to which each try of a job adds a line; None to write nothing.
+      diary: file to which each try of a job adds a line.
     """
 
-    diary: pathlib.Path | None = None
+    diary: pathlib.Path
 
     def __call__(self) -> Sleeper:
         """Make the runner."""
@@ -58,7 +58,7 @@ class MakeSleeper:
 class Sleeper:
     """Sleeps through each job; needs neither TensorFlow nor an environment."""
 
-    def __init__(self, diary: pathlib.Path | None) -> None:
+    def __init__(self, diary: pathlib.Path) -> None:
         self._diary = diary
 
     def load(self, data: bytes) -> None:
@@ -66,11 +66,10 @@ class Sleeper:
 
     def run(self, nap: Nap) -> bytes:
         """Sleep, and return zeros."""
-        if self._diary is not None:
-            line = f"{nap.number} {os.getpid()} {time.monotonic()!r}\n"
-            # One short write in append mode is whole, though other workers write too.
-            with self._diary.open("ab", buffering=0) as file:
-                file.write(line.encode())
+        line = f"{nap.number} {os.getpid()} {time.monotonic()!r}\n"
+        # One short write in append mode is whole, though other workers write too.
+        with self._diary.open("ab", buffering=0) as file:
+            file.write(line.encode())
         time.sleep(nap.seconds)
         return bytes(nap.result_bytes)
 

@@ -8,6 +8,7 @@ import importlib.util
 import logging
 import os
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from tests.tfrl_systems.drivers import collecting
 from tests.tfrl_systems.drivers.collecting import NUM_ITERATIONS, collect, sha256
 from tests.tfrl_systems.drivers.conftest import workers
 from tests.tfrl_systems.drivers.runners import Noise, Product, Sleep, Task
-from tfrl_systems.drivers.collect import POOLS, Collect, Supervision, make_pool, shared
+from tfrl_systems.drivers.collect import POOLS, Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import Chunk, PoolError
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
@@ -27,13 +28,28 @@ PLACES = {kind: Collect(kind, 1 if kind == "inprocess" else 2) for kind in ONE_E
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_cluster():
-    """Ray's pools share a cluster as long as someone is in it, and starting one takes seconds."""
+def cluster(one_cluster):
     if HAS_RAY:
-        with shared(Collect("ray")):
-            yield
-    else:
-        yield
+        one_cluster.keep()
+
+
+class Slow(Noise):
+    """The third that loads data takes a second for it, and jobs wait until it does."""
+
+    def load(self, data: bytes) -> None:
+        number = len(list(self._memory.glob("load.*")))
+        (self._memory / f"load.{number}.{os.getpid()}").touch()
+        if number == 2:
+            (self._memory / "loading").touch()
+            time.sleep(1)
+        super().load(data)
+
+    def run(self, task: Task) -> np.ndarray:
+        if task.fault == "wait":
+            while not (self._memory / "loading").exists():
+                time.sleep(0.01)
+            return np.zeros(1)
+        return super().run(task)
 
 
 @pytest.fixture(params=PLACES.values(), ids=PLACES)
@@ -41,9 +57,40 @@ def place(request):
     return request.param
 
 
+@pytest.fixture(scope="module")
+def noise_on_ray(cluster):
+    """A pool that is kept, because Ray's workers take a second to start."""
+    with make(PLACES["ray"], Noise, max_attempts=2) as pool:
+        yield pool
+
+
+@pytest.fixture
+def noise(place, request):
+    """A pool that draws numbers, and tries a job twice."""
+    if place.kind == "ray":
+        yield request.getfixturevalue("noise_on_ray")
+    else:
+        with make(place, Noise, max_attempts=2) as pool:
+            yield pool
+
+
 def make(place, make_runner, **supervision):
     """A pool whose workers are not started twice."""
     return make_pool(place, make_runner, Supervision(**{"num_spares": 0, **supervision}))
+
+
+@pytest.mark.parametrize("place", [one for one in PLACES.values() if one.workers == 2], ids=str)
+def test_data_that_a_worker_still_loads_are_not_taken_for_later_ones(place, tmp_path):
+    """What replaces a killed worker loads data 1, when data 2 are broadcast."""
+    # A job that came with the wrong data would be tried again.
+    with make(place, functools.partial(Slow, tmp_path), max_attempts=1) as pool:
+        pool.broadcast(b"1")
+        pool.map([Task(0, "kill"), Task(1, "wait")])
+        pool.broadcast(b"2")
+        results = pool.map([Task(seed) for seed in range(8)])
+    runner = Noise()
+    runner.load(b"2")
+    assert sha256(results) == sha256([runner.run(Task(seed)) for seed in range(8)])
 
 
 @pytest.mark.parametrize(
@@ -69,23 +116,21 @@ def test_large_products_have_the_same_last_bits():
     assert len({one.tobytes() for one in found}) == 1 < len(found)
 
 
-def test_results_come_in_the_order_of_the_jobs_and_are_told_of_as_they_come(place):
+def test_results_come_in_the_order_of_the_jobs_and_are_told_of_as_they_come(noise):
     told = {}
-    with make(place, Noise) as pool:
-        results = pool.map([Task(seed, size=1 + seed) for seed in range(9)], told.__setitem__)
-        assert pool.map([]) == []
-        with pytest.raises(ZeroDivisionError):
-            pool.map([Task(0)], lambda number, result: 1 / 0)
-        assert len(pool.map([Task(0)])) == 1
+    results = noise.map([Task(seed, size=1 + seed) for seed in range(9)], told.__setitem__)
+    assert noise.map([]) == []
+    with pytest.raises(ZeroDivisionError):
+        noise.map([Task(0)], lambda number, result: 1 / 0)
+    assert len(noise.map([Task(0)])) == 1
     assert [len(result) for result in results] == list(range(1, 10))
     assert [told[number] is result for number, result in enumerate(results)] == [True] * 9
 
 
-def test_a_job_that_always_fails_is_a_failure_in_its_place(place, caplog):
+def test_a_job_that_always_fails_is_a_failure_in_its_place(noise, caplog):
     caplog.set_level(logging.WARNING)
-    with make(place, Noise, max_attempts=2) as pool:
-        fine, failed, also_fine = pool.map([Task(0), Task(1, "raise"), Task(2)])
-        (for_users,) = pool.map([Task(3, "raise for users")])
+    fine, failed, also_fine = noise.map([Task(0), Task(1, "raise"), Task(2)])
+    (for_users,) = noise.map([Task(3, "raise for users")])
     message = "task 1: ValueError: bad luck, as it happens (attempt 2 of 2)"
     assert failed == Failure("task 1", message)
     assert len(fine) == len(also_fine) == 4
@@ -124,18 +169,17 @@ def test_a_runner_that_failed_is_made_anew_and_loads_what_was_broadcast():
         assert after == (False, 7.0)
 
 
-def test_what_cannot_be_loaded_is_refused_and_nothing_runs_with_it(place):
-    with make(place, Noise) as pool:
-        pool.broadcast(b"1")
-        before = sha256(pool.map([Task(0)]))
-        with pytest.raises(PoolError, match="^broadcast: ValueError: could not convert string"):
-            pool.broadcast(b"one")
-        with pytest.raises(PoolError, match="the last broadcast, found that it failed"):
-            pool.map([Task(0)])
-        with pytest.raises(UserError, match="^luck: expected good, found bad; try again$"):
-            pool.broadcast(b"raise for users")
-        pool.broadcast(b"1")
-        assert sha256(pool.map([Task(0)])) == before
+def test_what_cannot_be_loaded_is_refused_and_nothing_runs_with_it(noise):
+    noise.broadcast(b"1")
+    before = sha256(noise.map([Task(0)]))
+    with pytest.raises(PoolError, match="^broadcast: ValueError: could not convert string"):
+        noise.broadcast(b"one")
+    with pytest.raises(PoolError, match="the last broadcast, found that it failed"):
+        noise.map([Task(0)])
+    with pytest.raises(UserError, match="^luck: expected good, found bad; try again$"):
+        noise.broadcast(b"raise for users")
+    noise.broadcast(b"1")
+    assert sha256(noise.map([Task(0)])) == before
 
 
 def test_a_runner_that_cannot_be_made_is_one_error(place):

@@ -239,8 +239,6 @@ class RayPool(RemotePool[Job, Result]):
     def _note_start(self, place: int, state: State, answer: Answer) -> None:
         """Handle the answer of a worker that was to make its runner, load data, or copy files."""
         worker = self._placed[place]
-        if state is State.LOADING:
-            worker.version = self._version
         if not answer.is_error:
             missing = answer.value
             if state is State.FETCHING:

@@ -48,7 +48,7 @@ class WorkerHandle:
       place: where it is; None while it waits.
       call: the answer that it owes; None when it is idle.
       deadline_s: when that answer is late, on the clock of `time.monotonic`; None for no limit.
-      version: version of the data that it answered to last; 0 before the first. The pool sets it.
+      version: version of the data that it answered to last; 0 before the first.
       job: number of the job that it is running; None if it runs none.
     """
 
@@ -73,7 +73,7 @@ class WorkerHandle:
         self.place: Place | None = None
         self.call: Any = self._actor.look.remote(needs)
         self.deadline_s: float | None = None
-        self.version = 0
+        self.version = self._loading = 0
         self.job: int | None = None
 
     @property
@@ -102,6 +102,7 @@ class WorkerHandle:
 
     def load(self, data_ref: Any, version: int, sha256: str) -> None:
         """Have it load data; the reference is to the pickled data."""
+        self._loading = version
         self._begin(State.LOADING, self._actor.load.remote(data_ref, version, sha256))
 
     def run(self, number: int, job_pickled: bytes) -> None:
@@ -121,6 +122,9 @@ class WorkerHandle:
         """
         answer: Place | Answer = ray.get(self.call)
         self.call = self.deadline_s = None
+        if self.state is State.LOADING:
+            # Not the pool's version, which may be a later one by now.
+            self.version = self._loading
         return answer
 
     def why_unable(self, error: Exception) -> str:

@@ -282,13 +282,16 @@ def _crossings(rule: Rule) -> tuple[int, ...]:
     If a target uses a variable, and one of the source's expressions does not contain it, the value
     of the variable may depend on that expression. A source of one expression has no such variable.
     """
+    if len(rule.source) == 1:
+        return ()
     order = rule.variables
+    of_sources = [variables(source) for source in rule.source]
     found = set()
     for target in rule.target:
         for name in variables(target):
-            if not all(name in variables(source) for source in rule.source):
+            if not all(name in of_source for of_source in of_sources):
                 found.add(order.index(name))
-    return tuple(sorted(found)) if len(rule.source) > 1 else ()
+    return tuple(sorted(found))
 
 
 def _used_variables(plan: Plan) -> list[set[int]]:

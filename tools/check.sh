@@ -1,38 +1,51 @@
 #!/usr/bin/env bash
 # Runs everything that must pass: formatter, linter, types, tests, notebooks.
 #
-#   bash tools/check.sh [--stack default|colab] [--slow] [pytest arguments …]
+#   bash tools/check.sh [--fast] [--stack default|colab] [--slow] [pytest arguments …]
 #
 # Makes the environment that it needs (tools/python_env.sh) and can be run again at any time. At most
-# 15 minutes on two cores, the environment included; --slow adds the tests that take minutes each.
+# 8 minutes on two cores, the environment included.
+#   --fast   formatter, linter, types, and the tests of the files that differ from the main branch, in
+#            two minutes: for the hour of work
+#   --stack  colab: Python 3.13 and TensorFlow 2.20, with the tests that tools/second_stack.txt names
+#   --slow   the tests that take minutes each, too
 # Status: 0 all passed; 1 something failed; 77 nothing checked, because --stack colab was asked for
-# and no Python 3.13 was found. The last line says what pytest said last.
+# and no Python 3.13 was found. At the end it says what took how long; the last line says what pytest
+# said last.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 . tools/python_env.sh
 
 stack=default
+fast=""
 # A process of pytest for each core, but no more than four: each needs 2 GiB.
 workers="$(nproc)"
 tests=(-n "$((workers < 4 ? workers : 4))" --dist worksteal)
 while [ "$#" != 0 ]; do
   case "$1" in
+    --fast) fast=yes ;;
     --stack) stack="${2:-}" && shift ;;
     --slow) tests+=(-m "") ;; # instead of setup.cfg's "not slow"
     *) break ;;
   esac
   shift
 done
-tests+=("$@")
-
-make_environment "$stack"
-status=$?
-[ "$status" = "$SKIPPED" ] && say "check: nothing checked on the $stack stack" >&2
-[ "$status" = 0 ] || exit "$status"
 
 logs="$(mktemp -d)"
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$logs"' EXIT
 failed=()
+# took NAME START: notes for the table at the end how long a phase took.
+took() {
+  printf '  %-24s %s\n' "$1" "$(elapsed "$2")" >>"$logs/phases"
+}
+
+start=$SECONDS
+make_environment "$stack"
+status=$?
+[ "$status" = "$SKIPPED" ] && say "check: nothing checked on the $stack stack" >&2
+[ "$status" = 0 ] || exit "$status"
+took environment "$start"
+
 # run NAME COMMAND…: runs one check to its end; the others run whatever its outcome is.
 run() {
   local name=$1 start=$SECONDS
@@ -44,6 +57,7 @@ run() {
     failed+=("$name")
     say "== $name: FAILED after $(elapsed "$start")"
   fi
+  took "$name" "$start"
 }
 
 run_tests() {
@@ -59,18 +73,35 @@ show_types() {
   return "$status"
 }
 
-run formatter "$PYTHON" -m ruff format --check
-run linter "$PYTHON" -m ruff check
-# The types take minutes of one core, so they are checked while the tests run.
-export MYPY_CACHE_DIR=".mypy_cache/$stack" # the stacks have different NumPys
-"$PYTHON" -m mypy >"$logs/types" 2>&1 </dev/null &
-types=$!
 # Threads for each core in each of these processes would only get into each other's way.
 export OMP_NUM_THREADS=1
-run tests run_tests "${tests[@]}"
-run types show_types
+types=""
+if [ "$stack" = default ]; then
+  run formatter "$PYTHON" -m ruff format --check
+  run linter "$PYTHON" -m ruff check
+  # The types take a minute of one core, so they are checked while the tests run.
+  "$PYTHON" -m mypy >"$logs/types" 2>&1 </dev/null &
+  types=$!
+fi
+if [ "$#" != 0 ]; then
+  tests+=("$@")
+elif [ -n "$fast" ]; then
+  mapfile -t changed < <("$PYTHON" -m tools.changed_tests)
+  tests+=("${changed[@]}")
+elif [ "$stack" = colab ]; then
+  mapfile -t listed < <(sed -E 's/ *#.*//; /^$/d' tools/second_stack.txt)
+  tests+=("${listed[@]}")
+fi
+if [ -n "$fast" ] && [ "$#" = 0 ] && [ "${#changed[@]}" = 0 ]; then
+  say "no test file belongs to what differs from the main branch" >"$logs/tests"
+else
+  run tests run_tests "${tests[@]}"
+fi
+[ -n "$types" ] && run "types, beside the tests" show_types
 
 closing="$(tail -n 1 "$logs/tests" | sed -E 's/^=+ //; s/ =+$//')"
+say "== $stack stack, minutes:seconds"
+cat "$logs/phases"
 if [ "${#failed[@]}" != 0 ]; then
   say "check: FAILED on the $stack stack (${failed[*]}): $closing"
   exit 1

@@ -55,22 +55,51 @@ print(digest.hexdigest())
 ' setup.cfg pyproject.toml tools/constraints/common.txt "tools/constraints/$1.txt"
 }
 
-# pip_install STACK DIRECTORY: installs the checkout and all it needs, with pip's words in a file.
-pip_install() {
-  local pip=("$PYTHON" -m pip --disable-pip-version-check)
+# pip_setting NAME: what pip is told by its variable or its file, or nothing.
+pip_setting() {
+  local variable="PIP_$(tr a-z- A-Z_ <<<"$1")"
+  say "${!variable:-$("$PYTHON" -m pip config get "global.$1" 2>/dev/null)}"
+}
+
+# uv_install WORDS…: `pip install WORDS` by uv, which takes a third of the time. It is told what pip
+# is told, since it does not read that by itself.
+uv_install() {
+  local setting name value
+  local -A names=(
+    [index-url]=UV_DEFAULT_INDEX [extra-index-url]=UV_INDEX [find-links]=UV_FIND_LINKS
+    [cert]=SSL_CERT_FILE
+  )
+  for setting in "${!names[@]}"; do
+    name=${names[$setting]} value="$(pip_setting "$setting")"
+    [ -n "$value" ] && [ -z "${!name:-}" ] && local -x "$name=$value"
+  done
+  local -x UV_INDEX_STRATEGY=unsafe-best-match # the best version of all indexes, as pip has it
+  "$PYTHON" -m uv --no-progress pip install --python "$PYTHON" "$@"
+}
+
+# install STACK DIRECTORY: installs the checkout and all it needs, with the tools' words in a file.
+# Where uv cannot, pip does it. Nothing is compiled to bytecode before it is imported.
+install() {
+  local pip=("$PYTHON" -m pip --disable-pip-version-check install --no-compile)
   local log="$2/install.log"
   local constraints="tools/constraints/$1.txt"
+  local words
   {
-    "${pip[@]}" install -c "$constraints" -e '.[dev]' &&
-      case "$1" in
-        # TF-Agents' own requirements cannot be met there; setup.cfg lists what it imports.
-        colab) "${pip[@]}" install --no-deps -c "$constraints" tf-agents ;;
-      esac
-  } >"$log" 2>&1 </dev/null && return
-  tail -n 20 "$log" >&2
-  say "error: pip could not install the dependencies; its whole output is in $log." \
+    "${pip[@]}" -c "$constraints" uv
+    words=(-c "$constraints" -e '.[dev]')
+    uv_install "${words[@]}" || "${pip[@]}" "${words[@]}"
+  } >"$log" 2>&1 </dev/null || { explain_failure "$log" && return 1; }
+  [ "$1" = colab ] || return 0
+  # TF-Agents' own requirements cannot be met there; setup.cfg lists what it imports.
+  words=(--no-deps -c "$constraints" tf-agents)
+  { uv_install "${words[@]}" || "${pip[@]}" "${words[@]}"; } >>"$log" 2>&1 </dev/null ||
+    { explain_failure "$log" && return 1; }
+}
+
+explain_failure() {
+  tail -n 20 "$1" >&2
+  say "error: pip could not install the dependencies; its whole output is in $1." \
     "Is the package index reachable? Then run the same command again." >&2
-  return 1
 }
 
 # make_environment STACK: makes or updates the environment, and sets PYTHON.
@@ -104,9 +133,9 @@ make_environment() {
   local stamp="$directory/installed" wanted
   wanted="$(fingerprint "$1")" || return 1
   [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return 0
-  say "[$(elapsed "$start")] installing the dependencies of the $1 stack (a minute or two, once)"
+  say "[$(elapsed "$start")] installing the dependencies of the $1 stack (a minute, once)"
   rm -f "$stamp"
-  pip_install "$1" "$directory" || return 1
+  install "$1" "$directory" || return 1
   say "$wanted" >"$stamp"
   say "[$(elapsed "$start")] $directory is ready"
 }

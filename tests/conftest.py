@@ -1,19 +1,63 @@
 """Prepares the TensorFlow stack before any test module imports TensorFlow; shared fixtures."""
 
+import gc
 import os
+import pathlib
+import signal
 
 import pytest
 
 import environments  # noqa: F401
+from tests.lending import Lender
+
+
+def pytest_collection_finish(session):
+    """Spares Python the search for garbage among what was imported: a quarter of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+@pytest.fixture
+def default_signals():
+    """For tests that send signals: children that they start do not ignore any.
+
+    What runs in the background of a shell, under nohup or from cron ignores SIGINT or SIGHUP, and
+    so does every process that it starts.
+    """
+    defaults = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGHUP: signal.SIG_DFL,
+        signal.SIGQUIT: signal.SIG_DFL,
+        signal.SIGTERM: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in defaults.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
-def plugin_cache(tmp_path_factory):
-    """A cache for plugins, which take a while to build; clang would split its path at spaces."""
+def shared_directory(tmp_path_factory) -> pathlib.Path:
+    """One for all workers of pytest."""
     base = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        base = base.parent  # one for all workers
-    return base / "my cache"
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def lend(shared_directory):
+    """Lends directories that are made once for all workers: `lend(name, make)`."""
+    shelf = shared_directory / "lent"
+    shelf.mkdir(exist_ok=True)
+    lender = Lender(shelf)
+    yield lender
+    assert not lender.changed(), "a test changed what it had borrowed; it should have made a copy"
+
+
+@pytest.fixture(scope="session")
+def plugin_cache(shared_directory):
+    """A cache for plugins, which take a while to build; clang would split its path at spaces."""
+    return shared_directory / "my cache"
 
 
 @pytest.fixture
@@ -24,3 +68,22 @@ def local_index(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(links))
     return links
+
+
+class _NoSaver:
+    """Stands in for TF-Agents' PolicySaver; it makes an empty directory."""
+
+    def __init__(self, policy: object) -> None:
+        pass
+
+    def save(self, directory: str) -> None:
+        pathlib.Path(directory).mkdir()
+
+
+@pytest.fixture
+def no_saved_models(monkeypatch):
+    """Spares policies the SavedModel where nobody reads it: its tracing takes half of a tiny run.
+
+    The files for NumPy and for readers are written all the same. Not for what is lent.
+    """
+    monkeypatch.setattr("tf_agents.policies.policy_saver.PolicySaver", _NoSaver)

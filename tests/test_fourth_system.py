@@ -12,6 +12,7 @@ import sys
 
 import pytest
 
+import environments
 from environments.testing import EnvironmentContractTest
 from tests import house_rules
 
@@ -37,29 +38,30 @@ def example():
     return files, line
 
 
-@pytest.fixture
-def checkout(example, tmp_path):
+@pytest.fixture(scope="module")
+def checkout(example, tmp_path_factory):
     """A copy of both packages with the example in it, as a reader would have added it."""
     files, line = example
+    directory = tmp_path_factory.mktemp("checkout")
     caches = shutil.ignore_patterns("__pycache__")
     for package in ("environments", "tfrl_systems"):
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=caches)
+        shutil.copytree(ROOT / package, directory / package, ignore=caches)
     for path, text in files.items():
-        target = tmp_path / path
+        target = directory / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
-    table = tmp_path / "environments" / "__init__.py"
+    table = directory / "environments" / "__init__.py"
     text = table.read_text(encoding="utf-8")
     assert text.count(TABLE) == 1
     table.write_text(text.replace(TABLE, TABLE + line), encoding="utf-8")
-    system = tmp_path / "environments" / "caching"
+    system = directory / "environments" / "caching"
     (system / "__init__.py").write_text('"""Caching."""\n', encoding="utf-8")
-    return tmp_path
+    return directory
 
 
 def run(checkout, *command):
     return subprocess.run(
-        [sys.executable, "-m", *command],
+        [sys.executable, *command],
         cwd=checkout,
         env={**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
@@ -69,65 +71,79 @@ def run(checkout, *command):
     )
 
 
-def run_its_tests(checkout):
-    return run(checkout, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:anyio", "tests")
+# Runs commands one after another, and prints what each came to: TensorFlow is imported once.
+IN_ONE_PROCESS = """
+import contextlib, io, json, sys
+import pytest
+from tfrl_systems.cli.main import main
+
+for program, *words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
+        status = {"tfrl": main, "pytest": pytest.main}[program](words)
+    print(json.dumps([int(status), out.getvalue()]))
+"""
+TESTS = ("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:anyio", "tests")
+LEARN = (
+    *("tfrl", "train", "caching", "--agent", "ppo", "--workdir", "learned"),
+    *("--iterations", "40", "--set", "evaluate_every=40"),
+)
+SMALL = ("iterations=3", "episodes_per_chunk=4", "memory_size=16", "head_size=16", "num_members=2")
+FEW = ("num_dreams=32", "dream_updates=4", "fit_updates=8", "evaluate_every=3")
+DREAM = (
+    *("tfrl", "train", "caching", "--agent", "world_model", "--workdir", "dreamed"),
+    *(word for setting in (*SMALL, *FEW) for word in ("--set", setting)),
+)
+COMPARE = (
+    *("tfrl", "evaluate", "caching", "--json"),
+    *("--policy", "learned/policy", "--policy", "dreamed/policy", "--policy", "random"),
+)
 
 
-def test_its_contract_and_its_episode_by_hand_pass(checkout):
-    done = run_its_tests(checkout)
+@pytest.fixture(scope="module")
+def outcomes(checkout):
+    """Status and output of its tests, of two trainings, and of the comparison of all policies."""
+    done = run(checkout, "-c", IN_ONE_PROCESS, json.dumps((TESTS, LEARN, DREAM, COMPARE)))
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_its_contract_and_its_episode_by_hand_pass(outcomes):
+    status, said = outcomes[0]
     contract = [name for name in dir(EnvironmentContractTest) if name.startswith("test_")]
     by_hand = 2
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(contract) + by_hand} passed" in done.stdout
+    assert status == 0, said
+    assert f"{len(contract) + by_hand} passed" in said
 
 
-def test_it_learns_and_is_compared_with_chance(checkout):
-    tfrl = ("tfrl_systems.cli.main",)
-    learned = run(
-        checkout,
-        *(*tfrl, "train", "caching", "--agent", "ppo", "--workdir", "learned", "--json"),
-        *("--iterations", "40", "--set", "evaluate_every=40"),
+def test_it_learns_and_is_compared_with_chance(checkout, outcomes):
+    """PPO, and a world model that dreams: both know observations and actions by their specs."""
+    for (status, said), agent in zip(outcomes[1:3], ("ppo", "world_model"), strict=True):
+        assert status == 0, said
+        workdir = "learned" if agent == "ppo" else "dreamed"
+        result = json.loads((checkout / workdir / "result.json").read_text())
+        assert (result["environment"], result["agent"]) == ("caching", agent)
+    assert result["world_model"]["prediction"]["done_accuracy"] > 0.8
+    status, said = outcomes[3]
+    assert status == 0, said
+    learned, dreamed, chance = json.loads(said.splitlines()[-1])["policies"]
+    assert learned["requests"] == dreamed["requests"] == chance["requests"] == 30
+    assert learned["misses"] < 0.95 * chance["misses"]
+    assert 0 < dreamed["misses"] <= 30
+
+
+def test_its_tests_can_fail(example, monkeypatch):
+    """Its own test by hand, on an environment that counts hits twice."""
+    files, _ = example
+    broken = files["environments/caching/environment.py"].replace("hits += 1\n", "hits += 2\n")
+    assert broken != files["environments/caching/environment.py"]
+    environment, by_hand = {"__name__": "caching"}, {}
+    exec(broken, environment)
+    exec(files["tests/environments/caching/test_environment.py"], by_hand)
+    monkeypatch.setattr(
+        environments, "make", lambda _, **settings: environment["CachingEnvironment"](**settings)
     )
-    assert learned.returncode == 0, learned.stderr
-    result = json.loads(learned.stdout)
-    assert (result["environment"], result["agent"]) == ("caching", "ppo")
-    compared = run(
-        checkout,
-        *(*tfrl, "evaluate", "caching", "--json"),
-        *("--policy", "learned/policy", "--policy", "random"),
-    )
-    assert compared.returncode == 0, compared.stderr
-    policy, chance = json.loads(compared.stdout)["policies"]
-    assert policy["requests"] == chance["requests"] == 30
-    assert policy["misses"] < 0.95 * chance["misses"]
-
-
-def test_a_world_model_dreams_of_it(checkout):
-    """Without an edit: observations and actions are known by their specs."""
-    tfrl = ("tfrl_systems.cli.main",)
-    small = ("iterations=3", "episodes_per_chunk=4", "memory_size=16", "head_size=16")
-    few = ("num_dreams=32", "dream_updates=4", "fit_updates=8", "evaluate_every=3")
-    learned = run(
-        checkout,
-        *(*tfrl, "train", "caching", "--agent", "world_model", "--workdir", "learned", "--json"),
-        *(word for one in (*small, *few) for word in ("--set", one)),
-    )
-    assert learned.returncode == 0, learned.stderr
-    assert json.loads(learned.stdout)["world_model"]["prediction"]["done_accuracy"] > 0.8
-    compared = run(checkout, *tfrl, "evaluate", "caching", "--policy", "learned/policy", "--json")
-    assert compared.returncode == 0, compared.stderr
-    (policy,) = json.loads(compared.stdout)["policies"]
-    assert policy["requests"] == 30 and 0 < policy["misses"] <= 30
-
-
-def test_its_tests_can_fail(checkout):
-    path = checkout / "environments" / "caching" / "environment.py"
-    text = path.read_text(encoding="utf-8")
-    broken = text.replace("hits += 1\n", "hits += 2\n")
-    assert broken != text
-    path.write_text(broken, encoding="utf-8")
-    done = run_its_tests(checkout)
-    assert done.returncode == 1 and "test_one_trace_by_hand" in done.stdout
+    with pytest.raises(AssertionError):
+        by_hand["test_one_trace_by_hand"]()
 
 
 def test_it_follows_the_rules_of_the_house(example, checkout):
@@ -138,5 +154,5 @@ def test_it_follows_the_rules_of_the_house(example, checkout):
         assert not [str(found) for rule in house_rules.RULES for found in rule(source)]
     shutil.copy(ROOT / "pyproject.toml", checkout)
     for command in (["ruff", "check", "--no-cache"], ["ruff", "format", "--no-cache", "--check"]):
-        done = run(checkout, *command, *files)
+        done = run(checkout, "-m", *command, *files)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -5,6 +5,7 @@ The second half proves on small made-up sources that each rule catches what it i
 
 from __future__ import annotations
 
+import functools
 import pathlib
 
 import pytest
@@ -18,11 +19,16 @@ CHECKED = (*PACKAGES, "tests", "tools")
 
 
 def read_sources(*folders: str) -> list[Source]:
-    return [
+    return [source for folder in folders for source in _read_sources(folder)]
+
+
+@functools.cache
+def _read_sources(folder: str) -> tuple[Source, ...]:
+    """Each file is read and parsed once for all rules."""
+    return tuple(
         Source(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
-        for folder in folders
         for path in sorted((ROOT / folder).rglob("*.py"))
-    ]
+    )
 
 
 @pytest.mark.parametrize("rule", house_rules.RULES, ids=lambda rule: rule.__name__)

@@ -33,17 +33,28 @@ def wheel(tmp_path_factory) -> pathlib.Path:
     return path
 
 
+# Several verbs in one process, which imports TensorFlow once. Ray takes long to start and holds
+# nothing of the wheel; test_doctor.py tries it.
+VERBS = """
+import json, sys
+import environments, tfrl_systems
+from tfrl_systems.cli.main import main
+
+sys.modules["ray"] = None
+files = [package.__file__ for package in (environments, tfrl_systems)]
+print(json.dumps({"files": files}), flush=True)
+for words in json.loads(sys.argv[1]):
+    assert main(words) == 0, words
+"""
+
+
 @pytest.fixture
-def tfrl(wheel, tmp_path):
-    """Runs the installed command in a directory that has no checkout above it."""
+def installed(wheel, tmp_path):
+    """Where it was installed, and an environment of processes that find it only there."""
     site = tmp_path / "site"
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
     run(*pip, "install", "-q", "--no-deps", "--no-index", "--target", site, wheel)
-    environment = {**os.environ, "PYTHONPATH": str(site)}
-    where = "import environments, tfrl_systems as t; print(environments.__file__, t.__file__)"
-    found = run(sys.executable, "-c", where, cwd=tmp_path, env=environment).stdout
-    assert found.split() == [str(site / package / "__init__.py") for package in PACKAGES]
-    return lambda *words: run(site / "bin" / "tfrl", *words, cwd=tmp_path, env=environment)
+    return site, {**os.environ, "PYTHONPATH": str(site)}
 
 
 def test_it_holds_every_file_of_the_packages(wheel):
@@ -59,17 +70,24 @@ def test_it_holds_every_file_of_the_packages(wheel):
     assert any(name.endswith(".json") for name in expected)
 
 
-def test_its_command_works(tfrl, tmp_path):
-    doctor = json.loads(tfrl("doctor", "--cache", "compiles.db", "--json").stdout)
-    assert doctor["works"] is True
-
+def test_its_command_works(installed, tmp_path):
+    """In a directory that has no checkout above it."""
+    site, environment = installed
     write(tmp_path / "m.onnx", adapter())
     arguments = ("--objective", "analytic", "--no-measure", "--json")
-    optimized = json.loads(tfrl("optimize", "m.onnx", "-o", "fast.onnx", *arguments).stdout)
+    command = (site / "bin" / "tfrl", "optimize", "m.onnx", "-o", "fast.onnx", *arguments)
+    optimized = json.loads(run(*command, cwd=tmp_path, env=environment).stdout)
     assert optimized["gain"] is True and (tmp_path / "fast.onnx").is_file()
 
-    problem = ("learn_to_optimize", "--agent", "ppo", "--function", "shifted_ackley")
-    workers = ("--collect", "pipes", "--workers", "1")
-    tfrl("train", *problem, *workers, "--iterations", "1", "--workdir", "run")
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    doctor = ["doctor", "--cache", "compiles.db", "--json"]
+    train = ["train", "learn_to_optimize", "--agent", "ppo", "--function", "shifted_ackley"]
+    train += ["--collect", "pipes", "--workers", "1", "--iterations", "1", "--workdir", "run"]
+    # The smallest run: the wheel is tested, not learning.
+    train += ["--set", "num_chunks=1", "--set", "episodes_per_chunk=2", "--set", "hidden_sizes=4"]
+    words = (sys.executable, "-c", VERBS, json.dumps([doctor, [*train, "--json"]]))
+    said = run(*words, cwd=tmp_path, env=environment).stdout.splitlines()
+    where, works, result = map(json.loads, said)
+    assert where["files"] == [str(site / package / "__init__.py") for package in PACKAGES]
+    assert works["works"] is True
     assert result["iterations"] == 1 and (tmp_path / "run" / "policy" / "policy.json").is_file()
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["iterations"] == 1

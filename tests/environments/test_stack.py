@@ -33,8 +33,25 @@ def test_importing_a_package_brings_no_tensorflow(package):
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_tf_agents_is_imported_in_silence_on_keras_2(tmp_path):
+# As where setuptools came after Python had started: nothing stands in for distutils.
+NO_DISTUTILS_OF_SETUPTOOLS = """
+import sys
+sys.meta_path[:] = [f for f in sys.meta_path if "istutils" not in type(f).__name__]
+sys.modules.pop("_distutils_hack", None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "is_compiled"),
+    [
+        pytest.param(NO_DISTUTILS_OF_SETUPTOOLS, True, id="setuptools came later"),
+        pytest.param("", False, id="just installed", marks=pytest.mark.slow),
+    ],
+)
+def test_tf_agents_is_imported_in_silence_on_keras_2(before, is_compiled, tmp_path):
+    """Right after the installation Python compiles every file: that is when its sources warn."""
     code = (
+        f"{before}\n"
         "import tfrl_systems\n"
         "import tensorflow as tf\n"
         "from tf_agents.agents.ppo import ppo_clip_agent\n"
@@ -42,9 +59,9 @@ def test_tf_agents_is_imported_in_silence_on_keras_2(tmp_path):
         "tf.constant(1)\n"
         "print(tf.keras.__internal__.__name__)\n"
     )
-    # Python compiles every file anew, as after the installation: that is when its sources warn.
-    done = run_python(code, PYTHONDONTWRITEBYTECODE="1", PYTHONPYCACHEPREFIX=str(tmp_path))
-    assert done.stderr == ""
+    anew = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    done = run_python(code, **({} if is_compiled else anew))
+    assert (done.returncode, done.stderr) == (0, "")
     assert "api._v2.keras" in done.stdout
 
 
@@ -52,18 +69,6 @@ def test_onnxruntime_tells_its_makers_nothing(tmp_path):
     """When it is about to, it keeps a session's number in the directory of temporary files."""
     done = run_python("import environments, onnxruntime", TMPDIR=str(tmp_path))
     assert (done.returncode, list(tmp_path.iterdir())) == (0, [])
-
-
-def test_tf_agents_is_imported_where_setuptools_came_after_python_had_started():
-    code = (
-        "import sys\n"
-        "sys.meta_path[:] = [f for f in sys.meta_path if 'istutils' not in type(f).__name__]\n"
-        "sys.modules.pop('_distutils_hack', None)\n"
-        "import environments\n"
-        "from tf_agents.specs import array_spec\n"
-    )
-    done = run_python(code)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_level_that_the_user_chose_is_kept():

@@ -1,4 +1,4 @@
-"""A real corpus of a few tiny modules, and the command line run in this process."""
+"""A real corpus of a few tiny modules, runs to look at, and the command line in this process."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from tests.environments.inlining.small_modules import (
     many_calls,
     write_module,
 )
+from tests.tfrl_systems import small_runs
+from tests.tfrl_systems.small_runs import SmallRun
+from tfrl_systems import experiments
 from tfrl_systems.cli.main import main
 
 # Small enough that a run takes seconds; every iteration explores and fits all the same.
@@ -37,7 +40,7 @@ def write_corpus(directory: pathlib.Path, modules: dict[str, str]) -> pathlib.Pa
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory) -> pathlib.Path:
+def corpus(lend) -> pathlib.Path:
     modules = {
         "alpha/hand.c": HAND_WORKED,
         "alpha/many.c": many_calls(12),
@@ -45,18 +48,37 @@ def corpus(tmp_path_factory) -> pathlib.Path:
         "beta/more.cc": many_calls(25),
         "gamma/other.c": many_calls(7),
     }
-    return write_corpus(tmp_path_factory.mktemp("cli") / "corpus", modules)
+    return lend("corpus", lambda directory: write_corpus(directory, modules))
 
 
 @pytest.fixture(scope="session")
-def holdout(tmp_path_factory) -> pathlib.Path:
+def holdout(lend) -> pathlib.Path:
     modules = {"delta/a.c": many_calls(9), "delta/b.cc": many_calls(18)}
-    return write_corpus(tmp_path_factory.mktemp("cli") / "holdout", modules)
+    return lend("holdout", lambda directory: write_corpus(directory, modules))
 
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory) -> pathlib.Path:
     return tmp_path_factory.mktemp("cli") / "compiles.db"
+
+
+@pytest.fixture(scope="session")
+def small_run(corpus, cache, lend):
+    """What a short run of an agent on a system is: `small_run(system, agent)`."""
+    models = lend("models", small_runs.write_models)
+    problems = small_runs.problems(models, corpus, cache)
+    return lambda system, agent: SmallRun(system, agent, problems[system])
+
+
+@pytest.fixture(scope="session")
+def lent_run(small_run, lend):
+    """Such a run, trained once for all workers: `lent_run(system, agent)`. Only read it."""
+
+    def of(system: str, agent: str) -> experiments.Run:
+        run = small_run(system, agent)
+        return run.read(lend(f"{agent}-{system}", run.train))
+
+    return of
 
 
 @dataclasses.dataclass(frozen=True)

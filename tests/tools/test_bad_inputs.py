@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 
 import pytest
 
+from tests.requirements import needs_root
 from tools.benchmarks.bad_inputs import __main__ as bad_inputs
 from tools.benchmarks.bad_inputs import verbs
 from tools.benchmarks.bad_inputs.case import Case
@@ -57,7 +57,7 @@ def _write(place, other):
     return "written"
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root needs the protection")
+@needs_root
 def test_cases_can_write_below_their_directory_only(tmp_path):
     place = tmp_path / "place"
     place.mkdir()

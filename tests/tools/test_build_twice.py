@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 
+from tests.requirements import need_programs, skip_if
 from tests.tfrl_systems.cli.small_project import CLANGS, find_clang, write_sources
 from tools import build_twice
 
@@ -15,8 +15,9 @@ from tools import build_twice
 def compiler():
     found = [find_clang(name) for name in CLANGS]
     path = next((path for path, _ in found if path), "")
-    if not path or shutil.which("cmake") is None:
-        pytest.skip("a clang with headers and cmake are needed")
+    need_programs("cmake")
+    if not path:
+        skip_if("; ".join(missing for _, missing in found))
     return path.replace("++", "")
 
 

@@ -79,7 +79,7 @@ def arguments(tmp_path):
     return [*words, "--seeds", "1", "--rounds", "1", "--iterations", "1"]
 
 
-def test_a_tiny_corpus(arguments, tmp_path, monkeypatch, capsys):
+def test_a_tiny_corpus(arguments, no_saved_models, tmp_path, monkeypatch, capsys):
     small = {"num_chunks": 1, "episodes_per_chunk": 1, "hidden_sizes": (4,)}
     quick = {"model": "trees", "num_models": 1, "num_trees": 5, "min_samples_leaf": 1}
     settings = {"ppo": small, "es": small, "bc_max": {**quick, "scoped": False}}

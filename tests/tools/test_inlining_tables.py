@@ -161,6 +161,7 @@ def corpus(tmp_path):
 def arguments_of(corpus, output, *more):
     arguments = ["--corpus", str(corpus), "--output", str(output), "--folds", "2", "--seeds", "1"]
     arguments += ["--cache", str(output / "cache.db"), "--max-bitcode-bytes", "8000"]
+    arguments += ["--workers", "1"]
     learner = ("model=trees", "num_models=1", "num_trees=5", "min_samples_leaf=1")
     # The corpus has no inline functions of C++, which are the scope.
     for setting in ("scoped=false", *learner):
@@ -173,9 +174,20 @@ def run(corpus, output, *more):
     return json.loads((output / "table.json").read_text())
 
 
-def test_a_tiny_corpus(corpus, tmp_path, capsys):
+def test_a_tiny_corpus(corpus, no_saved_models, tmp_path, capsys):
     output = tmp_path / "tables"
     table = run(corpus, output, "--iterations", "1")
+    check_table(table)
+    runs = sorted(path.name for path in (output / "runs").iterdir())
+    assert runs[:2] == ["fold-1-seed-0-learned", "fold-1-seed-0-learned-without-exploration"]
+    # Finished: nothing is done again.
+    capsys.readouterr()
+    again = run(corpus, output, "--iterations", "1")
+    assert "iteration" not in capsys.readouterr().err
+    assert again["policies"] == table["policies"] and again["seconds"] == table["seconds"]
+
+
+def check_table(table):
     assert list(table["left_out"]) == ["four/large.c"] and table["failures"] == {}
     assert {len(fold) for fold in table["folds"]} == {2}
     policies = {one["policy"]: one["languages"] for one in table["policies"]}
@@ -183,13 +195,17 @@ def test_a_tiny_corpus(corpus, tmp_path, capsys):
     assert [policies["default"][one]["modules"] for one in ("c++", "c")] == [2, 2]
     assert policies["default"]["c"]["text_percent"]["mean"] == 0
     assert policies["oracle"]["c++"]["text_percent"]["mean"] > 0
-    # Going on: what is finished is kept, and the longer run ends as if it had been one.
     assert set(table["images"]["projects"]) == {"one", "two", "three", "four"}
+
+
+@pytest.mark.slow
+def test_a_tiny_corpus_for_longer(corpus, tmp_path, capsys):
+    """Going on: what is finished is kept, and the longer run ends as if it had been one."""
+    output = tmp_path / "tables"
+    check_table(run(corpus, output, "--iterations", "1"))
     longer = run(corpus, output, "--iterations", "2")
     assert "iteration 1 (kept)" in capsys.readouterr().err
     assert [len(one["text_percent"]) for one in longer["curves"]] == [3] * 6
-    runs = sorted(path.name for path in (output / "runs").iterdir())
-    assert runs[:2] == ["fold-1-seed-0-learned", "fold-1-seed-0-learned-without-exploration"]
     # Finished: nothing is done again.
     again = run(corpus, output, "--iterations", "2")
     assert "iteration" not in capsys.readouterr().err
@@ -212,7 +228,7 @@ def test_what_a_project_saves_by_hand():
     assert savings == {"p": pytest.approx(100 * 30 / 160), "q": -25}
 
 
-def test_each_part_left_out_in_turn(corpus, tmp_path, monkeypatch, capsys):
+def test_each_part_left_out_in_turn(corpus, no_saved_models, tmp_path, monkeypatch, capsys):
     parts = {"as it is": {}, "single changes alone": {"joint_rounds": 0}}
     monkeypatch.setattr(inlining_causes, "PARTS", parts)
     options = arguments_of(corpus, tmp_path / "causes", "--iterations", "1")

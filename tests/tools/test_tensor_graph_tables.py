@@ -132,6 +132,34 @@ def small(monkeypatch):
     return commands
 
 
+def test_one_model(small, no_saved_models, tmp_path, monkeypatch):
+    """One policy learns; there is no other model to use it on, and no other reward."""
+    for module in (cases, report):
+        monkeypatch.setattr(module, "SYMBOLS", {"R5": report.SYMBOLS["R5"]})
+    models = [write(tmp_path / "adapter.onnx", adapter())]
+    table = run(tmp_path / "out", models, "--iterations", "1")
+    (quality,), (curve,) = table["quality"], table["curves"]
+    methods = quality["methods"]
+    assert methods.keys() == {"greedy", "taso", "regions", "chance", "reinforce"}
+    assert methods["regions"]["median"] <= methods["greedy"]["median"] < 0.7
+    assert methods["reinforce"]["median"] <= 1 and len(curve["normalised"]) == 1
+    assert quality["work"]["chance"]["expansions"] == quality["work"]["reinforce"]["expansions"]
+    names = ["original", "greedy", "taso", "regions", "reinforce"]
+    assert list(table["times"][0]["methods"]) == list(table["memory"][0]["methods"]) == names
+    assert table["times"][0]["methods"]["greedy"]["onnxruntime"]["ratio"]["value"] > 0
+    assert table["differing"] == table["generalisation"]["rows"] == []
+    assert table["correlations"][0]["graphs"] > 1 and table["correlations"][0]["measured"] == 2
+    # Five methods run and optimise the model.
+    assert [one[0] for one in small] == ["run"] * 5 + ["evaluate"] * 5
+    assert small[5][1] == "greedy" and "--expansions 0" in " ".join(small[5])
+    # Finished: nothing is done again.
+    assert run(tmp_path / "out", models, "--iterations", "1") == table and len(small) == 10
+    # Other settings are another benchmark.
+    with pytest.raises(UserError, match="name another directory with --output"):
+        run(tmp_path / "out", models, "--iterations", "1", "--seconds", "61")
+
+
+@pytest.mark.slow
 def test_a_tiny_run(small, tmp_path):
     models = [
         write(tmp_path / "adapter.onnx", adapter()),

@@ -16,7 +16,7 @@ from tools.benchmarks import (
     thesis_tables,
 )
 from tools.benchmarks.thesis_cases import DISTRIBUTED, QUALITY, SAMPLED, SAMPLERS, Case, Run, plan
-from tools.benchmarks.thesis_measurements import Benchmark
+from tools.benchmarks.thesis_measurements import Benchmark, time_collection, train
 
 ABOUT = {"command": "python -m it", "commit": "abc", "processors": 2, "jobs": 1}
 
@@ -197,6 +197,53 @@ def small(monkeypatch):
     monkeypatch.setattr(shared, "commit", lambda: "abc")
 
 
+def test_what_is_measured_is_measured_once(no_saved_models, tmp_path):
+    """A training run and a timing, each in this process; the second time they are read."""
+    settings = {"num_chunks": 2, "episodes_per_chunk": 4, "hidden_sizes": [4]}
+    benchmark = Benchmark(tmp_path, settings, {"quality": 2})
+    one = Run("quality", "reinforce", Case("shifted_sphere"), "random", 0)
+    record = train(benchmark, one)
+    assert record.keys() == run_record(one).keys()
+    assert record["iterations"] == 2 and record["environment_steps"] == 2 * 8 * 2
+    timed = time_collection(benchmark, "reinforce", "ackley", 0, 2)
+    assert timed.keys() - {"settings"} == timing(0, 4.0, 0.0).keys()
+    assert timed["timed_iterations"] == 2 and timed["seconds"]["collecting"] > 0
+    assert train(benchmark, one) == record
+    assert time_collection(benchmark, "reinforce", "ackley", 0, 2) == timed
+    # Other settings are another benchmark.
+    with pytest.raises(UserError, match="name another directory with --output"):
+        time_collection(benchmark, "reinforce", "ackley", 0, 3)
+
+
+def test_what_is_run_for_the_tables(small, tmp_path, monkeypatch):
+    """Trainings and timings stand in for those that take long; the baselines are real."""
+    trained, timed = [], []
+
+    def train_fn(benchmark, one):
+        trained.append((one.name, benchmark.plan(one).settings["loop"].iterations))
+        return run_record(one, *FALLING)
+
+    def time_fn(benchmark, agent, function, workers, iterations):
+        timed.append((agent, function, workers, iterations))
+        return timing(workers, 4.0, 1.0, iterations)
+
+    monkeypatch.setattr(thesis_tables, "train", train_fn)
+    monkeypatch.setattr(thesis_tables, "time_collection", time_fn)
+    table = run(tmp_path / "out")
+    assert timed == [("reinforce", "ackley", 0, 2), ("reinforce", "ackley", 1, 2)]
+    # Two functions to learn, one of them with other processes too, and samplers of the other.
+    iterations = [number for _, number in trained]
+    assert len(trained) == 1 + 2 + 2 and sorted(iterations) == [10] * 3 + [20] * 2
+    assert [one["workers"] for one in table["runtime"]] == [0, 1]
+    policies = [one["policy"] for one in table["quality"][0]["rows"]]
+    assert policies == ["reinforce", "constant", "random", "supervised", "scipy"]
+    assert all(one["error"]["mean"] >= 0 for each in table["quality"] for one in each["rows"])
+    # Finished: no baseline is measured again.
+    monkeypatch.setattr(thesis_baselines, "evaluate", None)
+    assert run(tmp_path / "out") == table
+
+
+@pytest.mark.slow
 def test_a_tiny_run(small, tmp_path):
     table = run(tmp_path / "out")
     assert table["distributed"]["identical"] == table["distributed"]["runs"] == 1

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.compilers.system_clang import SystemClang
+from tests.requirements import need_programs
 
 CLANGS = ("clang-19", "clang-22")
 
@@ -45,8 +44,7 @@ def clang_19(clangs):
 
 
 def _clang(name, clangs):
-    if shutil.which(name) is None:
-        pytest.skip(f"{name} is not installed")
+    need_programs(name)
     if name not in clangs:
         clangs[name] = SystemClang(name, timeout_s=60)
     return clangs[name]

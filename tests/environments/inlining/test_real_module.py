@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 
@@ -14,6 +12,7 @@ from environments.inlining.compilers.system_clang import SystemClang
 from environments.inlining.corpus.bitcode_compilers import CompilerProcesses, find_compiler
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Default, Random, Replay
+from tests.requirements import need_programs
 
 SOURCE = """
 #include <algorithm>
@@ -55,8 +54,7 @@ def test_the_default_gives_the_bytes_of_plain_oz(embedded, module):
 
 
 def test_the_default_gives_the_bytes_of_plain_oz_on_clang_22(clangs, module):
-    if shutil.which("clang-22") is None:
-        pytest.skip("clang-22 is not installed")
+    need_programs("clang-22")
     clang = clangs.setdefault("clang-22", SystemClang("clang-22", timeout_s=60))
     compiled = run_policy(clang, module, lambda site: site.default)
     assert len(compiled.decisions) > 100

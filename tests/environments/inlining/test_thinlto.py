@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import shutil
 import subprocess
 
 import pytest
@@ -13,6 +12,7 @@ from environments.inlining.collection.playing import compile_under
 from environments.inlining.corpus.modules import DESCRIPTION_FILE, Corpus
 from environments.inlining.heuristics import make_heuristic
 from environments.inlining.plugin.compiler import PluginClang, make_clang
+from tests.requirements import need_programs
 
 # `user` gets `helper` from the other module; it is too large for LLVM to inline it by itself.
 SOURCES = {
@@ -30,8 +30,7 @@ SOURCES = {
 @pytest.fixture
 def corpus(clang, tmp_path) -> Corpus:
     """As ml-compiler-opt extracts it: modules after importing, and an index for each."""
-    if shutil.which(clang.name.replace("clang", "lld")) is None:
-        pytest.skip("lld is not installed")
+    need_programs(clang.name.replace("clang", "lld"))
     build = tmp_path / "build"
     build.mkdir()
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -369,26 +368,3 @@ def test_it_is_made_by_its_name():
     )
     assert environment.objective.name == "shifted_ackley"
     assert environment.reset().observation.shape == (8, 2)
-
-
-def test_a_step_of_a_batch_costs_little_beside_the_function():
-    """Under 20 us for 64 episodes, by the fastest of many: the slow ones are other programs'."""
-    environment = LearnToOptimizeEnvironment(
-        "ackley", settings=Settings(episode_length=10**9), batch_size=64
-    )
-    action = np.zeros((64, 1), np.float32)
-    rows = environment.reset().observation
-    environment.step(action)
-
-    def fastest_s(act) -> float:
-        times = []
-        for _ in range(2000):
-            start = time.perf_counter()
-            act()
-            times.append(time.perf_counter() - start)
-        return min(times)
-
-    beside = fastest_s(lambda: environment.step(action)) - fastest_s(
-        lambda: environment.objective(rows)
-    )
-    assert beside < 20e-6

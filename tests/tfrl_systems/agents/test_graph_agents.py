@@ -14,7 +14,6 @@ from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.actor_problems import AGENTS, assert_same, snapshot
 from tests.tfrl_systems.graph_problems import BEST_RETURN, GREEDY_RETURN, MakeRunner, make_agent
 from tfrl_systems.agents import ppo
-from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.networks import graph_actors, graph_encoder
 from tfrl_systems.policies import distributions, variables
@@ -55,7 +54,7 @@ def test_an_agent_learns_to_go_over_the_hill(name, settings, iterations):
     """The best sequence begins with steps that gain nothing, beside others that do."""
     agent = make_agent(AGENTS[name], **settings)
     actor = NumpyActor.from_policy(agent.collect_policy)
-    runner = MakeRunner(actor, 32)()
+    runner = MakeRunner(actor, 16)()
     returns = []
     for iteration in range(iterations):
         runner.load(data_of(agent))
@@ -66,18 +65,6 @@ def test_an_agent_learns_to_go_over_the_hill(name, settings, iterations):
     assert returns[0] < GREEDY_RETURN + 5 and np.mean(returns[-5:]) > 0.8 * BEST_RETURN
     actor.load(data_of(agent))
     assert greedy_return(actor.network) == pytest.approx(BEST_RETURN)
-
-
-def test_two_workers_give_the_experience_of_one_to_the_bit():
-    agent = make_agent(ppo, **TINY)
-    make_runner = MakeRunner(NumpyActor.from_policy(agent.collect_policy), 3)
-    chunks = [Chunk(0, index) for index in range(4)]
-    found = []
-    for collect in (Collect(), Collect("pipes", 2)):
-        with make_pool(collect, make_runner, Supervision(num_spares=0)) as pool:
-            pool.broadcast(data_of(agent))
-            found.append([experience.sha256() for experience in pool.map(chunks)])
-    assert found[0] == found[1] and len(set(found[0])) == len(chunks)
 
 
 @functools.cache
@@ -95,12 +82,13 @@ def train(agent) -> None:
 
 
 def test_a_seed_decides_every_bit_minibatches_too():
-    agents = [make_agent(ppo, minibatch_size=5, seed=seed, **TINY) for seed in (3, 3, 4)]
-    for agent in agents:
-        train(agent)
-    first, again, other = map(snapshot, agents)
-    assert_same(first, again)
+    sizes = {"minibatch_size": 5, "num_epochs": 2, **TINY}
+    agents = [make_agent(ppo, seed=seed, **sizes) for seed in (3, 3, 4)]
+    first, _, other = map(snapshot, agents)
     assert any((one != two).any() for one, two in zip(first, other, strict=True))
+    for agent in agents[:2]:
+        train(agent)
+    assert_same(*map(snapshot, agents[:2]))
 
 
 def test_minibatches_are_parts_of_one_size_that_cover_everything():

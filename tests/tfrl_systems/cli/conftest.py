@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.requirements import skip_if
 from tests.tfrl_systems.cli.small_project import CLANGS, find_clang
 
 
@@ -19,8 +20,7 @@ def build_environment(plugin_cache):
 def clang(request, build_environment):
     """Each of them; its path."""
     path, missing = find_clang(request.param)
-    if missing:
-        pytest.skip(missing)
+    skip_if(missing)
     return path
 
 
@@ -30,5 +30,5 @@ def one_clang(build_environment):
     found = [find_clang(name) for name in CLANGS]
     path = next((path for path, _ in found if path), "")
     if not path:
-        pytest.skip("; ".join(missing for _, missing in found))
+        skip_if("; ".join(missing for _, missing in found))
     return path

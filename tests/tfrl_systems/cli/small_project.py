@@ -8,6 +8,7 @@ import subprocess
 
 from environments.errors import UserError
 from environments.inlining.plugin.toolchain import find_toolchain
+from tests.requirements import missing_programs
 
 SHAPE = """\
 inline int twice(int x) { return 2 * x; }
@@ -52,7 +53,7 @@ def find_clang(name: str) -> tuple[str, str]:
     """Return the path of a clang that can be steered; else "" and what is missing."""
     path = shutil.which(name)
     if path is None:
-        return "", f"{name} is not installed"
+        return "", missing_programs(name)
     try:
         find_toolchain(path.replace("++", ""))
     except UserError as error:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 
 import pytest
 
-from environments.errors import UserError
 from environments.inlining.corpus.modules import DESCRIPTION_FILE
-from environments.inlining.plugin.toolchain import find_toolchain
+from environments.inlining.plugin.compiler import why_no_plugins
 from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_module
+from tests.requirements import need_one_of, needs_programs, skip_if
 from tfrl_systems.experiments.cpu_time import cpu_s
 
 NAMES = {"policy_us_per_decision", "trajectories_per_second"}
@@ -50,21 +49,18 @@ def test_without_a_clang_the_embedded_llvm_is_measured(corpus, tfrl, monkeypatch
     assert all("tfrl bench inlining" in one["command"] for one in benchmarks.values())
 
 
-def test_a_clang_with_the_policy_inside_is_compared_with_the_plain_one(tfrl, tmp_path, monkeypatch):
-    clang = next((found for n in (22, 19) if (found := shutil.which(f"clang-{n}"))), None)
-    if clang is None:
-        pytest.skip("neither clang-19 nor clang-22 is installed")
-    try:
-        find_toolchain(clang)
-    except UserError as error:
-        pytest.skip(str(error))
+def test_a_clang_with_the_policy_inside_is_compared_with_the_plain_one(
+    tfrl, tmp_path, plugin_cache, monkeypatch
+):
+    clang = need_one_of("clang-22", "clang-19")
+    skip_if(why_no_plugins(clang))
     # As text, which clangs of any version read.
     modules = {"a.c": HAND_WORKED, "b.c": many_calls(30)}
     for name, ir in modules.items():
         write_module(tmp_path, name, ir, text=True).path.rename(tmp_path / f"{name}.bc")
     description = {"modules": sorted(modules), "has_thinlto": False}
     (tmp_path / DESCRIPTION_FILE).write_text(json.dumps(description))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
     command = ("bench", "inlining", "--corpus", tmp_path, "--policy", "cost<-20", "--rounds", 1)
     ran = tfrl(*command, "--compiler", clang, "--modules", 2, "--json")
     assert ran.status == 0, ran.err
@@ -73,11 +69,12 @@ def test_a_clang_with_the_policy_inside_is_compared_with_the_plain_one(tfrl, tmp
     assert 0 < found["plugin_us_per_decision"]["value"] < 1e4
 
 
-@pytest.mark.skipif(shutil.which("clang-22") is None, reason="clang-22 is not installed")
-def test_with_a_clang_both_are_compared(corpus, trained, tfrl):
+@needs_programs("clang-22")
+def test_with_a_clang_both_are_compared(corpus, trained, tfrl, plugin_cache, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
     ran = tfrl(
         *("bench", "inlining", "--corpus", corpus, "--policy", trained / "policy"),
-        *("--compiler", "clang-22", "--rounds", 1, "--modules", 3, "--json"),
+        *("--compiler", "clang-22", "--rounds", 1, "--modules", 2, "--json"),
     )
     assert ran.status == 0
     benchmarks = {one["name"]: one for one in ran.json["benchmarks"]}

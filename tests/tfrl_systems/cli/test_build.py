@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 import pathlib
-import shutil
 import tempfile
 import time
 
 import pytest
 
-from tests.tfrl_systems.cli.small_project import (
-    objects,
-    run,
-    write_sources,
-)
+from tests.requirements import need_one_of, need_programs
+from tests.tfrl_systems.cli.small_project import CLANGS, objects, run, write_sources
 
 EXPORT = ("export", "--policy", "never", "--format", "clang-plugin")
 CONFIGURE = """\
@@ -41,7 +37,11 @@ def configure(sources: pathlib.Path, tree: pathlib.Path, clang: str, generator: 
     run("cmake", "-S", sources, "-B", tree, "-G", generator, *options, cwd=sources)
 
 
-@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
+@pytest.mark.parametrize(
+    "clang, generator",
+    [(CLANGS[0], "Unix Makefiles"), (CLANGS[1], "Ninja")],
+    indirect=["clang"],
+)
 def test_a_configured_cmake_tree(tfrl, clang, tmp_path, monkeypatch, generator):
     sources = write_sources(tmp_path / "my project")
     plain, tree = tmp_path / "plain", tmp_path / "steered tree"
@@ -84,11 +84,9 @@ def test_make_with_llvms_own_decisions_gives_the_same_bytes(tfrl, clang, tmp_pat
     assert built["default"] == built[""] and built["never"] != built[""]
 
 
-def test_a_configured_autotools_tree(tfrl, clang, tmp_path, monkeypatch):
+def test_a_configured_autotools_tree(tfrl, one_clang, tmp_path, monkeypatch):
     """With libtool, whose scripts call the compiler; the project tests itself."""
-    missing = [one for one in ("autoreconf", "libtoolize") if shutil.which(one) is None]
-    if missing:
-        pytest.skip(f"{', '.join(missing)}: not installed")
+    need_programs("autoreconf", "libtoolize", "make")
     sources = write_sources(tmp_path / "project")
     for number in range(2):
         (sources / f"library {number}.cpp").rename(sources / f"library{number}.cpp")
@@ -98,19 +96,20 @@ def test_a_configured_autotools_tree(tfrl, clang, tmp_path, monkeypatch):
     run("autoreconf", "--install", cwd=sources)
     tree = tmp_path / "tree"
     tree.mkdir()
-    run(sources / "configure", f"CXX={clang}", "CXXFLAGS=-Oz", cwd=tree)
+    run(sources / "configure", f"CXX={one_clang}", "CXXFLAGS=-Oz", cwd=tree)
     monkeypatch.chdir(tree)
     found = tfrl("build", "--policy", "never", "--json", "--", "make", "-j2", "check").json
     assert found["status"] == 0 and found["departures"] > 0
     assert found["steered"] == found["compiles"] >= 3  # libtool may compile a file twice
 
 
-@pytest.mark.parametrize("launcher", ["ccache", "sccache"])
+@pytest.mark.parametrize(
+    "clang, launcher", [(CLANGS[0], "ccache"), (CLANGS[1], "sccache")], indirect=["clang"]
+)
 def test_compiler_caches_give_no_objects_of_another_policy(
     launcher, tfrl, clang, tmp_path, monkeypatch
 ):
-    if shutil.which(launcher) is None:
-        pytest.skip(f"{launcher} is not installed")
+    need_programs(launcher)
     for name in ("CCACHE_DIR", "SCCACHE_DIR"):
         monkeypatch.setenv(name, str(tmp_path / "objects"))
     # A server of its own, whose socket's path must be short.
@@ -136,28 +135,27 @@ def test_compiler_caches_give_no_objects_of_another_policy(
     assert never["one.o"] not in (plain["one.o"], always["one.o"])
 
 
-def test_only_what_has_changed_is_compiled_again(tfrl, clang, tmp_path, monkeypatch):
+def test_only_what_has_changed_is_compiled_again(tfrl, one_clang, tmp_path, monkeypatch):
     sources = write_sources(tmp_path / "project")
     monkeypatch.chdir(sources)
     monkeypatch.setenv("CXXFLAGS", "-Oz")
-    run("make", f"CXX={clang}", cwd=sources)
+    run("make", f"CXX={one_clang}", cwd=sources)
     os.utime(sources / "library 1.cpp", (time.time() + 5, time.time() + 5))
-    found = tfrl("build", "--policy", "never", "--json", "--", "make", f"CXX={clang}").json
+    found = tfrl("build", "--policy", "never", "--json", "--", "make", f"CXX={one_clang}").json
     assert (found["compiles"], found["steered"]) == (1, 1)
     assert [one["path"] for one in found["images"]] == ["program"]
 
 
-def test_other_compilers_go_their_way(tfrl, clang, tmp_path, monkeypatch):
-    gcc = shutil.which("g++")
-    if gcc is None:
-        pytest.skip("g++ is not installed")
+def test_other_compilers_go_their_way(tfrl, one_clang, tmp_path, monkeypatch):
+    gcc = need_one_of("g++")
     sources = write_sources(tmp_path / "project")
     (sources / "start.s").write_text(".text\n")
     monkeypatch.chdir(sources)
+    clang = f"{one_clang} -Oz -Werror"
     script = (
-        f"{gcc} -Os -c main.cpp -o main.o && {clang} -O2 -c 'library 0.cpp' -o 0.o && "
-        f"{clang} -Oz -Werror -c 'library 1.cpp' -o 1.o && {clang} -Werror -c start.s -o s.o && "
-        f"{clang} -Werror main.o 0.o 1.o -o program"
+        f"{gcc} -Os -c main.cpp -o main.o && {one_clang} -O2 -c 'library 0.cpp' -o 0.o && "
+        f"{clang} -c 'library 1.cpp' -o 1.o && {one_clang} -Werror -c start.s -o s.o && "
+        f"{one_clang} -Werror main.o 0.o 1.o -o program"
     )
     run("sh", "-c", script, cwd=sources)
     before = objects(sources)
@@ -173,8 +171,7 @@ def test_other_compilers_go_their_way(tfrl, clang, tmp_path, monkeypatch):
 
 
 def test_thin_lto_is_left_to_the_linker(tfrl, clang, tmp_path, monkeypatch):
-    if shutil.which(clang.replace("clang++", "lld")) is None:
-        pytest.skip("lld is not installed")
+    need_programs(pathlib.Path(clang).name.replace("clang++", "lld"))
     sources = write_sources(tmp_path / "project")
     monkeypatch.chdir(sources)
     script = (

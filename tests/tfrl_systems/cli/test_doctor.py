@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 import sys
 
 import pytest
 
 from environments.errors import UserError
+from tests.requirements import need_one_of
 from tfrl_systems.cli import doctor_checks
 
 
@@ -51,9 +51,7 @@ def test_a_clang_that_is_none_or_too_old_is_no_failure(tmp_path, monkeypatch, sc
 
 
 def test_a_clang_without_headers_names_their_package(tmp_path, monkeypatch):
-    clang = next((found for n in (19, 22) if (found := shutil.which(f"clang-{n}"))), None)
-    if clang is None:
-        pytest.skip("no clang is installed")
+    clang = need_one_of("clang-19", "clang-22")
     program = tmp_path / "clang-23"
     program.write_text(
         '#!/bin/sh\n[ "$1" = --version ] && echo "clang version 23.1.0" && exit\n'

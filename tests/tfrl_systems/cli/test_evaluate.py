@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 
+# Compiles in this process; by default there is one worker for each processor.
+ONE_WORKER = ("--workers", "1")
 FIELDS = {
     "policy",
     "modules",
@@ -49,7 +51,7 @@ def test_json_has_the_documented_fields(trained, holdout, cache, tfrl):
 def test_the_table_names_policies_and_projects(trained, holdout, cache, tfrl):
     ran = tfrl(
         *("evaluate", "inlining", "--policy", "always", "--policy", "default"),
-        *("--corpus", holdout, "--cache", cache),
+        *("--corpus", holdout, "--cache", cache, *ONE_WORKER),
     )
     assert ran.status == 0
     first = ran.out.splitlines()[0].split()
@@ -59,7 +61,7 @@ def test_the_table_names_policies_and_projects(trained, holdout, cache, tfrl):
 
 
 def test_never_worse_keeps_the_smaller_and_says_what_it_cost(holdout, cache, tfrl):
-    arguments = ("evaluate", "inlining", "--policy", "always", "--corpus", holdout)
+    arguments = ("evaluate", "inlining", "--policy", "always", "--corpus", holdout, *ONE_WORKER)
     ran = tfrl(*arguments, "--cache", cache, "--never-worse", "--json")
     (one,) = ran.json["policies"]
     kept = one["never_worse"]
@@ -78,6 +80,7 @@ def test_never_worse_keeps_the_smaller_and_says_what_it_cost(holdout, cache, tfr
 def test_linked_images_beside_the_objects(holdout, cache, tfrl):
     policies = ("--policy", "always", "--policy", "default")
     arguments = ("evaluate", "inlining", *policies, "--corpus", holdout, "--cache", cache, "--link")
+    arguments += ONE_WORKER
     always, default = tfrl(*arguments, "--json").json["policies"]
     ((image,), (same,)) = always["images"], default["images"]
     assert image["project"] == same["project"] == "delta"
@@ -94,7 +97,7 @@ def test_a_module_that_fails_is_named_and_the_rest_goes_on(holdout, tmp_path, tf
     shutil.copytree(holdout, damaged)
     path = damaged / "delta" / "a.c.bc"
     path.write_bytes(path.read_bytes()[:200])
-    arguments = ("evaluate", "inlining", "--policy", "never", "--corpus", damaged)
+    arguments = ("evaluate", "inlining", "--policy", "never", "--corpus", damaged, *ONE_WORKER)
     ran = tfrl(*arguments, "--cache", cache, "--json")
     assert ran.status == 0 and "not compiled: delta/a.c: expected" in ran.err
     assert [one["module"] for one in ran.json["failures"]] == ["delta/a.c"]
@@ -120,7 +123,7 @@ def test_a_cache_that_cannot_be_written_is_one_line_and_is_done_without(
     (tmp_path / "file").write_text("")
     ran = tfrl(
         *("evaluate", "inlining", "--policy", "never", "--corpus", holdout),
-        *("--cache", tmp_path / "file" / "x.db"),
+        *("--cache", tmp_path / "file" / "x.db", *ONE_WORKER),
     )
     assert ran.status == 0 and "never" in ran.out
     (line,) = [one for one in caplog.messages if one.startswith("cache: ")]

@@ -25,7 +25,8 @@ def test_a_policy_that_was_learned_for_llvms_own_modes(
 ):
     command = train_arguments(corpus, holdout, cache, tmp_path / "run")
     learned_from = ",".join(embedded_features[:4])
-    assert main([*command, "--set", "scope=all", "--set", f"features={learned_from}"]) == 0
+    command += ["--iterations", "1", "--workers", "1", "--set", "scope=all"]
+    assert main([*command, "--set", f"features={learned_from}"]) == 0
     ran = tfrl(
         *("export", "--policy", tmp_path / "run" / "policy", "--format", "mlgo"),
         *("-o", tmp_path / "model", "--json"),

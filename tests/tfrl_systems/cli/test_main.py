@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -38,10 +37,8 @@ def test_help_imports_nothing_heavy():
         "import sys; from tfrl_systems.cli.main import make_parser; make_parser().format_help();"
         "print([m for m in ('tensorflow', 'numpy', 'rich', 'sklearn') if m in sys.modules])"
     )
-    began_s = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-    assert time.monotonic() - began_s < 5
 
 
 def test_every_field_is_explained_in_the_help(tfrl):

@@ -64,7 +64,7 @@ def test_a_model_that_is_one_if_becomes_faster(yes, tmp_path, tfrl):
     given = tmp_path / "inputs.npz"
     np.savez(given, x=x, yes=np.array(yes))
     ran = tfrl(
-        *("optimize", model, "-o", out, "--json", "--measure-seconds", "1", "--inputs", given),
+        *("optimize", model, "-o", out, "--json", "--measure-seconds", "0.4", "--inputs", given),
         *QUICK,
     )
     assert ran.status == 0, ran.err

@@ -19,7 +19,7 @@ import pytest
 
 from tests.environments.tensor_graphs.small_models import write_large
 
-QUICK = ("--objective", "analytic", "--expansions", "50", "--measure-seconds", "0.2")
+QUICK = ("--objective", "analytic", "--expansions", "50", "--measure-seconds", "0.05")
 
 FILES = {
     "scalar": "g (float x) => (float y) { a = Relu(x) y = Relu(a) }",

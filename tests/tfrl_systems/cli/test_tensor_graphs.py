@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.environments.tensor_graphs.small_models import adapter, convolutions, write
+from tfrl_systems import experiments
+from tfrl_systems.experiments.systems.tensor_graphs import bench, bench_learning
 
 QUICK = ("--objective", "analytic", "--expansions", "60")
 
@@ -62,25 +64,27 @@ def test_unknown_names(model, tfrl):
     assert ran.status == 1 and "magic" in ran.err and len(ran.err.splitlines()) == 1
 
 
-def test_what_a_step_costs(model, tfrl):
+STEP_BENCHMARKS = (
+    "engine_step_ms",
+    "incremental_over_full_match",
+    "environment_step_ms",
+    "memory_growth_mib",
+    "policy_ms",
+    "train_step_ms",
+)
+
+
+def test_what_a_step_costs(model, tfrl, monkeypatch):
+    """Of each model that is named; what learning costs is measured in the next test."""
+    monkeypatch.setattr(bench, "measure_learning", lambda *_: ([2.0] * 32, [5.0, 7.0, 6.0]))
+    monkeypatch.setattr(bench, "measure_dreaming", lambda asked, name, seed: len(name))
     arguments = ("bench", "tensor_graphs", "--model", model, "--model", "bert-tiny")
     ran = tfrl(*arguments, "--steps", "20", "--json")
     assert ran.status == 0, ran.err
     found = {one["name"]: one for one in ran.json["benchmarks"]}
     assert found.keys() == {
-        f"{name}_{one}"
-        for one in (model, "bert-tiny")
-        for name in (
-            "engine_step_ms",
-            "incremental_over_full_match",
-            "environment_step_ms",
-            "memory_growth_mib",
-            "policy_ms",
-            "train_step_ms",
-        )
+        f"{name}_{one}" for one in (model, "bert-tiny") for name in STEP_BENCHMARKS
     } | {"dream_steps_per_second"}
-    dreams = found["dream_steps_per_second"]
-    assert dreams["value"] > 0 and "256 dreams" in dreams["of"]
     step = found["engine_step_ms_bert-tiny"]
     assert 0 < step["value"] < 50 and step["unit"] == "ms" and "--steps 20" in step["command"]
     ratio = found["incremental_over_full_match_bert-tiny"]
@@ -89,4 +93,26 @@ def test_what_a_step_costs(model, tfrl):
     assert 0 < found["environment_step_ms_bert-tiny"]["value"] < 100
     assert abs(found["memory_growth_mib_bert-tiny"]["value"]) < 200
     policy, update = found["policy_ms_bert-tiny"], found["train_step_ms_bert-tiny"]
-    assert 0 < policy["value"] < update["value"] and "32 graphs" in update["of"]
+    assert (policy["value"], update["value"]) == (2, 6) and "32 graphs" in update["of"]
+    # Dreams are of the first model.
+    assert found["dream_steps_per_second"]["value"] == len(str(model))
+
+
+def test_what_learning_costs(model, tfrl, monkeypatch):
+    """An untrained policy is asked and trained, and dreams are made; all by small networks."""
+
+    def plan(*arguments, settings, **keywords):
+        small = {**settings, "graph_width": 4, "graph_rounds": 1}
+        return experiments.plan(*arguments, settings=small, **keywords)
+
+    monkeypatch.setattr(bench_learning, "plan", plan)
+    ran = tfrl("bench", "tensor_graphs", "--model", model, "--steps", "5", "--json")
+    assert ran.status == 0, ran.err
+    found = {one["name"]: one for one in ran.json["benchmarks"]}
+    assert found.keys() == {f"{name}_{model}" for name in STEP_BENCHMARKS} | {
+        "dream_steps_per_second"
+    }
+    policy, update = found[f"policy_ms_{model}"], found[f"train_step_ms_{model}"]
+    assert 0 < policy["value"] < update["value"] and " graphs" in update["of"]
+    dreams = found["dream_steps_per_second"]
+    assert dreams["value"] > 0 and "256 dreams" in dreams["of"]

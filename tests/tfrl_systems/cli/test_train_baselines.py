@@ -25,13 +25,13 @@ def saving(tmp_path_factory):
 def contrary(tfrl, saving, cache, tmp_path):
     """An actor that begins, and here ends, with the opposite of LLVM's own decisions."""
     ran = tfrl(
-        *("train", "inlining", "--agent", "ppo", "--corpus", saving, "--cache", cache),
-        *("--workdir", tmp_path / "ppo", "--workers", 1, "--iterations", 1, *OBJECTS),
+        *("train", "inlining", "--agent", "reinforce", "--corpus", saving, "--cache", cache),
+        *("--workdir", tmp_path / "reinforce", "--workers", 1, "--iterations", 1, *OBJECTS),
         *("--set", "num_chunks=1", "--set", "episodes_per_chunk=1", "--set", "hidden_sizes=4"),
         *("--set", "default_probability=0.05", "--set", "learning_rate=1e-9"),
     )
     assert ran.status == 0, ran.err
-    return tmp_path / "ppo" / "policy"
+    return tmp_path / "reinforce" / "policy"
 
 
 @pytest.fixture

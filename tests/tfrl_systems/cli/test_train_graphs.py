@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import onnx
@@ -11,22 +12,11 @@ import pytest
 from environments.tensor_graphs.models import families
 from tests.environments.tensor_graphs.small_models import adapter, relu, write
 from tests.tfrl_systems.cli.test_train import FIELDS, read_result
+from tests.tfrl_systems.small_runs import GRAPHS
 from tests.tfrl_systems.training.test_heatmap import picture, read, scalar
 from tfrl_systems.experiments.systems.tensor_graphs import starts
 
-SAME = ("experience_sha256", "policy_sha256", "environment_steps", "evaluation")
 RULES = "evaluation/rules"
-SMALL = {
-    "num_chunks": 2,
-    "episodes_per_chunk": 2,
-    "graph_width": 8,
-    "graph_rounds": 2,
-    "max_steps": 8,
-    "max_nodes": 64,
-    "max_edges": 96,
-    "max_actions": 128,
-    "evaluate_every": 2,
-}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +29,7 @@ def models(tmp_path_factory):
 def train(tfrl):
     def run(workdir, models, *more, agent="ppo", **settings):
         words = [word for model in models for word in ("--model", model)]
-        for item in {**SMALL, **settings}.items():
+        for item in {**GRAPHS, **settings}.items():
             words += ["--set", "{}={}".format(*item)]
         return tfrl(
             *("train", "tensor_graphs", "--agent", agent, "--objective", "analytic"),
@@ -49,16 +39,12 @@ def train(tfrl):
     return run
 
 
-def test_any_number_of_workers_learns_the_same(train, models, tmp_path):
-    results = []
-    for number, more in enumerate(((), ("--workers", 2))):
-        ran = train(tmp_path / str(number), models, "--iterations", 2, *more)
-        assert ran.status == 0, ran.err
-        results.append(ran.json)
-    for name in SAME:
-        assert results[0][name] == results[1][name], name
-    assert results[0] == read_result(tmp_path / "0") and results[0].keys() >= FIELDS
-    last = results[0]["evaluation"]["last"]
+def test_what_is_told_of_several_models(train, models, tmp_path):
+    ran = train(tmp_path / "run", models, "--iterations", 2, "--collect", "inprocess")
+    assert ran.status == 0, ran.err
+    result = ran.json
+    assert result == read_result(tmp_path / "run") and result.keys() >= FIELDS
+    last = result["evaluation"]["last"]
     names = [str(model) for model in models]
     assert last.keys() == {
         "cost",
@@ -68,8 +54,8 @@ def test_any_number_of_workers_learns_the_same(train, models, tmp_path):
     # Nothing can be done about the second one.
     assert last[f"cost/{names[1]}"] == 1.0
     # What was learned on several models is for others, too.
-    assert json.loads((tmp_path / "0" / "policy" / "policy.json").read_text())["max_logit"] == 4
-    check_curves(tmp_path / "0", results[0], names)
+    assert json.loads((tmp_path / "run" / "policy" / "policy.json").read_text())["max_logit"] == 4
+    check_curves(tmp_path / "run", result, names)
 
 
 def check_curves(workdir, result, names):
@@ -77,7 +63,7 @@ def check_curves(workdir, result, names):
     events = read(workdir / "tensorboard" / workdir.name)
     (learned,) = result["training"]
     assert learned["environment_steps"] == result["environment_steps"]
-    assert 1 <= learned["steps_per_episode"] <= SMALL["max_steps"]
+    assert 1 <= learned["steps_per_episode"] <= GRAPHS["max_steps"]
     shown = {
         tag: scalar(one)
         for tag, (one,) in tensors(events).items()
@@ -85,7 +71,7 @@ def check_curves(workdir, result, names):
     }
     assert shown["train/steps_per_episode"] == pytest.approx(learned["steps_per_episode"])
     assert shown["train/mean_return"] == pytest.approx(learned["mean_return"], rel=1e-5)
-    assert 0 < shown["train/entropy"] < np.log(SMALL["max_actions"])
+    assert 0 < shown["train/entropy"] < np.log(GRAPHS["max_actions"])
     assert shown["train/entropy_regularization_loss"] < 0 < shown["train/value_estimation_loss"]
     for name in ("cost", *(f"cost/{one}" for one in names)):
         assert shown[f"best/{name}"] == shown[f"evaluation/{name}"]
@@ -98,12 +84,9 @@ def tensors(events):
     return {tag: events.Tensors(tag) for tag in events.Tags()["tensors"]}
 
 
-def test_what_was_learned_is_compared_and_used(train, models, tfrl, tmp_path):
+def test_what_was_learned_is_compared_and_used(lent_run, models, tfrl, tmp_path):
     """Folding W + A·B saves more than half; a short training finds it, and a policy keeps it."""
-    settings = {"learning_rate": 0.01, "final_learning_rate": 0.003, "episodes_per_chunk": 8}
-    ran = train(tmp_path / "run", models[:1], "--iterations", 12, "--seed", 1, **settings)
-    assert ran.status == 0, ran.err
-    policy = tmp_path / "run" / "policy"
+    policy = lent_run("tensor_graphs", "ppo").policy
     described = json.loads((policy / "policy.json").read_text())
     assert described["kind"] == "graph_actor" and described["max_logit"] == 0
     arguments = ("evaluate", "tensor_graphs", "--model", models[0], "--objective", "analytic")
@@ -132,8 +115,7 @@ def test_what_was_learned_is_compared_and_used(train, models, tfrl, tmp_path):
     )
     assert ran.status == 0, ran.err
     assert ran.json["method"] == "regions" and ran.json["gain"] is True
-    of_other_features(policy)
-    ran = tfrl(*arguments, "--policy", policy)
+    ran = tfrl(*arguments, "--policy", of_other_features(policy, tmp_path / "older"))
     assert ran.status == 1 and "vocabulary" in ran.err and "train again" in ran.err
     assert len(ran.err.splitlines()) == 1
 
@@ -141,7 +123,7 @@ def test_what_was_learned_is_compared_and_used(train, models, tfrl, tmp_path):
 def test_a_world_model_is_learned_compared_and_used(train, models, tfrl, tmp_path):
     """Its controller acts with the real masks; it knows the rules by their numbers."""
     dreaming = {
-        **{"memory_size": 16, "head_size": 16, "graph_width": 8, "graph_rounds": 1},
+        **{"num_members": 2, "memory_size": 16, "head_size": 16},
         **{"num_dreams": 16, "dream_updates": 2, "fit_updates": 3, "fit_episodes": 2},
     }
     ran = train(tmp_path / "run", models[:1], "--iterations", 2, agent="world_model", **dreaming)
@@ -176,8 +158,7 @@ def test_a_world_model_is_learned_compared_and_used(train, models, tfrl, tmp_pat
 
 
 def test_es_learns_and_its_policy_is_used_on_another_model(train, models, tfrl, tmp_path):
-    small = {"num_chunks": 4, "graph_width": 8, "graph_rounds": 1, "evaluate_every": 2}
-    ran = train(tmp_path / "run", models[:1], "--iterations", 2, agent="es", **small)
+    ran = train(tmp_path / "run", models[:1], "--iterations", 2, agent="es", num_chunks=4)
     assert ran.status == 0, ran.err
     first = ran.json["training"][-1]
     assert first["iteration"] == 2 and ran.json["evaluation"]["last"]["cost"] <= 1
@@ -209,11 +190,12 @@ def test_members_of_families_are_drawn_to_learn_from(train, tfrl, tmp_path, monk
     assert ran.status == 1 and "transformers:7" in ran.err and len(ran.err.splitlines()) == 1
 
 
-def of_other_features(policy):
-    """As if it had been learned before an operator or a feature was added."""
-    path = policy / "policy.json"
-    described = json.loads(path.read_text())
-    path.write_text(json.dumps({**described, "vocabulary": "0123456789abcdef"}))
+def of_other_features(policy, copy):
+    """A copy, as if it had been learned before an operator or a feature was added."""
+    shutil.copytree(policy, copy)
+    described = json.loads((copy / "policy.json").read_text())
+    (copy / "policy.json").write_text(json.dumps({**described, "vocabulary": "0123456789abcdef"}))
+    return copy
 
 
 def test_mistakes(train, models, tfrl, tmp_path):

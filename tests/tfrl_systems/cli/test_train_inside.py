@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
-import shutil
-
-import pytest
 
 from environments.inlining.plugin import compiler
+from tests.requirements import needs_programs, skip_if
 from tests.tfrl_systems.conftest import train_arguments
 from tfrl_systems.experiments.systems.inlining import workers
 
 
-@pytest.mark.skipif(shutil.which("clang-22") is None, reason="clang-22 is not installed")
+@needs_programs("clang-22")
 def test_the_same_policy_is_learned(tfrl, corpus, holdout, plugin_cache, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
-    if missing := compiler.why_no_plugins("clang-22"):
-        pytest.skip(missing)
+    skip_if(compiler.why_no_plugins("clang-22"))
     told, results = [], []
     for name in ("inside", "asked"):
         if name == "asked":
             for module in (compiler, workers):
                 monkeypatch.setattr(module, "why_no_plugins", lambda clang: "no headers here")
         command = train_arguments(corpus, holdout, tmp_path / f"{name}.db", tmp_path / name)
+        # The second iteration collects with what was learned in the first.
+        command += ["--iterations", "2", "--set", "num_models=1", "--set", "epochs=2"]
         ran = tfrl(*command, "--compiler", "clang-22", "--collect", "inprocess")
         assert ran.status == 0, ran.err
         told.append(ran.err)

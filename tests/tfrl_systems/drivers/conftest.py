@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import psutil
 import pytest
+
+from tfrl_systems.drivers.collect import Collect, shared
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -32,13 +35,38 @@ def workers(parent_pid: int | None = None) -> list[psutil.Process]:
     return [child for child in psutil.Process(parent_pid).children() if is_worker(child)]
 
 
-def wait_for_end(processes: list[psutil.Process], timeout_s: float) -> float:
-    """Waits until all have ended, and says how long that took, in seconds."""
+def wait_for_end(processes: list[psutil.Process], timeout_s: float = 60) -> None:
+    """Waits until all have ended."""
     began_s = time.monotonic()
     while alive := [process for process in processes if is_alive(process)]:
         assert time.monotonic() - began_s < timeout_s, f"alive after {timeout_s} s: {alive}"
         time.sleep(0.005)
-    return time.monotonic() - began_s
+
+
+class OneCluster:
+    """A Ray cluster that pools share from one test to the next: starting one takes seconds."""
+
+    def __init__(self) -> None:
+        self._end = contextlib.ExitStack()
+        self._is_there = False
+
+    def keep(self) -> None:
+        """Start it, unless it is there."""
+        if not self._is_there:
+            self._end.enter_context(shared(Collect("ray")))
+            self._is_there = True
+
+    def end(self) -> None:
+        """End it, for tests that join or lose clusters of their own."""
+        self._end.close()
+        self._is_there = False
+
+
+@pytest.fixture(scope="package")
+def one_cluster():
+    cluster = OneCluster()
+    yield cluster
+    cluster.end()
 
 
 @pytest.fixture(autouse=True)

@@ -87,12 +87,11 @@ def test_there_is_no_such_system():
         experiments.evaluate("tensor_graphs", policies=["greedy"])
 
 
-def test_a_run_is_dreamed_of_beside_new_real_episodes(tmp_path):
-    tiny = {"memory_size": 4, "head_size": 4, "num_dreams": 4, "dream_updates": 1, "fit_updates": 2}
-    run = train(tmp_path, agent="world_model", settings={**SMALL, **tiny})
+def test_a_run_is_dreamed_of_beside_new_real_episodes(lent_run):
+    run = lent_run("learn_to_optimize", "world_model")
     real, dreams = experiments.dream(run, seed=1)
-    # Two episodes of two steps.
-    assert real.reward.shape == (2, 2)
+    # Four episodes of two steps.
+    assert real.reward.shape == (4, 2)
     firsts = real.observation[:, 0]
     for _ in range(4):
         first = dreams.reset().observation["latent"]
@@ -101,8 +100,8 @@ def test_a_run_is_dreamed_of_beside_new_real_episodes(tmp_path):
     assert any(one.is_last() for one in steps) and all(np.isfinite(one.reward) for one in steps)
     again, _ = experiments.dream(run, seed=1)
     np.testing.assert_array_equal(again.reward, real.reward)
-    (directory,) = (tmp_path / "run" / "tensorboard").iterdir()
+    (directory,) = (run.workdir / "tensorboard").iterdir()
     curves = EventAccumulator(str(directory)).Reload()
     assert "evaluation/errors by steps ahead" in curves.Tags()["tensors"]
     with pytest.raises(UsageError, match="expected a run of world_model, found one of ppo"):
-        experiments.dream(train(tmp_path / "other"))
+        experiments.dream(lent_run("learn_to_optimize", "ppo"))

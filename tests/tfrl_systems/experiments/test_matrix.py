@@ -13,6 +13,8 @@ from tfrl_systems import experiments
 from tfrl_systems.experiments import find_system, plan, system_names
 from tfrl_systems.experiments.agents import AGENTS
 
+pytestmark = pytest.mark.usefixtures("no_saved_models")
+
 REFUSED = {
     ("inlining", "world_model"): "whose policy remembers the episode",
 }

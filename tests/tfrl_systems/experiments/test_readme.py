@@ -14,7 +14,13 @@ from tfrl_systems import experiments
 
 ROOT = pathlib.Path(__file__).parents[3]
 # The same calls with less to do: a small network, short searches, no measuring.
-SMALL = {"num_chunks": 1, "episodes_per_chunk": 2, "max_steps": 4, "graph_width": 8}
+SMALL = {
+    "num_chunks": 1,
+    "episodes_per_chunk": 2,
+    "max_steps": 4,
+    "graph_width": 8,
+    "graph_rounds": 1,
+}
 QUICK = {
     "train": {"iterations": 1, "settings": SMALL, "objective": "analytic"},
     "evaluate": {"expansions": 20, "rollouts": 1, "objective": "analytic"},

@@ -117,7 +117,7 @@ def test_padding_changes_no_bit(head):
 def test_neither_names_nor_order_matter(head):
     """Nodes, edges and, of what is listed, actions in another order: the same logits."""
     actor, generator = make_actor(head), np.random.default_rng(4)
-    for one in observations(5):
+    for one in observations(3):
         num_nodes, num_edges = int(one["n_node"][0]), int(one["n_edge"][0])
         num_actions = int(one["action_mask"].sum())
         nodes = np.arange(SIZES.max_nodes + 1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,6 @@ from environments.errors import UserError
 from tests.tfrl_systems import decision_rows
 from tests.tfrl_systems.decision_rows import NAMES
 from tfrl_systems import episodes
-from tfrl_systems.agents import bc_max
 from tfrl_systems.policies import numpy_models
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 
@@ -135,27 +132,6 @@ def test_later_training_does_not_reach_a_twin():
 def test_foreign_policies_are_refused():
     with pytest.raises(UserError, match=r"made by agents.bc_max, found object"):
         NumpyPolicy.from_policy(object())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_decision_takes_microseconds(kind):
-    """With the default settings and 56 features; the aim is 50 µs, the bound a slow machine's."""
-    names = tuple(f"feature_{i:02}" for i in range(56))
-    config = bc_max.Config(model=kind, baseline_feature=names[0], epochs=1, num_trees=100)
-    agent = bc_max.make_agent(config, *decision_rows.specs(names))
-    rows = np.random.default_rng(0).integers(-50, 50, (1500, 56))
-    agent.train(*episodes.labelled_experience(names, rows, np.arange(1500) % 2))
-    decide = NumpyPolicy.from_agent(agent).begin("m", names)
-    ones = [rows[i : i + 1] for i in range(300)]
-    fastest_s = min(_time(decide, ones) for _ in range(5))
-    assert fastest_s / 300 < 250e-6
-
-
-def _time(decide, ones) -> float:
-    start_s = time.process_time()
-    for i, one in enumerate(ones):
-        decide(one, i)
-    return time.process_time() - start_s
 
 
 def test_numpy_models_know_every_kind():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 
 import numpy as np
@@ -12,6 +11,7 @@ import tensorflow as tf
 
 from environments.errors import UserError
 from tests.full_disk import no_room
+from tests.requirements import needs_an_unprivileged_user
 from tests.tfrl_systems.training.site_problem import SiteProblem, draw_sites
 from tfrl_systems.agents import bc_max
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
@@ -20,6 +20,8 @@ from tfrl_systems.training.bc_max import Config
 from tfrl_systems.training.checkpoints import open_workdir
 from tfrl_systems.training.run import run_bc_max
 from tfrl_systems.training.summaries import write_settings
+
+pytestmark = pytest.mark.usefixtures("no_saved_models")
 
 AGENT = bc_max.Config(
     model="trees", num_models=1, num_trees=10, max_leaf_nodes=4, min_samples_leaf=1
@@ -187,7 +189,7 @@ def test_a_full_disk_is_one_line_also_where_tensorflow_writes(tmp_path, write, w
     assert not set("\n[]{}") & set(message.replace(str(tmp_path), ""))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@needs_an_unprivileged_user
 def test_a_directory_that_cannot_be_written_is_one_line(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(UserError, match="name another with --workdir"):

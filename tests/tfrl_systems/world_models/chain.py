@@ -74,20 +74,21 @@ class Chain(py_environment.PyEnvironment):
 
 
 def played_by_chance(
-    num_episodes: int, seed: int, first: int | None = None
+    num_episodes: int, seed: int, first: int | None = None, max_steps: int = 1000
 ) -> trajectory.Trajectory:
-    """Episodes [B, T] of random allowed actions."""
+    """Episodes [B, T] of random allowed actions; longer ones are left out."""
     environment, generator = Chain(seed, first), np.random.default_rng(seed)
     rows, lengths = [], []
-    for _ in range(num_episodes):
-        lengths.append(-len(rows))
-        now = environment.reset()
+    while len(lengths) < num_episodes:
+        now, episode = environment.reset(), []
         while not now.is_last():
             action = generator.choice(np.flatnonzero(now.observation["action_mask"]))
             after = environment.step(np.int32(action))
-            rows.append((now, action, after))
+            episode.append((now, action, after))
             now = after
-        lengths[-1] += len(rows)
+        if len(episode) <= max_steps:
+            rows += episode
+            lengths.append(len(episode))
     nows, actions, afters = zip(*rows, strict=True)
     names = ("state", "action_mask")
     steps = trajectory.Trajectory(

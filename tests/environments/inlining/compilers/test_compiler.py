@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import shutil
 import subprocess
 
 import numpy as np
@@ -27,6 +26,7 @@ from tests.environments.inlining.small_modules import (
     num_descriptors,
     write_module,
 )
+from tests.requirements import need_one_of
 
 
 def default(site):
@@ -157,9 +157,7 @@ def test_sizes_are_those_of_the_sections(tmp_path):
     (tmp_path / "module.o").write_bytes(data)
     size = read_object_size(data)
     assert read_function_bytes(data)
-    program = shutil.which("size") or shutil.which("llvm-size-19")
-    if program is None:
-        pytest.skip("neither size nor llvm-size-19 is installed")
+    program = need_one_of("size", "llvm-size-19")
     shown = subprocess.check_output([program, tmp_path / "module.o"], text=True)
     assert int(shown.splitlines()[1].split()[0]) == size.text_bytes
 

@@ -14,10 +14,16 @@ from environments.inlining.exploration.explore import ExplorationConfig, Explore
 from environments.inlining.heuristics import Replay, make_heuristic
 from environments.inlining.plugin.compiler import PluginClang
 from environments.inlining.plugin.toolchain import find_toolchain
-from tests.environments.inlining.plugin.samples import write_samples
+from tests.environments.inlining.plugin.samples import samples_of
 from tests.environments.inlining.small_modules import HAND_WORKED, NOTHING, write_module
 
-POLICIES = ("default", "never", "cost<-20")
+# One clang plays by all policies, the other by one that looks at a feature.
+CLANGS_AND_POLICIES = (
+    ("clang-22", "default"),
+    ("clang-22", "never"),
+    ("clang-22", "cost<-20"),
+    ("clang-19", "cost<-20"),
+)
 
 
 @pytest.fixture
@@ -34,18 +40,10 @@ def inside(clang, plugin_cache, monkeypatch):
     compiler.close()
 
 
-@pytest.fixture(scope="module")
-def samples(tmp_path_factory):
-    """Modules by the clang that made them."""
-    made: dict[str, list[Module]] = {}
-
-    def make(clang) -> list[Module]:
-        if clang.name not in made:
-            directory = tmp_path_factory.mktemp(clang.name)
-            made[clang.name] = write_samples(clang.executable, directory)
-        return made[clang.name]
-
-    return make
+@pytest.fixture
+def samples(clang, lend):
+    """Modules by name."""
+    return samples_of(clang, lend)
 
 
 def assert_same(found: Played, expected: Played) -> None:
@@ -57,10 +55,10 @@ def assert_same(found: Played, expected: Played) -> None:
     assert found.data == expected.data
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize(("clang", "name"), CLANGS_AND_POLICIES, indirect=["clang"])
 def test_a_compile_is_the_channels(clang, inside, samples, name):
     policy, compared = make_heuristic(name), 0
-    for module in samples(clang):
+    for module in samples.values():
         found = compile_under(policy, inside, module)
         assert_same(found, compile_under(policy, clang, module))
         compared += len(found.keys)
@@ -80,7 +78,7 @@ def variations(base: Played) -> list[Variation]:
 
 def test_so_is_one_that_does_not_follow_the_policy_everywhere(clang, inside, samples):
     policy, num_changed = make_heuristic("cost<-20"), 0
-    for module in samples(clang)[:5]:
+    for module in (samples["odd"], samples["mixed"], samples["int"]):
         base = compile_under(policy, inside, module)
         for variation in variations(base):
             found = compile_under(policy, inside, module, variation)
@@ -89,9 +87,12 @@ def test_so_is_one_that_does_not_follow_the_policy_everywhere(clang, inside, sam
     assert num_changed > 5
 
 
-def test_exploration_finds_the_same(clang, inside, samples):
+@pytest.mark.parametrize(
+    ("clang", "name"), [("clang-22", "int"), ("clang-19", "mixed")], indirect=["clang"]
+)
+def test_exploration_finds_the_same(clang, inside, samples, name):
     task = Explore(make_heuristic("default"), ExplorationConfig(num_rounds=4))
-    module = samples(clang)[-1]
+    module = samples[name]
     found, expected = task.run(inside, module), task.run(clang, module)
     assert found.steps.tolist() == expected.steps.tolist() and len(found.steps)
     np.testing.assert_array_equal(found.deltas, expected.deltas)

@@ -14,7 +14,7 @@ from environments.inlining.corpus.modules import Module
 from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import PolicySource, heuristic_source
 from environments.inlining.plugin.toolchain import find_toolchain
-from tests.environments.inlining.plugin.samples import MIXED, write_samples
+from tests.environments.inlining.plugin.samples import MIXED, samples_of
 from tests.environments.inlining.small_modules import (
     HAND_WORKED,
     HAND_WORKED_DEFAULT,
@@ -64,9 +64,9 @@ def test_what_was_decided_is_told(clang, plugins, tmp_path):
         assert log["departures"] == departures and log["policy_ns"] > 0
 
 
-def test_llvms_own_decisions_give_llvms_own_objects(clang, plugins, tmp_path):
+def test_llvms_own_decisions_give_llvms_own_objects(clang, plugins, lend, tmp_path):
     plugin = plugins(clang, "default")
-    for module in write_samples(clang.executable, tmp_path):
+    for module in samples_of(clang, lend).values():
         plain, nothing = compile_with(clang, module, None, tmp_path)
         steered, (log,) = compile_with(clang, module, plugin, tmp_path)
         assert nothing == [] and log["decisions"] > 0

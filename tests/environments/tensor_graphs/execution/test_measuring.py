@@ -122,9 +122,7 @@ def test_more_work_takes_longer() -> None:
     short, long = chain("MatMul"), chain(*["MatMul"] * 8)
     feeds = inputs.random_inputs(short)
     backend = backends.backend("onnxruntime-disable")
-    begin = time.monotonic()
     found = measuring.compare(short, long, feeds, backend, seconds=0.5)
-    assert time.monotonic() - begin < 10
     assert found.is_slower
     assert found.num_pairs >= 9
     assert 0 < found.first_ms < found.other_ms

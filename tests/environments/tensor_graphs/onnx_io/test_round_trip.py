@@ -52,8 +52,7 @@ def test_light_models_of_the_wheel(path):
 
 
 @pytest.mark.parametrize("name", SMALL_MODELS)
-@pytest.mark.parametrize("batch", [1, "N"])
-@pytest.mark.parametrize("opset", [14, 17, 22])
+@pytest.mark.parametrize(("batch", "opset"), [("N", 14), (1, 17), ("N", 22)])
 def test_our_models(name, batch, opset):
     model = models.make(name, batch=batch, opset=opset)
     graph = read(model)

@@ -65,10 +65,11 @@ def test_it_is_within_two_percent_of_the_best_graph_there_is(make):
     assert optimal.bound_ms * (1 - 1e-9) <= found <= 1.02 * optimal.bound_ms
 
 
+@pytest.mark.parametrize("expansions", [600, pytest.param(1500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["bert-tiny", "repvgg-a0", "squeezenet-1.1"])
-def test_it_needs_a_tenth_of_the_expansions_that_taso_needs(name):
+def test_it_needs_a_tenth_of_the_expansions_that_taso_needs(name, expansions):
     """Both have the same rules and costs; TASO ends at its budget or when its queue is empty."""
     start = start_of(models.make(name))
-    taso = search(start, "taso", Budget(expansions=1500))
+    taso = search(start, "taso", Budget(expansions=expansions))
     ours = search(start, "regions", Budget(expansions=taso.expansions // 10))
     assert ours.best.cost_ms <= taso.best.cost_ms * (1 + 1e-9)

@@ -90,16 +90,17 @@ def test_sigkill_of_the_parent(tmp_path):
     parent.kill()
     parent.wait()
     # SIGKILL also ends what is stopped or in C; whoever looks for the parent's end cannot.
-    wait_for_end(family, 5)
+    wait_for_end(family)
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_to_the_parent(tmp_path, number):
     parent = start(tmp_path, "hang in C", "hang")
     family = at_work(tmp_path, parent)
     parent.send_signal(number)
     _, complaints = parent.communicate(timeout=20)
-    wait_for_end(family, 5)
+    wait_for_end(family)
     if number == signal.SIGINT:
         assert complaints.count("KeyboardInterrupt") == 1
         assert complaints.rstrip().endswith("KeyboardInterrupt")
@@ -143,7 +144,7 @@ time.sleep(1000)
     assert process.poll() is None and is_alive(child)
     os.close(mine)
     assert process.wait(5) == -signal.SIGKILL
-    wait_for_end([child], 5)
+    wait_for_end([child])
 
 
 class TestByHand:

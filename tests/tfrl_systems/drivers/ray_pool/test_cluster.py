@@ -14,14 +14,16 @@ import time
 import numpy as np
 import pytest
 
-pytest.importorskip("ray")
+from tests.requirements import NO_RAY
+
+pytest.importorskip("ray", reason=NO_RAY)
 
 from environments.errors import UserError
 from tests.environments.inlining.small_modules import HAND_WORKED, many_calls
 from tests.environments.tensor_graphs.small_models import adapter, write
-from tests.tfrl_systems.cli.test_train_graphs import SMALL
 from tests.tfrl_systems.conftest import write_corpus
 from tests.tfrl_systems.drivers.runners import Noise, Task
+from tests.tfrl_systems.small_runs import GRAPHS
 from tfrl_systems import experiments
 from tfrl_systems.drivers.collect import Collect, make_pool, num_processors_at, shared
 from tfrl_systems.drivers.ray_pool.worker_handle import WorkerHandle
@@ -36,10 +38,11 @@ TEMPORARY = ""
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cluster(tmp_path_factory, one_cluster):
     """A head that runs nothing, and two nodes."""
     from ray.cluster_utils import Cluster
 
+    one_cluster.end()  # a process can be in one cluster at a time
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_worker_niceness", "0")
@@ -186,10 +189,10 @@ ONLINE = {"iterations": 3, "num_chunks": 4, "episodes_per_chunk": 2, "evaluate_e
 RUNS = {
     "learn_to_optimize-ppo": {**ONLINE, "hidden_sizes": (8,)},
     "learn_to_optimize-es": {**ONLINE, "hidden_sizes": (8,)},
-    "tensor_graphs-ppo": {**SMALL, "iterations": 3, "num_chunks": 4},
+    "tensor_graphs-ppo": {**GRAPHS, "iterations": 3, "num_chunks": 4},
     "learn_to_optimize-bc_max": {**ONLINE, "hidden_sizes": (8,), "updates": 5},
     "tensor_graphs-bc_max": {
-        **{**SMALL, "iterations": 2, "num_chunks": 4, "updates": 5, "max_steps": 20},
+        **{**GRAPHS, "iterations": 2, "num_chunks": 4, "updates": 5, "max_steps": 20},
         **{"teachers": ("greedy",), "teacher_expansions": 20, "random_steps": 2},
     },
     "inlining-ppo": {**ONLINE, "hidden_sizes": (8,)},

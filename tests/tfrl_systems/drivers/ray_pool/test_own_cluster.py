@@ -14,7 +14,9 @@ import time
 import psutil
 import pytest
 
-pytest.importorskip("ray")
+from tests.requirements import NO_RAY
+
+pytest.importorskip("ray", reason=NO_RAY)
 
 from tests.tfrl_systems.drivers.conftest import is_alive, wait_for_end
 from tests.tfrl_systems.drivers.runners import Noise, Task
@@ -38,6 +40,11 @@ LINE = (
 )
 SLOW = pytest.mark.slow
 HOLDER = "tfrl_systems.drivers.ray_pool.local_cluster"
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(one_cluster):
+    one_cluster.end()
 
 
 def cluster_of(pid: int | None = None) -> list[psutil.Process]:
@@ -86,7 +93,7 @@ def test_a_lost_cluster_ends_all_pools_with_one_line(name, capfd):
     # The others end with the program that holds them.
     names = ("raylet", "gcs_server", "holder") if name == HOLDER else (name,)
     assert lines <= {LINE.format(name) for name in names}
-    wait_for_end(family, 10)
+    wait_for_end(family)
     assert capfd.readouterr() == ("", "")
 
 
@@ -147,7 +154,7 @@ def test_a_run_that_loses_its_cluster_goes_on_with_resume(name, tmp_path, capfd)
         out, said = run.communicate(timeout=60)
         assert (run.returncode, out) == (1, "")
         assert said == f"tfrl: {LINE.format(name)}\n"
-        wait_for_end(family, 10)
+        wait_for_end(family)
         assert not list(temporary.iterdir())
         ended = subprocess.run(
             [*command, "--resume"], env=environment, capture_output=True, timeout=120, check=True

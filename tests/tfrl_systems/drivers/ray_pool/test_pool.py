@@ -16,14 +16,16 @@ import numpy as np
 import psutil
 import pytest
 
-pytest.importorskip("ray")
+from tests.requirements import NO_RAY
+
+pytest.importorskip("ray", reason=NO_RAY)
 
 from environments.errors import UserError
 from tests.tfrl_systems.drivers.collecting import collect, expected, sha256, tasks_of
 from tests.tfrl_systems.drivers.conftest import wait_for_end
 from tests.tfrl_systems.drivers.runners import Noise, Process, Task
 from tfrl_systems.cli.main import main
-from tfrl_systems.drivers.collect import Collect, Supervision, make_pool, shared
+from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import PoolError
 from tfrl_systems.drivers.pipes.messages import pickled
 from tfrl_systems.drivers.ray_pool import worker
@@ -33,9 +35,15 @@ TIMEOUT_S = 2.0
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_cluster():
-    with shared(Collect("ray")):
-        yield
+def cluster(one_cluster):
+    one_cluster.keep()
+
+
+@pytest.fixture(scope="module")
+def noise(cluster):
+    """A pool that several tests use: workers take a second to start."""
+    with make(Noise, max_attempts=2) as pool:
+        yield pool
 
 
 def make(make_runner, num_workers=2, **supervision):
@@ -59,9 +67,7 @@ def test_a_lost_job_is_back_in_work_at_once_and_the_worker_is_replaced():
         first = set(pool.map([Task(seed) for seed in range(20)]))
         victim = min(first)
         os.kill(victim, signal.SIGKILL)
-        began_s = time.monotonic()
         seen = set(pool.map([Task(seed) for seed in range(20)]))
-        assert time.monotonic() - began_s < 20
         assert victim not in seen
 
 
@@ -76,9 +82,8 @@ def test_large_results_are_small_on_their_way_to_another_node():
     assert small.compressed() is small
 
 
-def test_a_job_that_ends_every_worker_is_a_failure_that_says_why():
-    with make(Noise, max_attempts=2) as pool:
-        failed, fine = pool.map([Task(0, "kill"), Task(1)])
+def test_a_job_that_ends_every_worker_is_a_failure_that_says_why(noise):
+    failed, fine = noise.map([Task(0, "kill"), Task(1)])
     assert failed.message.startswith("task 0: its worker on ")
     assert failed.message.endswith("was lost (ActorDiedError) (attempt 2 of 2)")
     assert len(fine) == 4
@@ -106,15 +111,14 @@ def test_a_place_whose_workers_never_start_is_left_empty(tmp_path):
         assert len(pool.map([Task(0), Task(1)])) == 2
 
 
-def test_an_interruption_leaves_a_pool_that_works():
+def test_an_interruption_leaves_a_pool_that_works(noise):
     def interrupt(number, result):
         raise KeyboardInterrupt
 
-    with make(Noise) as pool:
-        pool.broadcast(b"0")
-        with pytest.raises(KeyboardInterrupt):
-            pool.map(tasks_of(0), interrupt)
-        assert sha256(pool.map(tasks_of(0))) == expected()[0]
+    noise.broadcast(b"0")
+    with pytest.raises(KeyboardInterrupt):
+        noise.map(tasks_of(0), interrupt)
+    assert sha256(noise.map(tasks_of(0))) == expected()[0]
 
 
 def test_a_worker_sees_no_gpu_has_one_thread_and_the_callers_directory():
@@ -151,7 +155,7 @@ def test_a_run_from_the_command_line_is_the_same_and_only_its_own_words_are_seen
     for kind in ("inprocess", "ray"):
         words = [word for setting in small for word in ("--set", setting)]
         words += ["--function", "shifted_sphere", "--workdir", str(tmp_path / kind)]
-        words += ["--collect", kind, "--workers", "2"]
+        words += ["--collect", kind, "--workers", "1"]
         assert main(["train", "learn_to_optimize", "--agent", "ppo", *words, "--json"]) == 0
         said = capfd.readouterr()
         result = json.loads(said.out)
@@ -175,6 +179,7 @@ SLOW = pytest.mark.slow
 _HOLDER = "tfrl_systems.drivers.ray_pool.local_cluster"
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize(
     "number",
     [
@@ -200,7 +205,7 @@ def test_nothing_is_left_whatever_ends_the_caller(tmp_path, number):
         assert directory.stat().st_mode & 0o777 == 0o700
         time.sleep(0.5)  # its jobs begin
         parent.send_signal(number)
-        wait_for_end(family, 60)
+        wait_for_end(family)
         assert not directory.exists()
     finally:
         parent.kill()

@@ -13,7 +13,9 @@ import time
 
 import pytest
 
-pytest.importorskip("ray")
+from tests.requirements import NO_RAY
+
+pytest.importorskip("ray", reason=NO_RAY)
 
 from environments.errors import UserError
 from tfrl_systems.drivers.pipes.messages import pickled

@@ -16,6 +16,7 @@ from tests.tfrl_systems.agents.test_graph_agents import data_of, greedy_return
 from tfrl_systems.agents import cloning
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import Chunk
+from tfrl_systems.drivers.pipes.messages import pickled, unpickled
 from tfrl_systems.experiments.systems.tensor_graphs import teaching
 from tfrl_systems.experiments.systems.tensor_graphs.teaching import MakeTeacher, Teaching
 from tfrl_systems.policies.numpy_actor import NumpyActor
@@ -141,15 +142,32 @@ def test_where_the_policy_gives_up_a_search_goes_on():
     np.testing.assert_allclose(found.info["cost"], [2000])
 
 
-def test_two_workers_teach_the_same():
+CHUNKS = [Chunk(iteration, 0) for iteration in (0, 1)]
+
+
+def taught(agent, collect):
+    """Hashes of the lessons of some chunks."""
+    with make_pool(collect, make_teacher(agent), Supervision(num_spares=0)) as pool:
+        pool.broadcast(data_of(agent))
+        return [lessons.sha256() for lessons in pool.map(CHUNKS)]
+
+
+def test_teachers_that_are_made_elsewhere_teach_the_same():
+    """Each of two teaches one chunk, the last one first, as two workers would."""
     agent = make_agent()
-    chunks = [Chunk(iteration, 0) for iteration in (0, 1)]
-    found = []
-    for collect in (Collect(), Collect("pipes", 2)):
-        with make_pool(collect, make_teacher(agent), Supervision(num_spares=0)) as pool:
-            pool.broadcast(data_of(agent))
-            found.append([one.sha256() for one in pool.map(chunks)])
-    assert found[0] == found[1]
+    hashes = []
+    for chunk in reversed(CHUNKS):
+        teacher = unpickled(pickled(make_teacher(agent)))()
+        teacher.load(data_of(agent))
+        hashes.append(teacher.run(chunk).sha256())
+    assert hashes[::-1] == taught(agent, Collect())
+
+
+@pytest.mark.slow
+def test_two_workers_teach_the_same():
+    """Dear, because the workers import this file, and TensorFlow with it."""
+    agent = make_agent()
+    assert taught(agent, Collect("pipes", 2)) == taught(agent, Collect())
 
 
 def test_models_that_nobody_can_improve_end_a_chunk():

@@ -39,8 +39,10 @@ def outputs(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
     return session.run(None, {"x": x})[0]
 
 
-@pytest.mark.parametrize("batch", [16, "p2o.DynamicDimension.0"])
-@pytest.mark.parametrize("opset, ir_version", [(13, 7), (17, 8), (21, 10)])
+@pytest.mark.parametrize(
+    "opset, ir_version, batch",
+    [(13, 7, 16), (17, 8, "p2o.DynamicDimension.0"), (21, 10, "p2o.DynamicDimension.0")],
+)
 def test_a_model_becomes_a_faster_one(batch, opset, ir_version):
     model = labelled(adapter(batch=batch))
     model.opset_import[0].version, model.ir_version = opset, ir_version

@@ -178,6 +178,12 @@ HARD = {
 }
 
 
+# A mistake in what is drawn shows with nearly every seed.
+SEEDS = [
+    pytest.param(range(3), id="three seeds"),
+    pytest.param(range(3, 10), id="more seeds", marks=pytest.mark.slow),
+]
+
 # Wrong for a vector and stacks of more axes than usual: ?w [2, 2, 1, 1], ?v [2, 1, 2], ?x [1].
 HARDEST = make("(MatMul ?x (MatMul ?w ?v))", "(Mul (MatMul ?x ?w) ?v)", "(= (dim ?w -1) 1)")
 
@@ -191,24 +197,31 @@ def test_right_rules_pass_and_need_their_conditions(name):
         assert needs(rule, condition), str(condition)
 
 
+@pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_rules_are_refused(name):
-    for seed in range(10):
+def test_wrong_rules_are_refused(name, seeds):
+    for seed in seeds:
         verdict = verify(WRONG[name], 300, seed)
         assert not verdict.is_right
         assert verdict.counterexample or "applied to" in verdict.how
 
 
+@pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("name", HARD)
-def test_what_is_wrong_in_corners_only_is_refused(name):
+def test_what_is_wrong_in_corners_only_is_refused(name, seeds):
     """Vectors beside stacks, sizes of one, axes that mean others: see `rank_combinations`."""
-    for seed in range(10):
+    for seed in seeds:
         verdict = verify(HARD[name], 1000, seed)
         assert verdict.counterexample, f"seed {seed}"
 
 
-def test_what_is_shipped_is_tested_with_several_seeds():
-    verdict = verify_all([HARDEST], 1000, seeds=(1, 2, 3))["rule"]
+@pytest.mark.parametrize(
+    ("num_instances", "seeds"),
+    [(100, (1, 5, 8)), pytest.param(1000, (1, 2, 3), marks=pytest.mark.slow)],
+)
+def test_what_is_shipped_is_tested_with_several_seeds(num_instances, seeds):
+    """With 100 instances the first seed shows nothing, the second does."""
+    verdict = verify_all([HARDEST], num_instances, seeds)["rule"]
     assert verdict.counterexample and "(seed " in verdict.how
 
 
@@ -216,10 +229,10 @@ def test_many_rules_are_verified_at_once():
     rules = [dataclasses.replace(one, name=name) for name, one in RIGHT.items()]
     rules.append(dataclasses.replace(WRONG["swapped order"], name="swapped order"))
     told = []
-    found = verify_all(rules, 40, (1, 2), num_jobs=2, progress_fn=lambda: told.append(1))
+    found = verify_all(rules, 12, (1, 2), num_jobs=2, progress_fn=lambda: told.append(1))
     assert [*found] == [one.name for one in rules] and len(told) == len(rules)
     assert [name for name, one in found.items() if not one.is_right] == ["swapped order"]
-    assert found == verify_all(rules, 40, (1, 2))
-    # Twice forty; four times as many where numbers alone can tell.
-    assert found["transposes"].num_instances == 80
-    assert found["positive scale of Relu"].num_instances == 320
+    assert found == verify_all(rules, 12, (1, 2))
+    # Twice twelve; four times as many where numbers alone can tell.
+    assert found["transposes"].num_instances == 24
+    assert found["positive scale of Relu"].num_instances == 96

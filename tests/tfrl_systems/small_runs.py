@@ -55,7 +55,7 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     **{("learn_to_optimize", agent): ONLINE for agent in ("ppo", "reinforce", "es", "bc_max")},
     ("learn_to_optimize", "world_model"): {**ONLINE, **DREAMING},
     ("tensor_graphs", "ppo"): {**GRAPHS, **FOLDING},
-    ("inlining", "ppo"): {**ONLINE, "num_chunks": 4},
+    ("inlining", "ppo"): {**ONLINE, "iterations": 2, "evaluate_every": 1, "checkpoint_every": 1},
     ("inlining", "bc_max"): {
         "iterations": 3,
         "num_models": 2,

@@ -20,6 +20,8 @@ from tools.benchmarks.faults.scenarios import Place, Scenario
 from tools.benchmarks.faults.striking import damage, strike_worker
 from tools.benchmarks.faults.trials import run_quietly, run_trial
 
+pytestmark = pytest.mark.usefixtures("default_signals")
+
 # Stands for a command of tfrl: it goes on where it was killed, unless told to be careless.
 PROGRAM = """
 import os, pathlib, subprocess, sys, tempfile, time

@@ -1,0 +1,42 @@
+"""What tests cost is said, whichever worker ran them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.checkout import ROOT
+
+TESTS = """
+import subprocess, sys
+
+def test_alone():
+    sum(range(20_000_000))
+
+def test_with_children():
+    for _ in range(2):
+        subprocess.run([sys.executable, "-S", "-c", "sum(range(20_000_000))"], check=True)
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_table_of_two_tests(workers, tmp_path):
+    path = tmp_path / "test_two.py"
+    path.write_text(TESTS)
+    plugin = ("-p", "tools.costs_of_tests", "--rootdir", tmp_path, "-c", "/dev/null")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", f"-n{workers}", path],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout
+    table = done.stdout.split("processes started ===")[1].splitlines()
+    rows = {words[3]: words[:3] for words in map(str.split, table) if len(words) == 4}
+    own_s, children_s, processes = rows["test_two.py::test_alone"]
+    assert float(own_s) > 0 and (children_s, processes) == ("0.0", "0")
+    own_s, children_s, processes = rows["test_two.py::test_with_children"]
+    assert float(children_s) > 0 and processes == "2"
+    assert rows["test_two.py"][2] == "2"

@@ -84,6 +84,19 @@ class _NoSaver:
 def no_saved_models(monkeypatch):
     """Spares policies the SavedModel where nobody reads it: its tracing takes half of a tiny run.
 
-    The files for NumPy and for readers are written all the same. Not for what is lent.
+    The files for NumPy and for readers are written all the same.
     """
     monkeypatch.setattr("tf_agents.policies.policy_saver.PolicySaver", _NoSaver)
+
+
+@pytest.fixture
+def no_spares(monkeypatch):
+    """Lost workers are replaced all the same, but none is started in advance: each costs 5 s."""
+    from tfrl_systems.drivers.collect import Supervision
+
+    initialise = Supervision.__init__
+
+    def without(self, *arguments, **settings):
+        initialise(self, *arguments, **{"num_spares": 0, **settings})
+
+    monkeypatch.setattr(Supervision, "__init__", without)

@@ -91,3 +91,4 @@ def test_its_command_works(installed, tmp_path):
     assert works["works"] is True
     assert result["iterations"] == 1 and (tmp_path / "run" / "policy" / "policy.json").is_file()
     assert json.loads((tmp_path / "run" / "result.json").read_text())["iterations"] == 1
+    assert (tmp_path / "run" / "policy" / "saved_model.pb").is_file()

@@ -18,8 +18,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 stack=default
 fast=""
-# A process of pytest for each core, but no more than four: each needs 2 GiB.
-workers="$(nproc)"
+# A process of pytest for each core and one that waits for others, but no more than four: each
+# needs 2 GiB.
+workers="$(($(nproc) + 1))"
 tests=(-n "$((workers < 4 ? workers : 4))" --dist worksteal)
 while [ "$#" != 0 ]; do
   case "$1" in

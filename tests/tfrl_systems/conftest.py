@@ -72,7 +72,10 @@ def small_run(corpus, cache, lend):
 
 @pytest.fixture(scope="session")
 def lent_run(small_run, lend):
-    """Such a run, trained once for all workers: `lent_run(system, agent)`. Only read it."""
+    """Such a run, trained once for all workers: `lent_run(system, agent)`. Only read it.
+
+    Its policy may lack the SavedModel.
+    """
 
     def of(system: str, agent: str) -> experiments.Run:
         run = small_run(system, agent)

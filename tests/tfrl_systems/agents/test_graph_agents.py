@@ -31,7 +31,10 @@ LEARNING = [
          "entropy_regularization": 0.01, "relative_advantages": False},
         16,
     ),
-    ("reinforce", {"learning_rate": 1e-2, "final_learning_rate": 1e-3, "value_weight": 1e-3}, 50),
+    pytest.param(
+        "reinforce", {"learning_rate": 1e-2, "final_learning_rate": 1e-3, "value_weight": 1e-3}, 50,
+        marks=pytest.mark.slow,
+    ),
 ]  # fmt: skip
 
 

@@ -32,3 +32,8 @@ def one_clang(build_environment):
     if not path:
         skip_if("; ".join(missing for _, missing in found))
     return path
+
+
+@pytest.fixture(autouse=True)
+def _(no_saved_models):
+    """Nobody here reads the SavedModel; `tests/tfrl_systems/policies` does."""

@@ -89,7 +89,7 @@ def test_a_killed_run_goes_on(tmp_path, trained):
     workdir = tmp_path / "run"
     command = [sys.executable, "-m", "tfrl_systems.cli.main"]
     process = subprocess.Popen(
-        [*command, *train_arguments(workdir, "--workers", "2")],
+        [*command, *train_arguments(workdir, "--collect", "pipes", "--workers", "1")],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -159,7 +159,7 @@ def cost(points):
 
 
 def test_a_worker_that_hangs_is_replaced_after_the_chunk_timeout(
-    tfrl, tmp_path, monkeypatch, caplog
+    tfrl, no_spares, tmp_path, monkeypatch, caplog
 ):
     (tmp_path / "hanging.py").write_text(HANGING_ONCE)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -11,8 +11,6 @@ from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES
 from tests.tfrl_systems.cli.test_train import FIELDS, read_result
 from tests.tfrl_systems.conftest import write_corpus
 
-pytestmark = pytest.mark.usefixtures("no_saved_models")
-
 
 @pytest.fixture(scope="module")
 def saving(tmp_path_factory):

@@ -13,8 +13,6 @@ from tfrl_systems import experiments
 from tfrl_systems.experiments import find_system, plan, system_names
 from tfrl_systems.experiments.agents import AGENTS
 
-pytestmark = pytest.mark.usefixtures("no_saved_models")
-
 REFUSED = {
     ("inlining", "world_model"): "whose policy remembers the episode",
 }
@@ -44,7 +42,13 @@ def test_an_agent_fits_or_one_line_says_why_not(system, agent):
             plan(system, agent=agent)
 
 
-@pytest.mark.parametrize("agent", QUICK)
+@pytest.mark.parametrize(
+    "agent",
+    [
+        *(agent for agent in QUICK if agent != "world_model"),
+        pytest.param("world_model", marks=pytest.mark.slow),
+    ],
+)
 def test_agents_that_learn_online_beat_chance_at_a_bowl_that_moves(agent, tmp_path):
     """The constant that is best for all c is no bowl's bottom, so it must look at c."""
     run = experiments.train(

@@ -11,11 +11,12 @@ from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.drivers.pipes.worker_handle import WorkerHandle
 from tfrl_systems.training import online
 
+pytestmark = pytest.mark.usefixtures("no_spares")
+
 ONLINE = [run for run in SETTINGS if run != ("inlining", "bc_max")]
 # A system whose experience comes from other processes, and each kind of job that a worker does.
 WITH_WORKERS = {
     ("learn_to_optimize", "es"),
-    ("learn_to_optimize", "world_model"),
     ("tensor_graphs", "ppo"),
     ("inlining", "ppo"),
 }

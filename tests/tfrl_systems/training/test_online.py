@@ -26,7 +26,7 @@ def finished(lent_run):
 
 
 @pytest.fixture
-def run(small_run, finished, no_saved_models):
+def run(small_run):
     """Trains a small run with some settings of its own; returns its result."""
 
     def train(path, agent="ppo", resume=False, seed=0, **settings):

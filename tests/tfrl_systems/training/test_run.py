@@ -21,8 +21,6 @@ from tfrl_systems.training.checkpoints import open_workdir
 from tfrl_systems.training.run import run_bc_max
 from tfrl_systems.training.summaries import write_settings
 
-pytestmark = pytest.mark.usefixtures("no_saved_models")
-
 AGENT = bc_max.Config(
     model="trees", num_models=1, num_trees=10, max_leaf_nodes=4, min_samples_leaf=1
 )

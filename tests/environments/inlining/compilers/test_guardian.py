@@ -124,7 +124,11 @@ def at_work(host: subprocess.Popen, num_workers: int) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize(
-    ("clang", "pauses_s"), [("clang-19", (0.03,)), ("clang-22", (0.0, 0.03, 0.1))]
+    ("clang", "pauses_s"),
+    [
+        pytest.param("clang-19", (0.03,), marks=pytest.mark.slow),
+        ("clang-22", (0.0, 0.03, 0.1)),
+    ],
 )
 def test_sigkill_of_a_host_whose_clang_has_the_policy_inside(
     clang, pauses_s, plugin_cache, tmp_path, monkeypatch

@@ -56,14 +56,6 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     ("learn_to_optimize", "world_model"): {**ONLINE, **DREAMING},
     ("tensor_graphs", "ppo"): {**GRAPHS, **FOLDING},
     ("inlining", "ppo"): {**ONLINE, "iterations": 2, "evaluate_every": 1, "checkpoint_every": 1},
-    ("inlining", "bc_max"): {
-        "iterations": 3,
-        "num_models": 2,
-        "epochs": 3,
-        "hidden_sizes": (8,),
-        "num_trees": 5,
-        "num_rounds": 2,
-    },
 }
 
 

@@ -32,7 +32,11 @@ def train_arguments(workdir, *more, function="shifted_sphere"):
 @pytest.fixture(scope="session")
 def trained(lend):
     """The directory of a run that nobody interrupted."""
-    return lend("reinforce from the command line", lambda path: main(train_arguments(path)))
+
+    def train(path):
+        assert main(train_arguments(path)) == 0
+
+    return lend("reinforce from the command line", train)
 
 
 def test_a_policy_becomes_an_onnx_model(trained, tfrl, tmp_path):

@@ -13,7 +13,6 @@ from tfrl_systems.training import online
 
 pytestmark = pytest.mark.usefixtures("no_spares")
 
-ONLINE = [run for run in SETTINGS if run != ("inlining", "bc_max")]
 # A system whose experience comes from other processes, and each kind of job that a worker does.
 WITH_WORKERS = {
     ("learn_to_optimize", "es"),
@@ -32,7 +31,7 @@ def assert_same(run, other) -> None:
         assert (run.policy / name).read_bytes() == (other.policy / name).read_bytes()
 
 
-@pytest.mark.parametrize("system, agent", ONLINE)
+@pytest.mark.parametrize("system, agent", SETTINGS)
 def test_a_killed_run_ends_as_if_it_had_not_been(lent_run, small_run, tmp_path, system, agent):
     """What a run leaves that is killed before its last checkpoint; it goes on, with workers."""
     whole = lent_run(system, agent)

@@ -90,6 +90,14 @@ def no_saved_models(monkeypatch):
 
 
 @pytest.fixture
+def work_clock(monkeypatch):
+    """Models take as long as they have operators, on a machine with whatever load."""
+    from tests.environments.tensor_graphs.selection.fakes import WorkClock
+
+    WorkClock().install(monkeypatch)
+
+
+@pytest.fixture
 def no_spares(monkeypatch):
     """Lost workers are replaced all the same, but none is started in advance: each costs 5 s."""
     from tfrl_systems.drivers.collect import Supervision

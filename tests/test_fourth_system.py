@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
@@ -15,8 +13,8 @@ import pytest
 import environments
 from environments.testing import EnvironmentContractTest
 from tests import house_rules
+from tests.checkout import ROOT, copy_sources
 
-ROOT = pathlib.Path(__file__).parent.parent
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 TABLE = "ENVIRONMENTS: dict[str, tuple[str, str]] = {\n"
 TIMEOUT_S = 300
@@ -42,10 +40,7 @@ def example():
 def checkout(example, tmp_path_factory):
     """A copy of both packages with the example in it, as a reader would have added it."""
     files, line = example
-    directory = tmp_path_factory.mktemp("checkout")
-    caches = shutil.ignore_patterns("__pycache__")
-    for package in ("environments", "tfrl_systems"):
-        shutil.copytree(ROOT / package, directory / package, ignore=caches)
+    directory = copy_sources(tmp_path_factory.mktemp("checkout"))
     for path, text in files.items():
         target = directory / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +58,7 @@ def run(checkout, *command):
     return subprocess.run(
         [sys.executable, *command],
         cwd=checkout,
-        env={**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": str(checkout)},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -73,8 +68,7 @@ def run(checkout, *command):
 
 # Runs commands one after another, and prints what each came to: TensorFlow is imported once.
 IN_ONE_PROCESS = """
-import contextlib, io, json, sys
-import pathlib
+import contextlib, io, json, pathlib, sys
 import pytest
 from tf_agents.policies import policy_saver
 from tfrl_systems.cli.main import main
@@ -157,7 +151,6 @@ def test_it_follows_the_rules_of_the_house(example, checkout):
     for path, text in files.items():
         source = house_rules.Source(path, text)
         assert not [str(found) for rule in house_rules.RULES for found in rule(source)]
-    shutil.copy(ROOT / "pyproject.toml", checkout)
     for command in (["ruff", "check", "--no-cache"], ["ruff", "format", "--no-cache", "--check"]):
         done = run(checkout, "-m", *command, *files)
         assert done.returncode == 0, done.stdout + done.stderr

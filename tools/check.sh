@@ -76,6 +76,8 @@ show_types() {
 
 # Threads for each core in each of these processes would only get into each other's way.
 export OMP_NUM_THREADS=1
+# Some hundred processes would compile all that they import, each for itself.
+unset PYTHONDONTWRITEBYTECODE
 types=""
 if [ "$stack" = default ]; then
   run formatter "$PYTHON" -m ruff format --check
@@ -92,6 +94,10 @@ elif [ -n "$fast" ]; then
 elif [ "$stack" = colab ]; then
   mapfile -t listed < <(sed -E 's/ *#.*//; /^$/d' tools/second_stack.txt)
   tests+=("${listed[@]}")
+fi
+if [ "$INSTALLED" = yes ] && [ -z "$fast" ]; then
+  # Otherwise the processes of pytest would all begin by compiling the same.
+  run bytecode "$PYTHON" -m pytest --collect-only -qqq
 fi
 if [ -n "$fast" ] && [ "$#" = 0 ] && [ "${#changed[@]}" = 0 ]; then
   say "no test file belongs to what differs from the main branch" >"$logs/tests"

@@ -102,10 +102,12 @@ explain_failure() {
     "Is the package index reachable? Then run the same command again." >&2
 }
 
-# make_environment STACK: makes or updates the environment, and sets PYTHON.
+# make_environment STACK: makes or updates the environment, and sets PYTHON; INSTALLED says whether
+# it installed anything.
 # Returns $SKIPPED where colab's Python is missing, 1 for any other failure.
 make_environment() {
   local start=$SECONDS version directory base
+  INSTALLED=no
   case "$1" in
     default) version=3.11 directory=.venv ;;
     colab) version=3.13 directory=.venv-colab ;;
@@ -137,5 +139,6 @@ make_environment() {
   rm -f "$stamp"
   install "$1" "$directory" || return 1
   say "$wanted" >"$stamp"
+  INSTALLED=yes
   say "[$(elapsed "$start")] $directory is ready"
 }

@@ -106,4 +106,4 @@ class Perturbation:
         step = np.float32(sign * self.std * self.fall ** int(iteration))
         for place, noise in zip(self.places, self.noise(seeds), strict=True):
             values[place] = (values[place] + step * noise).astype(values[place].dtype)
-        return self.layout.write([np.ascontiguousarray(one).data for one in values], version)
+        return self.layout.write([one.tobytes() for one in values], version)

@@ -21,7 +21,7 @@ from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.systems.inlining.corpora import set_aside, small_modules
 from tfrl_systems.experiments.systems.inlining.decision_problem import InliningProblem
 from tfrl_systems.experiments.systems.inlining.linking import images_json, link_projects
-from tfrl_systems.experiments.systems.inlining.problem import Evaluation
+from tfrl_systems.experiments.systems.inlining.problem import SCOPES, Evaluation
 from tfrl_systems.policies.numpy_policy import NumpyPolicy
 from tfrl_systems.training.bc_max import Config
 from tfrl_systems.training.checkpoints import open_workdir
@@ -260,7 +260,7 @@ def _explore(
     progress: Callable[[int], None],
 ) -> list[Explored | Failure]:
     """Explore around the default, as learning would if these modules were not held out."""
-    scope = InliningProblem.scope_feature if benchmark.config.scoped else ""
+    scope = SCOPES["linkonce"] if benchmark.config.scoped else ""
     task = Explore(
         make_heuristic("default"),
         benchmark.exploration,

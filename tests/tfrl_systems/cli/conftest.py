@@ -35,5 +35,8 @@ def one_clang(build_environment):
 
 
 @pytest.fixture(autouse=True)
-def _(no_saved_models):
-    """Nobody here reads the SavedModel; `tests/tfrl_systems/policies` does."""
+def _(no_saved_models, work_clock):
+    """Nobody here reads the SavedModel; `tests/tfrl_systems/policies` does.
+
+    What is really measured differs from machine to machine; `execution/test_measuring.py` does it.
+    """

@@ -52,7 +52,7 @@ def of_graph(graph):
     return Visited(state)
 
 
-def test_the_faster_one_is_chosen(adapted, tmp_path):
+def test_the_faster_one_is_chosen(adapted, tmp_path, work_clock):
     path, best = adapted
     trials = trials_of(random_inputs(adapter()))
     lines = []

@@ -75,7 +75,7 @@ show_types() {
 }
 
 # Threads for each core in each of these processes would only get into each other's way.
-export OMP_NUM_THREADS=1
+export OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1
 # Some hundred processes would compile all that they import, each for itself.
 unset PYTHONDONTWRITEBYTECODE
 types=""

@@ -27,14 +27,17 @@ class ArrayFunction:
     Args:
       fn: takes nests of tensors and of None; returns a nest of tensors. Where sizes change, it is
         traced once more, for any size.
+      open_axes: how many of the first axes of each array can have any size from the start, which
+        saves the second trace: a number for each argument, or a nest of numbers for its parts.
 
     Attributes:
       num_traces: how often it was traced for arrays.
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], open_axes: Sequence[Any] = ()) -> None:
         self.num_traces = 0
         self._fn = fn
+        self._open_axes = open_axes
         self._traced_fn = tf.function(fn, autograph=False, reduce_retracing=True)
         self._graphs: dict[Hashable, _Graph] = {}
         self._lock = threading.Lock()
@@ -56,11 +59,27 @@ class ArrayFunction:
             for (path, _), array in zip(tree.flatten_with_path(nest), arrays, strict=True)
         )
         graph = self._graphs.get(kind)
-        wanted = shapes if graph is None else graph.widened(shapes)
+        wanted = self._opened(nest, shapes) if graph is None else graph.widened(shapes)
         if graph is None or wanted != graph.shapes:
             graph = self._graphs[kind] = _Graph(self._fn, nest, arrays, wanted)
             self.num_traces += 1
         return graph
+
+    def _opened(self, nest: Any, shapes: list[_Shape | None]) -> list[_Shape | None]:
+        """Return the shapes to trace for first."""
+        args, _ = nest
+        given = [*self._open_axes, *[0] * (len(args) - len(self._open_axes))]
+        spread = tree.map_structure_up_to(given, _spread, given, list(args))
+        numbers = tree.flatten(spread)
+        numbers += [0] * (len(shapes) - len(numbers))  # keyword arguments
+        return [
+            None if shape is None else (None,) * number + shape[number:]
+            for number, shape in zip(numbers, shapes, strict=True)
+        ]
+
+
+def _spread(number: int, nest: Any) -> Any:
+    return tree.map_structure(lambda _: number, nest)
 
 
 class _Graph:

@@ -232,7 +232,7 @@ class Remembering:
 
     def __init__(self, model: WorldModel) -> None:
         self._model = model
-        self._states_fn = ArrayFunction(self._states)
+        self._states_fn = ArrayFunction(self._states, [1, 1, 2])
 
     def __call__(self, given: Sequences, at_once: int = 64) -> Starts:
         """Return the state at each real step.

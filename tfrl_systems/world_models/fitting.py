@@ -218,7 +218,9 @@ class Fitter(tf.Module):
         self._model = model
         self._learning_rate = learning_rate
         self.optimizer = Adam(learning_rate, model.trainable_variables, _MAX_NORM)
-        self._update_fn = ArrayFunction(self._update)
+        # Each draw has other numbers of steps.
+        open_axes = Sequences(steps=1, place=2, is_real=2, has_next=2)  # type: ignore[arg-type]
+        self._update_fn = ArrayFunction(self._update, [open_axes])
 
     def fit(
         self,

@@ -69,8 +69,8 @@ class Judge:
 
     def __init__(self, model: WorldModel) -> None:
         self._model = model
-        self._one_step_fn = ArrayFunction(self._one_step)
-        self._ahead_fn = ArrayFunction(self._ahead)
+        self._one_step_fn = ArrayFunction(self._one_step, [1, 1, 2])
+        self._ahead_fn = ArrayFunction(self._ahead, [1, 1, 2])
 
     def judge(self, given: Sequences, generator: np.random.Generator) -> Judgement:
         """Judge the model on real episodes.

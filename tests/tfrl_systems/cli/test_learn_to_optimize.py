@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -88,31 +87,29 @@ def test_evaluate_by_hand(tfrl, tmp_path, monkeypatch):
     assert constant["mse"] == pytest.approx(np.mean(np.linspace(-1, 1, 21) ** 2), rel=1e-6)
 
 
-def test_a_killed_run_goes_on(tmp_path, trained):
-    """Two processes, of which one was killed, leave what one leaves that nobody interrupted."""
+def test_a_killed_run_goes_on(tfrl, tmp_path, trained):
+    """A process that was killed and what went on leave what a run leaves that nobody stopped."""
     workdir = tmp_path / "run"
-    command = [sys.executable, "-m", "tfrl_systems.cli.main"]
-    process = subprocess.Popen(
-        [*command, *train_arguments(workdir, "--collect", "pipes", "--workers", "1")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tfrl_systems.cli.main", *train_arguments(workdir, "--json")],
+            stdout=out,
+            stderr=err,
+        )
     while not any((workdir / "checkpoints").glob("[0-9]*")):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    resumed = subprocess.run(
-        [*command, *train_arguments(workdir, "--resume", "--json")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    # Nothing on stdout before the one object; on stderr progress, and nothing of TensorFlow.
+    said = (tmp_path / "err").read_text()
+    assert not (tmp_path / "out").read_text()
+    assert said and all("iterations" in line for line in said.splitlines()), said
+    resumed = tfrl(*train_arguments(workdir, "--resume", "--json"))
+    assert resumed.status == 0, resumed.err
     result, whole = read_result(workdir), read_result(trained)
     assert [result[name] for name in SAME] == [whole[name] for name in SAME]
-    # One object on stdout; on stderr progress, and nothing of TensorFlow.
-    assert json.loads(resumed.stdout) == result
-    assert all("iterations" in line for line in resumed.stderr.splitlines()), resumed.stderr
+    assert resumed.json == result
 
 
 def test_train_leaves_its_result(trained):

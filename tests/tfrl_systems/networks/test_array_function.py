@@ -50,6 +50,22 @@ def test_it_is_traced_once_more_for_any_size():
     assert total.num_traces == 4  # another dtype, another number of axes
 
 
+def test_axes_that_are_open_are_not_traced_anew():
+    def fn(pair, scale, *, shift):
+        shapes = [one.shape.as_list() for one in (pair.first, pair.second["is"], scale, shift)]
+        assert shapes in ([[None, 3], [None, None], [], [3]], [[None, None], [None, None], [], [3]])
+        return pair.first * scale + shift, pair.second["is"]
+
+    call = ArrayFunction(fn, [Pair(1, {"is": 2})])
+    for size in (2, 4):
+        pair = Pair(np.full((size, 3), 2.0), {"is": np.zeros((size, size), bool)})
+        made, same = call(pair, 5.0, shift=np.ones(3))
+        assert made.tolist() == [[11.0] * 3] * size and same.shape == (size, size)
+    assert call.num_traces == 1
+    call(Pair(np.ones((2, 1)), {"is": np.ones((2, 2), bool)}), 5.0, shift=np.ones(3))
+    assert call.num_traces == 2  # its second axis was closed
+
+
 def test_tensorflow_does_not_warn_of_several_functions(caplog):
     for number in range(8):
         assert ArrayFunction(lambda array, number=number: array + number)(np.int64(1)) == 1 + number

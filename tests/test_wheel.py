@@ -81,8 +81,8 @@ def test_its_command_works(installed, tmp_path):
 
     doctor = ["doctor", "--cache", "compiles.db", "--json"]
     train = ["train", "learn_to_optimize", "--agent", "ppo", "--function", "shifted_ackley"]
-    train += ["--collect", "pipes", "--workers", "1", "--iterations", "1", "--workdir", "run"]
-    # The smallest run: the wheel is tested, not learning.
+    train += ["--iterations", "1", "--workdir", "run"]
+    # The smallest run: the wheel is tested, not learning. A worker imports nothing else.
     train += ["--set", "num_chunks=1", "--set", "episodes_per_chunk=2", "--set", "hidden_sizes=4"]
     words = (sys.executable, "-c", VERBS, json.dumps([doctor, [*train, "--json"]]))
     said = run(*words, cwd=tmp_path, env=environment).stdout.splitlines()

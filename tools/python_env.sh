@@ -89,9 +89,14 @@ install() {
     words=(-c "$constraints" -e '.[dev]')
     uv_install "${words[@]}" || "${pip[@]}" "${words[@]}"
   } >"$log" 2>&1 </dev/null || { explain_failure "$log" && return 1; }
-  [ "$1" = colab ] || return 0
-  # TF-Agents' own requirements cannot be met there; setup.cfg lists what it imports.
-  words=(--no-deps -c "$constraints" tf-agents)
+  case "$1" in
+    # A mypy that takes half of the time asks for newer typing-extensions than TF-Agents allows, and
+    # does without.
+    default) words=(mypy mypy-extensions ast-serialize librt pathspec) ;;
+    # TF-Agents' own requirements cannot be met there; setup.cfg lists what it imports.
+    colab) words=(tf-agents) ;;
+  esac
+  words=(--no-deps -c "$constraints" "${words[@]}")
   { uv_install "${words[@]}" || "${pip[@]}" "${words[@]}"; } >>"$log" 2>&1 </dev/null ||
     { explain_failure "$log" && return 1; }
 }

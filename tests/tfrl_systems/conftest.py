@@ -116,11 +116,13 @@ def tfrl(capsys):
 
 
 @pytest.fixture(scope="session")
-def trained(corpus, holdout, cache, tmp_path_factory) -> pathlib.Path:
-    """The working directory of a run that nobody interrupted."""
-    workdir = tmp_path_factory.mktemp("cli") / "run"
-    assert main(train_arguments(corpus, holdout, cache, workdir)) == 0
-    return workdir
+def trained(corpus, holdout, cache, lend) -> pathlib.Path:
+    """The working directory of a run that nobody interrupted; only read it."""
+
+    def train(workdir: pathlib.Path) -> None:
+        assert main(train_arguments(corpus, holdout, cache, workdir)) == 0
+
+    return lend("trained", train)
 
 
 def train_arguments(corpus, holdout, cache, workdir) -> list[str]:

@@ -13,11 +13,11 @@ TESTS = """
 import subprocess, sys
 
 def test_alone():
-    sum(range(20_000_000))
+    sum(range(5_000_000))
 
 def test_with_children():
     for _ in range(2):
-        subprocess.run([sys.executable, "-S", "-c", "sum(range(20_000_000))"], check=True)
+        subprocess.run([sys.executable, "-S", "-c", "sum(range(5_000_000))"], check=True)
 """
 
 

@@ -102,7 +102,7 @@ class NumpyGraphNetwork(Memoryless):
     def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
         self._masked = np.float32(description["masked"])
         self._encoder = NumpyGraphEncoder(description, within(ENCODER, arrays))
-        self._head: Any = _HEADS[description["head"]](description)
+        self._head = _HEADS[description["head"]](description)
         self._head.update(within(_HEAD, arrays))
 
     def update(self, arrays: Arrays) -> None:
@@ -253,7 +253,11 @@ class _HierarchicalHead:
         return logs[pairs] + _log_shares(scores, pairs, len(present))
 
 
-_HEADS = {"pointer": _PointerHead, "local": _PointerHead, "hierarchical": _HierarchicalHead}
+_HEADS: dict[str, Any] = {
+    "pointer": _PointerHead,
+    "local": _PointerHead,
+    "hierarchical": _HierarchicalHead,
+}
 
 
 def within(place: str, arrays: Arrays) -> dict[str, np.ndarray]:

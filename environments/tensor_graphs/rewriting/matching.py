@@ -226,7 +226,7 @@ def _number(edit: Edit, step: Step, inputs: Sequence[Ref | None]) -> np.ndarray 
     kind = step.types[0]
     if not inputs or len(step.types) != 1 or kind is None or not kind.is_static:
         return None
-    if math.prod(kind.shape or ()) != 1:  # type: ignore[arg-type]
+    if math.prod(kind.shape or ()) != 1:
         return None
     arrays = [None if ref is None else edit.node(ref.node).value for ref in inputs]
     if not all(one is not None and one.size == 1 and one.dtype.kind == "f" for one in arrays):

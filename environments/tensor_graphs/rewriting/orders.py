@@ -149,7 +149,7 @@ def _swap(one: Expression, other: Expression) -> dict[str, Part] | None:
         left, right = todo.pop()
         if isinstance(left, (Variable, Name)) and type(left) is type(right):
             for name, value in ((left, right), (right, left)):
-                if swap.setdefault(str(name), value) != value:  # type: ignore[arg-type]
+                if swap.setdefault(str(name), value) != value:
                     return None
         elif isinstance(left, Apply) and isinstance(right, Apply):
             if (left.op, left.output) != (right.op, right.output):

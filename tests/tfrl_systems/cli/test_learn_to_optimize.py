@@ -11,8 +11,11 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from environments.errors import UserError
 from tests.tfrl_systems.cli.test_train import read_result
+from tfrl_systems import experiments
 from tfrl_systems.cli.main import main
+from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
 
 QUICK = tuple(
@@ -104,7 +107,7 @@ def test_a_killed_run_goes_on(tfrl, tmp_path, trained):
     # Nothing on stdout before the one object; on stderr progress, and nothing of TensorFlow.
     said = (tmp_path / "err").read_text()
     assert not (tmp_path / "out").read_text()
-    assert said and all("iterations" in line for line in said.splitlines()), said
+    assert all("iterations" in line for line in said.splitlines()), said
     resumed = tfrl(*train_arguments(workdir, "--resume", "--json"))
     assert resumed.status == 0, resumed.err
     result, whole = read_result(workdir), read_result(trained)
@@ -159,6 +162,21 @@ def cost(points):
 """
 
 
+def test_a_chunk_timeout_is_that_of_the_workers(tfrl, tmp_path, monkeypatch):
+    """What a pool does with it, `drivers/test_pools.py` tries."""
+    places = []
+
+    def train(*_, collect, **__):
+        places.append(collect)
+        raise UserError("enough")
+
+    monkeypatch.setattr(experiments, "train", train)
+    limit = ("--collect", "pipes", "--workers", "3", "--chunk-timeout", "7")
+    assert tfrl(*train_arguments(tmp_path / "run", *limit)).status == 1
+    assert places == [Collect("pipes", 3, timeout_s=7)]
+
+
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_replaced_after_the_chunk_timeout(
     tfrl, no_spares, tmp_path, monkeypatch, caplog
 ):

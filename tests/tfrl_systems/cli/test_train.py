@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -113,13 +114,13 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(trained, corpus, holdout,
     assert not [path for path in workdir.iterdir() if path.name.startswith(".")]
 
 
-def test_a_finished_run_is_not_done_again(trained, corpus, holdout, cache, tfrl):
-    arguments = train_arguments(corpus, holdout, cache, trained)
-    before = (trained / "result.json").stat().st_mtime_ns
-    ran = tfrl(*arguments, "--resume", "--json")
+def test_a_finished_run_is_not_done_again(trained, corpus, holdout, cache, tfrl, tmp_path):
+    finished = shutil.copytree(trained, tmp_path / "run")
+    before = (finished / "result.json").stat().st_mtime_ns
+    ran = tfrl(*train_arguments(corpus, holdout, cache, finished), "--resume", "--json")
     assert ran.status == 0 and "already finished" in ran.err
     assert ran.json == read_result(trained)
-    assert (trained / "result.json").stat().st_mtime_ns == before
+    assert (finished / "result.json").stat().st_mtime_ns == before
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class Draw:
         self.stacks = 0.6 if is_even else rng.choice((0.05, 0.1, 0.6))
         self._constancy = 0.3 if is_even else rng.choice((0.5, 0.9, 0.95))
         self._sameness = rng.choice((0.1, 0.5, 0.9))
-        self._palette = rng.choice(((2,), (3,)) if is_even else _PALETTES)
+        self._palette: tuple[int, ...] = rng.choice(((2,), (3,)) if is_even else _PALETTES)
         if is_small:
             self._palette = (*(rng.choice((2, 3, 3)) * self._palette), 1)
         self._remembered: dict[Any, Any] = {}

@@ -84,7 +84,7 @@ for program, *words in json.loads(sys.argv[1]):
 TESTS = ("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:anyio", "tests")
 LEARN = (
     *("tfrl", "train", "caching", "--agent", "ppo", "--workdir", "learned"),
-    *("--iterations", "40", "--set", "evaluate_every=40"),
+    *("--iterations", "20", "--set", "evaluate_every=20"),
 )
 SMALL = ("iterations=3", "episodes_per_chunk=4", "memory_size=16", "head_size=16", "num_members=1")
 FEW = ("num_dreams=32", "dream_updates=4", "fit_updates=8", "evaluate_every=3")

@@ -35,10 +35,10 @@ LEARNING = {
     "random_share": 1.0,
     "temperature": 0.1,
     "dream_steps": 6,
-    "fit_updates": 300,
+    "fit_updates": 200,
     "fit_episodes": 16,
     "fit_learning_rate": 5e-3,
-    "dream_updates": 25,
+    "dream_updates": 15,
     "num_dreams": 128,
 }
 
@@ -157,7 +157,7 @@ def test_by_chance_all_allowed_actions_are_equally_likely():
 
 
 def test_dreams_never_ask_the_real_environment(monkeypatch):
-    agent = make(**SMALL)
+    agent = make(**{**SMALL, "num_members": 1})
     real = chain.played_by_chance(8, seed=0)
 
     def asked(*_):
@@ -176,7 +176,7 @@ def test_dreams_never_ask_the_real_environment(monkeypatch):
 
 
 def test_real_experience_is_mixed_in():
-    agent = make(**SMALL, random_share=0.0, real_share=0.25)
+    agent = make(**{**SMALL, "num_members": 1}, random_share=0.0, real_share=0.25)
     actor, generator = actor_of(agent), np.random.default_rng(0)
     from tfrl_systems.drivers.episode_runner import EpisodeRunner
     from tfrl_systems.drivers.jobs import Chunk

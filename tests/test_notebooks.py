@@ -30,7 +30,7 @@ LESS = {
     r'\("words", "shapes", "bank", "graph"\)': '("shapes",)',
     r'\("text", "stock"\)': '("stock",)',
     r'\(\*names, "heterogeneous"\)': '("heterogeneous",)',
-    r"\bworkers=\d+": "workers=1",
+    r'Collect\("pipes", workers=\d+\)': "Collect()",
     r"\bexpansions=\d+": "expansions=40",
     r"\bnum_rounds=\d+": "num_rounds=1",
     r'"max_steps": \d+': '"max_steps": 4',

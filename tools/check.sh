@@ -8,7 +8,7 @@
 #   --fast   formatter, linter, types, and the tests of the files that differ from the main branch, in
 #            two minutes: for the hour of work
 #   --stack  colab: Python 3.13 and TensorFlow 2.20, with the tests that tools/second_stack.txt names
-#   --slow   the tests that take minutes each, too
+#   --slow   the tests that take minutes each and those of studies, too
 # Status: 0 all passed; 1 something failed; 77 nothing checked, because --stack colab was asked for
 # and no Python 3.13 was found. At the end it says what took how long; the last line says what pytest
 # said last.
@@ -26,7 +26,7 @@ while [ "$#" != 0 ]; do
   case "$1" in
     --fast) fast=yes ;;
     --stack) stack="${2:-}" && shift ;;
-    --slow) tests+=(-m "") ;; # instead of setup.cfg's "not slow"
+    --slow) tests+=(-m "") ;; # instead of setup.cfg's "not slow and not study"
     *) break ;;
   esac
   shift
@@ -90,7 +90,7 @@ if [ "$#" != 0 ]; then
   tests+=("$@")
 elif [ -n "$fast" ]; then
   mapfile -t changed < <("$PYTHON" -m tools.changed_tests)
-  tests+=("${changed[@]}")
+  tests+=(-m "not slow" "${changed[@]}")
 elif [ "$stack" = colab ]; then
   mapfile -t listed < <(sed -E 's/ *#.*//; /^$/d' tools/second_stack.txt)
   tests+=("${listed[@]}")

@@ -138,14 +138,14 @@ def test_a_world_model_is_learned_compared_and_used(train, models, tfrl, tmp_pat
     described = json.loads((policy / "policy.json").read_text())
     assert described["kind"] == "controller" and described["permits"] == "num_places"
     arguments = ("evaluate", "tensor_graphs", "--model", models[0], "--objective", "analytic")
-    ran = tfrl(*arguments, "--policy", policy, "--rollouts", 8, "--json")
+    ran = tfrl(*arguments, "--policy", policy, "--rollouts", 2, "--json")
     assert ran.status == 0, ran.err
     (one,) = ran.json["models"]
     (learned,) = one["policies"]
     assert learned["estimated_ms_after"] <= one["estimated_ms_before"]
     ran = tfrl(
         *("optimize", models[0], "-o", tmp_path / "fast.onnx", "--method", "policy"),
-        *("--policy", policy, "--rollouts", 8),
+        *("--policy", policy, "--rollouts", 2),
         *("--objective", "analytic", "--no-measure", "--json"),
     )
     assert ran.status == 0, ran.err

@@ -126,8 +126,20 @@ def test_more_work_takes_longer() -> None:
     assert found.is_slower
     assert found.num_pairs >= 9
     assert 0 < found.first_ms < found.other_ms
-    assert found.same.low < 1.1
-    assert found.same.high > 0.9
+
+
+def test_a_comparison_worked_by_hand(work_clock) -> None:
+    """10 ms for one product, 80 ms for eight: 9 turns take 0.9 s, so 0.95 s take ten."""
+    short, long = chain("MatMul"), chain(*["MatMul"] * 8)
+    feeds = inputs.random_inputs(short)
+    backend = backends.backend("onnxruntime-disable")
+    for seconds, num_pairs in ((0.1, 9), (0.95, 10), (1.95, 20)):
+        found = measuring.compare(short, long, feeds, backend, seconds=seconds)
+        assert (found.first_ms, found.other_ms) == (pytest.approx(10), pytest.approx(80))
+        ratios = [getattr(found.ratio, name) for name in ("value", "low", "high")]
+        same = [getattr(found.same, name) for name in ("value", "low", "high")]
+        assert (ratios, same) == (pytest.approx([8] * 3), pytest.approx([1] * 3))
+        assert found.num_pairs == num_pairs
 
 
 def test_equivalence() -> None:

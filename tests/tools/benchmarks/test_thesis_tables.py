@@ -18,6 +18,8 @@ from tools.benchmarks import (
 from tools.benchmarks.thesis_cases import DISTRIBUTED, QUALITY, SAMPLED, SAMPLERS, Case, Run, plan
 from tools.benchmarks.thesis_measurements import Benchmark, time_collection, train
 
+pytestmark = pytest.mark.study
+
 ABOUT = {"command": "python -m it", "commit": "abc", "processors": 2, "jobs": 1}
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from tools.benchmarks import optimizer_tables, wandering
 
+pytestmark = pytest.mark.study
+
 
 def test_the_functions_are_nought_at_their_minimum_alone():
     c = np.linspace(-1, 1, 9)

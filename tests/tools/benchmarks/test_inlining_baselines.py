@@ -13,6 +13,8 @@ from tests.tfrl_systems.conftest import write_corpus
 from tools.benchmarks import inlining_baselines
 from tools.benchmarks import inlining_baselines_report as report
 
+pytestmark = pytest.mark.study
+
 EXPLORING, HEDGE = "exploring, buckets", "exploring, hedge"
 PLAIN = "not exploring, buckets"
 IMAGE = {

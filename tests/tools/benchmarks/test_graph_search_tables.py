@@ -8,6 +8,8 @@ from tests.environments.tensor_graphs.small_models import adapter, write
 from tfrl_systems.experiments.systems.tensor_graphs.policy import Chance, GraphPolicy
 from tools.benchmarks import graph_search_tables as tables
 
+pytestmark = pytest.mark.study
+
 SETTINGS = {
     **{"max_nodes": 64, "max_edges": 96, "max_locations": 50, "max_actions": 128},
     **{"max_steps": 8, "may_stop": False, "constants": False},

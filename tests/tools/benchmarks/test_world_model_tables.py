@@ -16,6 +16,8 @@ from tools.benchmarks.world_models.landscapes import Few
 from tools.benchmarks.world_models.measured import Measured
 from tools.benchmarks.world_models.rewriting import Case, Play, Search
 
+pytestmark = pytest.mark.study
+
 DREAMING = (
     ("memory_size", 8),
     ("head_size", 8),

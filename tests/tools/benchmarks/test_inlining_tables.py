@@ -12,6 +12,8 @@ from tests.environments.inlining.exploration.test_explore import SAVING, pairs
 from tests.environments.inlining.small_modules import many_calls, write_module
 from tools.benchmarks import inlining_causes, inlining_folds, inlining_report, inlining_tables
 
+pytestmark = pytest.mark.study
+
 # Code 10% smaller, all that is loaded 12.5%, the file as large as the default's.
 IMAGE = {
     **{"project": "p", "text_bytes": 90, "unwind_bytes": 20, "rodata_bytes": 30, "file_bytes": 200},

@@ -18,6 +18,8 @@ from tools.benchmarks.tensor_graphs import (
 )
 from tools.benchmarks.tensor_graphs.report import Found
 
+pytestmark = pytest.mark.study
+
 ABOUT = {
     "command": "python -m it",
     "commit": "abc",

@@ -7,6 +7,8 @@ import pytest
 from environments.errors import UsageError
 from tools.benchmarks import agent_matrix
 
+pytestmark = pytest.mark.study
+
 
 def test_a_tiny_matrix_is_kept_and_shown(tmp_path, capsys, monkeypatch):
     only = {"learn_to_optimize": agent_matrix.cases(None)["learn_to_optimize"]}

@@ -31,6 +31,8 @@ from tools.benchmarks.tensor_graphs.disguise import disguised
 from tools.benchmarks.tensor_graphs.experiments import Experiments
 from tools.benchmarks.tensor_graphs.measurements import Benchmark
 
+pytestmark = pytest.mark.study
+
 
 def test_the_plan_of_a_seed():
     plan = Plan.of("abcd", ("ppo", "reinforce"), 3, "R5")

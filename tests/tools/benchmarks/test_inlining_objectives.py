@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.environments.inlining.linking.test_linking import ONE_OF_TWO
 from tests.tfrl_systems.conftest import write_corpus
 from tools.benchmarks import inlining_objectives
+
+pytestmark = pytest.mark.study
 
 
 def test_a_tiny_corpus(tmp_path):

@@ -11,6 +11,8 @@ from tests.environments.tensor_graphs.small_models import adapter, write
 from tools.benchmarks import tensor_graph_files
 from tools.benchmarks.tensor_graph_files import parse_arguments, simplified, table
 
+pytestmark = pytest.mark.study
+
 ROW = {
     "sizes": {"n": 2},
     "ratios": {"tfrl": [0.8, 0.79, 0.81], "same": [1.0, 0.99, 1.02], "onnxsim": [0.9, 0.8, 1.0]},

@@ -30,6 +30,7 @@ LESS = {
     r'\("words", "shapes", "bank", "graph"\)': '("shapes",)',
     r'\("text", "stock"\)': '("stock",)',
     r'\(\*names, "heterogeneous"\)': '("heterogeneous",)',
+    r'\("default", "always", "never"\)': '("default", "always")',
     r'Collect\("pipes", workers=\d+\)': "Collect()",
     r"\bexpansions=\d+": "expansions=40",
     r"\bnum_rounds=\d+": "num_rounds=1",

@@ -12,7 +12,7 @@ from tests.lending import Lender
 
 
 def pytest_collection_modifyitems(items):
-    """What takes long, and waits for other processes, comes first, so that nobody waits at the end."""
+    """What takes long and waits for processes comes first, so that nobody waits at the end."""
     items.sort(key=lambda item: item.nodeid.startswith("tests/environments/"))
 
 

@@ -76,6 +76,8 @@ show_types() {
 
 # Threads for each core in each of these processes would only get into each other's way.
 export OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1
+# oneDNN makes kernels for the sizes that it meets; networks as small as those of tests never repay it.
+export TF_ENABLE_ONEDNN_OPTS=0
 # Some hundred processes would compile all that they import, each for itself.
 unset PYTHONDONTWRITEBYTECODE
 types=""

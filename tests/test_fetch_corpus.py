@@ -162,7 +162,9 @@ def test_network_that_is_down_is_one_line(tmp_path, monkeypatch):
     assert "check the network" in errors[0]
 
 
-def test_pip_settings_prefer_the_environment(monkeypatch):
+@pytest.mark.parametrize("links", ["", "/"])
+def test_pip_settings_prefer_the_environment(monkeypatch, links):
+    monkeypatch.setenv("PIP_FIND_LINKS", links)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/one")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     settings = pip_settings()

@@ -88,12 +88,15 @@ def make_finder(settings: Mapping[str, str]) -> Any:
     if "proxy" in settings:
         options["proxy"] = settings["proxy"]
     client: Any = PyPIClient(trusted_hosts=trusted, **options)
-    return unearth.PackageFinder(
+    finder = unearth.PackageFinder(
         session=client,
         index_urls=indexes,
         find_links=[link for link in links if "://" in link or pathlib.Path(link).exists()],
         ignore_compatibility=True,
     )
+    if offline:  # without any place to look, unearth has taken PyPI
+        finder.sources = [one for one in finder.sources if one["type"] != "index"]
+    return finder
 
 
 def download(wanted: Distribution, cache: pathlib.Path, finder: Any) -> pathlib.Path:

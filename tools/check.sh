@@ -3,8 +3,8 @@
 #
 #   bash tools/check.sh [--fast] [--stack default|colab] [--slow] [pytest arguments …]
 #
-# Makes the environment that it needs (tools/python_env.sh) and can be run again at any time. At most
-# 12 minutes on two cores, the environment included; 8 are the aim.
+# Makes the environment that it needs (tools/python_env.sh) and can be run again at any time. Nine
+# minutes on two cores, the environment included; 8 are the aim.
 #   --fast   formatter, linter, types, and the tests of the files that differ from the main branch, in
 #            two minutes: for the hour of work
 #   --stack  colab: Python 3.13 and TensorFlow 2.20, with the tests that tools/second_stack.txt names

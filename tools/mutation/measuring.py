@@ -147,6 +147,8 @@ class Measured:
         if self._may_run_unseen(mutant, bool(tests)):
             mirrored = (f"tests/{directory}/" for directory in (path.parent, *path.parent.parents))
             tests |= next(filter(None, map(self._tests_below, mirrored)), set())
+            # What is made at import is often used one folder above.
+            tests |= self._tests_below(f"tests/{path.parent.parent}/test_")
         mirror = f"tests/{path.parent}/test_{path.name}"
 
         def rank(test: str) -> tuple[bool, bool, str]:

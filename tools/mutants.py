@@ -17,8 +17,8 @@ equal shares, and changes one after another in a copy of the checkout:
 Each mutant is tried with the tests that run its line, those in the file that mirrors the source
 first. What runs for several tests, in a fixture of theirs or for what they are lent, is tried with
 all of them. What runs at import, or only in processes that were killed, is tried with the tests of
-the mirrored directory, and those beside it. A mutant is caught if a test that passes without it fails
-or hangs.
+the mirrored directory, and those beside it. A mutant is caught if a test that passes without it
+fails or hangs.
 
 OUTPUT/mutants.jsonl keeps the verdicts, and what is there is not run again. After a change of the
 packages measure anew; after a change of the tests, into another directory.

@@ -97,7 +97,7 @@ def measured(
     """
     full = backend("onnxruntime")
     levels = [backend(f"onnxruntime{suffix}") for suffix in _LEVELS]
-    best = min(levels, key=lambda one: _median_s(one, one.open(original), inputs))
+    best = min(levels, key=lambda one: _median_s(one.open(original), inputs))
     first, found, programs = best.open(original), {}, {}
     coarsest = equivalence.least_exact_type(onnx_io.read(original))
     wrong: dict[str, str] = {}
@@ -111,7 +111,7 @@ def measured(
         if not same.is_equal:
             wrong[name] = str(same.worst)
     programs |= {"": first, "same": best.open(original)}
-    times = _in_turns(full, list(programs.values()), inputs, seconds)
+    times = _in_turns(list(programs.values()), inputs, seconds)
     by_name = dict(zip(programs, times, strict=True))
     for name in programs:
         if name:
@@ -120,30 +120,24 @@ def measured(
     return {"ratios": found, "level": best.name, "wrong": wrong}
 
 
-def _median_s(on: Backend, program: Program, inputs: Arrays) -> float:
-    (times,) = _in_turns(on, [program], inputs, 0.3)
+def _median_s(program: Program, inputs: Arrays) -> float:
+    (times,) = _in_turns([program], inputs, 0.3)
     return sorted(times)[len(times) // 2]
 
 
-def _in_turns(
-    on: Backend, programs: Sequence[Program], inputs: Arrays, seconds: float
-) -> list[list[float]]:
+def _in_turns(programs: Sequence[Program], inputs: Arrays, seconds: float) -> list[list[float]]:
     """Run programs in turns, each time beginning with another one; return their times."""
+    timers = [program.timer(inputs) for program in programs]
     num_runs = 1
-    for program in programs:
-        program.run(inputs)
-        begin = on.clock()
-        program.run(inputs)
-        num_runs = max(num_runs, round(_BLOCK_S / max(on.clock() - begin, 1e-6)))
+    for timer in timers:
+        timer(1)
+        num_runs = max(num_runs, round(_BLOCK_S / max(timer(1), 1e-6)))
     times: list[list[float]] = [[] for _ in programs]
     end_s, turn = time.monotonic() + seconds, 0
     while turn < 9 or time.monotonic() < end_s:
         for place in range(len(programs)):
             number = (place + turn) % len(programs)
-            begin = on.clock()
-            for _ in range(num_runs):
-                programs[number].run(inputs)
-            times[number].append((on.clock() - begin) / num_runs)
+            times[number].append(timers[number](num_runs) / num_runs)
         turn += 1
     return times
 

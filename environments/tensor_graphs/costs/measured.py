@@ -243,7 +243,7 @@ class MeasuredObjective:
         return self._time_ms(self._backend, model, feeds) / copies
 
     def _time_ms(self, backend: Backend, model: onnx.ModelProto, feeds: Arrays) -> float:
-        return self._stopwatch.measure_ms(backend.open(model).bind(feeds))
+        return self._stopwatch.measure_ms(backend.open(model).timer(feeds, bound=True))
 
 
 class _Formula:

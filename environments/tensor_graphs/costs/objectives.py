@@ -12,9 +12,13 @@ from typing import Protocol
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
 from environments.tensor_graphs.costs.table import table_of
-from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.execution import backends
+from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.graph.graph import Graph
+
+NAMES = ("analytic", *backends.names())
+"""The names of all objectives; what some of them need may not be installed."""
 
 
 class Objective(Protocol):
@@ -53,7 +57,7 @@ def make_objective(
     """
     if name == "analytic":
         return AnalyticObjective(sizes=sizes)
-    runs = backend(name)
+    runs = remote.isolated(name)
     return MeasuredObjective(runs, table_of(runs), sizes, fused)
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from environments.tensor_graphs.costs.table import CostTable
-from environments.tensor_graphs.execution.backends import Backend
+from environments.tensor_graphs.execution.backends import Backend, Timer
 
 _NUM_SAMPLES = 9, 30
 _NUM_LONG_SAMPLES = 3
@@ -25,43 +24,31 @@ _CALM = 1.04
 _ROWS, _COLUMNS = 128, 256
 _KEY = "reference"
 
-Run = Callable[[], None]
 
-
-def time_of(run: Run, clock: Callable[[], float], beside: Run | None = None) -> tuple[float, float]:
-    """Measure how long a function takes, and another one beside it.
+def time_of(timer: Timer, beside: Timer | None = None) -> tuple[float, float]:
+    """Measure how long a run takes, and another one beside it.
 
     The result is the shortest of several samples. Other load on the machine only ever makes a
     sample longer, so the shortest varies less than the median. If few other samples come near the
-    shortest, an even shorter one may follow, so more are taken. A function that runs long gets few
-    samples.
+    shortest, an even shorter one may follow, so more are taken. What runs long gets few samples.
 
     Args:
-      run: the function to measure.
-      clock: returns the time in seconds.
-      beside: another function, which runs before each sample.
+      timer: runs what is measured.
+      beside: runs something else, before each sample.
 
     Returns:
-      The seconds that one call of `run` takes, and one call of `beside`; inf for the latter if it
-      is not given.
+      The seconds of one run, and of one run beside it; inf for the latter if it is not given.
     """
-
-    def sample(run: Run, num_runs: int) -> float:
-        begin = clock()
-        for _ in range(num_runs):
-            run()
-        return (clock() - begin) / num_runs
-
-    once_s = min(sample(run, 1) for _ in range(2))
+    once_s = min(timer(1) for _ in range(2))
     num_runs = max(1, math.ceil(_SAMPLE_S / max(once_s, 1e-7)))
     least, most = _NUM_SAMPLES
     samples: list[float] = []
     others = [math.inf]
     while len(samples) < most:
         if beside is not None:
-            beside()  # This brings its memory back into the caches.
-            others.append(sample(beside, 1))
-        samples.append(sample(run, num_runs))
+            beside(1)  # This brings its memory back into the caches.
+            others.append(beside(1))
+        samples.append(timer(num_runs) / num_runs)
         near = sum(one < _NEAR * min(samples) for one in samples)
         if len(samples) >= least and near >= _NUM_NEAR:
             break
@@ -81,25 +68,25 @@ class Stopwatch:
         """Make the stopwatch; nothing runs yet.
 
         Args:
-          backend: the backend that runs the reference, and whose clock is used.
+          backend: the backend that runs the reference.
           table: keeps the usual time of the reference.
         """
         self._backend = backend
         self._table = table
 
-    def measure_ms(self, run: Run) -> float:
-        """Measure how long a function takes, in ms; repeat if the machine is slower than usual."""
-        found = [self._try(run)]
+    def measure_ms(self, timer: Timer) -> float:
+        """Measure how long a run takes, in ms; repeat if the machine is slower than usual."""
+        found = [self._try(timer)]
         began_s = time.monotonic()
         while min(found)[0] > _CALM and len(found) < _NUM_TRIES:
             if time.monotonic() - began_s > _LONG_S:
                 break
-            found.append(self._try(run))
+            found.append(self._try(timer))
         return min(found)[1]
 
-    def _try(self, run: Run) -> tuple[float, float]:
+    def _try(self, timer: Timer) -> tuple[float, float]:
         """Return how many times slower than usual the machine is, and the corrected time in ms."""
-        taken_s, product_s = time_of(run, self._backend.clock, self._product)
+        taken_s, product_s = time_of(timer, self._product)
         slower = 1e3 * product_s / self._usual_ms
         return slower, 1e3 * taken_s / slower
 
@@ -107,12 +94,12 @@ class Stopwatch:
     def _usual_ms(self) -> float:
         known_ms = self._table.get(_KEY)
         if known_ms is None:
-            taken_s, _ = min(time_of(self._product, self._backend.clock) for _ in range(_NUM_TRIES))
+            taken_s, _ = min(time_of(self._product) for _ in range(_NUM_TRIES))
             known_ms = self._table.put(_KEY, 1e3 * taken_s, "a product of matrices")
         return known_ms
 
     @functools.cached_property
-    def _product(self) -> Run:
+    def _product(self) -> Timer:
         random = np.random.default_rng(0)
         x, w = (random.normal(size=(size, _COLUMNS)).astype(np.float32)
                 for size in (_ROWS, _COLUMNS))  # fmt: skip
@@ -126,4 +113,4 @@ class Stopwatch:
         opsets = [helper.make_opsetid("", 13)]
         model = helper.make_model(graph, ir_version=8, opset_imports=opsets)
         onnx.checker.check_model(model)
-        return self._backend.open(model).bind({"x": x})
+        return self._backend.open(model).timer({"x": x}, bound=True)

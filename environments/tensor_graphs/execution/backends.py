@@ -30,6 +30,9 @@ Model = onnx.ModelProto | pathlib.Path
 Arrays = Mapping[str, np.ndarray]
 """Arrays by name of the model's input or output."""
 
+Timer = Callable[[int], float]
+"""Runs a model so many times in a row; returns the seconds of all these runs together."""
+
 _LEVELS = ("disable", "basic", "extended", "all")
 _SILENT = 4
 
@@ -41,8 +44,14 @@ class Program(Protocol):
         """Run the model once; return its outputs by name."""
         ...
 
-    def bind(self, inputs: Arrays) -> Callable[[], None]:
-        """Return a function that runs the model on these inputs, without copying them each time."""
+    def timer(self, inputs: Arrays, *, bound: bool = False) -> Timer:
+        """Return a function that runs the model on these inputs, and says how long that takes.
+
+        Args:
+          inputs: the inputs.
+          bound: whether neither inputs nor outputs are copied for each run. A user's program copies
+            them, so the others compare whole models, and these compare operators.
+        """
         ...
 
 
@@ -57,11 +66,6 @@ class Backend(Protocol):
     @property
     def version(self) -> str:
         """Version of the library."""
-        ...
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """The clock for measuring runs, in seconds."""
         ...
 
     @property
@@ -165,14 +169,15 @@ class OnnxRuntime:
             session = onnxruntime.InferenceSession(source, options, providers)
         except Exception as error:
             # onnxruntime's exceptions have no base class other than Exception.
-            raise UserError(f"onnxruntime cannot load {_named(model)}: {_line(error)}") from error
-        return _Session(session, "cuda" if self.cuda else "cpu")
+            raise UserError(f"onnxruntime cannot load {named(model)}: {_line(error)}") from error
+        return _Session(session, "cuda" if self.cuda else "cpu", self.clock)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Session:
     session: Any
     device: str
+    clock: Callable[[], float]
 
     def run(self, inputs: Arrays) -> dict[str, Any]:
         try:
@@ -182,7 +187,11 @@ class _Session:
         names = [output.name for output in self.session.get_outputs()]
         return dict(zip(names, values, strict=True))
 
-    def bind(self, inputs: Arrays) -> Callable[[], None]:
+    def timer(self, inputs: Arrays, *, bound: bool = False) -> Timer:
+        run = self._bound(inputs) if bound else lambda: self.run(inputs)
+        return _timer(run, self.clock)
+
+    def _bound(self, inputs: Arrays) -> Callable[[], Any]:
         import onnxruntime
 
         # The outputs' sizes are known only after a run.
@@ -208,7 +217,6 @@ class OpenVino:
     """OpenVINO as a backend."""
 
     name: str = "openvino"
-    clock: Callable[[], float] = time.process_time
     fuses: bool = True
 
     def rewritten(self, model: Model) -> None:
@@ -232,7 +240,7 @@ class OpenVino:
         try:
             return _Compiled(core.compile_model(core.read_model(source), "CPU", settings))
         except RuntimeError as error:
-            raise UserError(f"OpenVINO cannot load {_named(model)}: {_line(error)}") from error
+            raise UserError(f"OpenVINO cannot load {named(model)}: {_line(error)}") from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,10 +254,21 @@ class _Compiled:
             raise UserError(f"OpenVINO cannot run the model: {_line(error)}") from error
         return {output.get_any_name(): values[output] for output in self.compiled.outputs}
 
-    def bind(self, inputs: Arrays) -> Callable[[], None]:
+    def timer(self, inputs: Arrays, *, bound: bool = False) -> Timer:
         request = self.compiled.create_infer_request()
         request.infer(dict(inputs))
-        return lambda: request.infer(None)
+        run = (lambda: request.infer(None)) if bound else (lambda: self.run(inputs))
+        return _timer(run, time.process_time)
+
+
+def _timer(run: Callable[[], Any], clock: Callable[[], float]) -> Timer:
+    def timed(times: int) -> float:
+        begin = clock()
+        for _ in range(times):
+            run()
+        return clock() - begin
+
+    return timed
 
 
 def backend(name: str = "onnxruntime") -> Backend:
@@ -264,9 +283,13 @@ def backend(name: str = "onnxruntime") -> Backend:
         return OpenVino()
     known = {one.name: one for cuda in (False, True) for one in _runtimes(cuda)}
     if name not in known:
-        names = ", ".join([*known, "openvino"])
-        raise UserError(f"no backend {name!r}; there are {names}")
+        raise UserError(f"no backend {name!r}; there are {', '.join(names())}")
     return known[name]
+
+
+def names() -> list[str]:
+    """Return the names of all backends, installed or not."""
+    return [*(one.name for cuda in (False, True) for one in _runtimes(cuda)), "openvino"]
 
 
 def _runtimes(cuda: bool) -> list[OnnxRuntime]:
@@ -277,7 +300,8 @@ def _suffix(level: str) -> str:
     return "" if level == "all" else f"-{level}"
 
 
-def _named(model: Model) -> str:
+def named(model: Model) -> str:
+    """Return what messages call a model."""
     return str(model) if isinstance(model, pathlib.Path) else f"model {model.graph.name!r}"
 
 

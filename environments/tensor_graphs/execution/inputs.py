@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ _CARRIERS = frozenset(
 )  # fmt: skip
 _NUM_KINDS = 2
 _SCALES = (1.0, 0.1, 3.0)
+_SHARE_OF_ENDS = 0.25
 KINDS = ("normal numbers", "numbers from 0 to 1", "numbers from 0 to 255", "numbers near 0",
          "large numbers", "zeros and ones")  # fmt: skip
 """What random floating-point inputs consist of; usually the first."""
@@ -69,6 +71,70 @@ def random_inputs(
                 inputs[value.name] = np.asarray(drawn, dtype)
             except (MemoryError, ValueError) as error:  # NumPy bounds sizes, too.
                 raise UserError(f"input {value.name!r} of {list(shape)}: {error}") from None
+    return inputs
+
+
+def whole_range_inputs(
+    model: onnx.ModelProto, seed: int = 0, sizes: Sizes = NONE_OPEN
+) -> dict[str, np.ndarray]:
+    """Draw random inputs whose integers span the range of their type, where they index nothing.
+
+    A quarter of them are the greatest and the least; the others have any number of bits.
+
+    Args:
+      model: the model; its weights are not read.
+      seed: seed of the random numbers.
+      sizes: the sizes that the model leaves open.
+
+    Raises:
+      UserError, NoInputsError: see `random_inputs`.
+    """
+    random = np.random.default_rng([seed, 2])
+    inputs, bounds = random_inputs(model, seed, sizes), _bounds(model)
+    for name, array in inputs.items():
+        if array.dtype.kind in "iu" and name not in bounds:
+            info = np.iinfo(array.dtype)
+            full = random.integers(info.min, info.max, array.shape, array.dtype, endpoint=True)
+            drawn = full >> random.integers(0, info.bits, array.shape).astype(array.dtype)
+            ends = random.choice(np.array([info.min, info.max], array.dtype), array.shape)
+            is_end = random.random(array.shape) < _SHARE_OF_ENDS
+            inputs[name] = np.asarray(np.where(is_end, ends, drawn), array.dtype)
+    return inputs
+
+
+def inputs_near(
+    anchors: Mapping[str, np.ndarray],
+    scale: float,
+    model: onnx.ModelProto,
+    seed: int = 0,
+    sizes: Sizes = NONE_OPEN,
+) -> dict[str, np.ndarray]:
+    """Draw random inputs near given numbers.
+
+    Args:
+      anchors: these numbers, in float64, by name of the input; NaN where there is none.
+      scale: standard deviation of the distance from them.
+      model: the model; its weights are not read.
+      seed: seed of the random numbers.
+      sizes: the sizes that the model leaves open.
+
+    Raises:
+      UserError, NoInputsError: see `random_inputs`.
+    """
+    random = np.random.default_rng([seed, 3])
+    inputs = random_inputs(model, seed, sizes)
+    for name, anchor in anchors.items():
+        array = inputs.get(name)
+        if array is None or array.shape != anchor.shape or array.dtype.kind not in "fiu":
+            continue
+        near = anchor + scale * random.standard_normal(anchor.shape)
+        if array.dtype.kind in "iu":
+            info = np.iinfo(array.dtype)
+            near = np.clip(np.rint(near), float(info.min), np.nextafter(float(info.max), 0))
+        with np.errstate(all="ignore"):
+            inputs[name] = np.asarray(
+                np.where(np.isnan(anchor), array, np.nan_to_num(near).astype(array.dtype))
+            )
     return inputs
 
 

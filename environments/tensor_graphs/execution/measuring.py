@@ -4,21 +4,27 @@ Both run in turns, in blocks of some milliseconds. Other load on the machine har
 ratio of two neighbouring blocks, and still less the median of many such ratios. A second copy of
 the first model runs beside them. The interval of *its* ratio (A/A) shows how large a difference the
 method finds where there is none. Only a ratio farther below 1 than that counts as a gain.
+
+Models in one process share caches and memory, and each process lays out its memory in another way.
+So what is reported is measured where users are: each model in a process of its own, and all of them
+anew several times (`num_processes`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import math
 import pathlib
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import onnx
 
-from environments.tensor_graphs.execution.backends import Arrays, Backend, Model, Program
+from environments.tensor_graphs.execution.backends import Arrays, Backend, Model, Program, Timer
+from environments.tensor_graphs.execution.isolation.remote import alone
 
 # Standard deviations on either side that cover 95% of a normal distribution.
 _CONFIDENCE = 1.96
@@ -106,8 +112,10 @@ class Bench:
         """
         self._backend = backend
         self._inputs = inputs
+        self._model = first
+        self._is_large = size_bytes(first) > _LARGE_BYTES
         self._first = program or backend.open(first)
-        self._copy = self._first if size_bytes(first) > _LARGE_BYTES else backend.open(first)
+        self._copy = self._first if self._is_large else backend.open(first)
 
     def at(self, inputs: Arrays) -> Bench:
         """Return a bench for the same model that runs on other inputs."""
@@ -117,7 +125,8 @@ class Bench:
 
     def compare(
         self, other: Model, *, other_backend: Backend | None = None, seconds: float = 10.0,
-        block_s: float = 0.005, pairs: int = _MIN_PAIRS,
+        block_s: float = 0.005, pairs: int = _MIN_PAIRS, until_s: float = math.inf,
+        num_processes: int = 0,
     ) -> Comparison:  # fmt: skip
         """Measure another model against the first; see the function `compare`.
 
@@ -127,30 +136,57 @@ class Bench:
           seconds: wall time that the pairs may take.
           block_s: each block of runs lasts this many seconds or longer.
           pairs: smallest number of pairs to measure, whatever time they take.
+          until_s: from this time of `time.monotonic` on, FEW_PAIRS are enough.
+          num_processes: how many fresh processes each model is measured in; with 0, all are
+            measured in the process of the backend.
 
         Raises:
           UserError: the model cannot be run.
         """
-        programs = [self._first, (other_backend or self._backend).open(other), self._copy]
-        clock = self._backend.clock
-        blocks = [_Block(program, self._inputs, clock, block_s) for program in programs]
-        # All blocks have the same number of runs, so that their overheads are equal.
-        num_runs = max(block.num_runs for block in blocks)
+        on = other_backend or self._backend
         times: list[list[float]] = [[], [], []]
-        start = time.monotonic()
-        turn = 0
-        while turn < pairs or time.monotonic() - start < seconds:
-            # The order changes from turn to turn, so that no model always follows the same one.
-            for number in _ORDERS[turn % len(_ORDERS)]:
-                times[number].append(blocks[number].measure(num_runs))
-            turn += 1
+        if not num_processes:
+            programs = [self._first, on.open(other), self._copy]
+            self._measure(programs, times, seconds, block_s, pairs, until_s)
+        for _ in range(num_processes):
+            if len(times[0]) >= FEW_PAIRS and time.monotonic() >= until_s:
+                break
+            share = seconds / num_processes, block_s, math.ceil(pairs / num_processes), until_s
+            with contextlib.ExitStack() as stack:
+                backends = [self._backend, on] if self._is_large else [self._backend, on] * 2
+                fresh = [stack.enter_context(alone(one)) for one in backends[:3]]
+                models = [self._model, other, self._model]
+                programs = [one.open(model) for one, model in zip(fresh, models, strict=False)]
+                self._measure([*programs, programs[0]][:3], times, *share)
         return Comparison(
             ratio=ratio_of(times[0], times[1]),
             same=ratio_of(times[0], times[2]),
             first_ms=1e3 * statistics.median(times[0]),
             other_ms=1e3 * statistics.median(times[1]),
-            num_pairs=turn,
+            num_pairs=len(times[0]),
         )
+
+    def _measure(
+        self,
+        programs: Sequence[Program],
+        times: Sequence[list[float]],
+        seconds: float,
+        block_s: float,
+        pairs: int,
+        until_s: float,
+    ) -> None:
+        """Run programs in turns, and append the seconds of a run to the times of each."""
+        blocks = [_Block(program.timer(self._inputs), block_s) for program in programs]
+        # All blocks have the same number of runs, so that their overheads are equal.
+        num_runs = max(block.num_runs for block in blocks)
+        start_s, turn = time.monotonic(), 0
+        while turn < pairs or time.monotonic() - start_s < seconds:
+            if turn >= min(FEW_PAIRS, pairs) and time.monotonic() >= until_s:
+                break
+            # The order changes from turn to turn, so that no model always follows the same one.
+            for number in _ORDERS[turn % len(_ORDERS)]:
+                times[number].append(blocks[number].measure(num_runs))
+            turn += 1
 
 
 def compare(
@@ -210,12 +246,8 @@ class _Block:
       num_runs: number of runs that together take at least `block_s` seconds.
     """
 
-    def __init__(
-        self, program: Program, inputs: Arrays, clock: Callable[[], float], block_s: float
-    ) -> None:
-        self._program = program
-        self._inputs = inputs
-        self._clock = clock
+    def __init__(self, timer: Timer, block_s: float) -> None:
+        self._timer = timer
         run_s = self.measure(1)
         if run_s < _LONG_S:
             run_s = min(run_s, *(self.measure(1) for _ in range(_NUM_WARM_UP - 1)))
@@ -223,7 +255,4 @@ class _Block:
 
     def measure(self, num_runs: int) -> float:
         """Run the model `num_runs` times; return the seconds of one run."""
-        begin = self._clock()
-        for _ in range(num_runs):
-            self._program.run(self._inputs)
-        return (self._clock() - begin) / num_runs
+        return self._timer(num_runs) / num_runs

@@ -17,7 +17,7 @@ import collections
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -146,6 +146,26 @@ class OpenSizes:
             tuple(symbols.items()),
         )
 
+    def edges(self, sizes: Sizes) -> Iterator[Sizes]:
+        """Yield unusual sizes at which a model may run too.
+
+        They are 0 and 1, for each open size and for all of them. A file may give one name to sizes
+        that are equal by chance only, so of each size with several places, one place is varied too.
+
+        Args:
+          sizes: the usual ones.
+        """
+        usual = {one.name: dict(sizes.symbols)[one.symbol] for one in self.all}
+        for number in (1, 0):
+            for one in self.free:
+                yield self.at({**usual, one.name: number})
+            if len(self.free) > 1:
+                yield self.at({**usual, **{one.name: number for one in self.free}})
+        for one in self.free:
+            together = self.at({**usual, one.name: max(usual[one.name], 2)})
+            for place in one.places if len(one.places) > 1 else ():
+                yield from (_varied(together, place, size) for size in (1, usual[one.name] + 2))
+
     def with_symbols(self, sizes: Sizes) -> Sizes:
         """Return these sizes with the shapes of this graph's inputs.
 
@@ -225,6 +245,14 @@ def together(many: Iterable[Sizes]) -> Sizes:
                     f"{size} and {symbols[symbol]}; give --dimension, or take the models one by one"
                 )
     return Sizes(symbols=tuple(symbols.items()))
+
+
+def _varied(sizes: Sizes, place: Place, size: int) -> Sizes:
+    """Return sizes with another shape of one input; names stand for what they stood for."""
+    shapes = dict(sizes.shapes)
+    name, axis = place
+    shapes[name] = (*shapes[name][:axis], size, *shapes[name][axis + 1 :])
+    return dataclasses.replace(sizes, shapes=tuple(shapes.items()))
 
 
 def place_name(place: Place) -> str:

@@ -4,22 +4,36 @@ Random inputs may tell nothing. If a detector finds no object, or a sum overflow
 the same for all inputs, or are not finite, and a wrong model would pass. Or they are so near 0 that
 they consist of rounding, and a right model would not pass. So the model is run first. Outputs that
 tell nothing are answered by inputs of other kinds.
+
+Other mistakes show on special inputs only: near a constant that the model subtracts or compares
+with (`anchors`), with integers so large that they wrap around, and at sizes of 0 and 1. Models are
+compared on these too, wherever the original runs on them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 
 from environments.errors import UserError
+from environments.tensor_graphs.execution.anchors import anchors
 from environments.tensor_graphs.execution.backends import Arrays, Program
-from environments.tensor_graphs.execution.equivalence import rounding
-from environments.tensor_graphs.execution.inputs import KINDS, NoInputsError, random_inputs
+from environments.tensor_graphs.execution.inputs import (
+    KINDS,
+    NoInputsError,
+    inputs_near,
+    random_inputs,
+    whole_range_inputs,
+)
+from environments.tensor_graphs.execution.isolation.process import CrashError
+from environments.tensor_graphs.execution.precise import Precise
+from environments.tensor_graphs.execution.reference import Reference, rounding
 from environments.tensor_graphs.execution.sizes import Sizes
 
 _NUM_TRIALS = 3
@@ -27,6 +41,10 @@ _NUM_TRIALS = 3
 _MOST_SECONDS = 8.0
 # An output that changes by more than this part with the last digits of the inputs is rounding.
 _ROUNDING = 1e-3
+# No further special inputs are made once the original has run on them for so long.
+_SPECIAL_S = 1.0
+# How far special inputs lie from the constants; those that lose most come first.
+_SCALES = (1.0, 1e3, 1e-3)
 
 
 class Trial(NamedTuple):
@@ -48,12 +66,22 @@ class Trials:
     Attributes:
       first: those at the sizes that lead the search, at least one.
       others: one for each of the other combinations of sizes.
+      special: further inputs to compare on.
+      unseen: outputs that have no finite number on any of the inputs, so that a wrong model could
+        not be told from a right one.
       note: what is special about them, for people; "" if nothing is.
     """
 
     first: tuple[Trial, ...]
     others: tuple[Trial, ...] = ()
     note: str = ""
+    special: tuple[Trial, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def compared(self) -> tuple[Trial, ...]:
+        """The trials to compare on before anything is measured."""
+        return (*self.special, *self.first)
 
     @property
     def measured(self) -> tuple[Trial, ...]:
@@ -63,9 +91,11 @@ class Trials:
 
 def make_trials(
     model: onnx.ModelProto,
-    program: Program,
+    program: Program | Reference,
     points: Sequence[Sizes],
     own: Sequence[Trial] = (),
+    precise: Precise | None = None,
+    edges: Iterable[Sizes] = (),
 ) -> Trials:
     """Make trials at some sizes; inputs of the user's own come last, and are measured on.
 
@@ -74,13 +104,16 @@ def make_trials(
       program: runs it.
       points: the combinations of sizes; the first one leads the search.
       own: inputs that the user gives.
+      precise: the model in float64; it tells which inputs are special.
+      edges: sizes at which the model may run, to compare at too.
 
     Raises:
       NoInputsError: none are given, and none can be drawn on which the model runs.
     """
     at_first = [one for one in own if one.sizes == points[0]]
+    reference = Reference.of(program)
     try:
-        drawn, note = _telling(model, program, points[0])
+        drawn, note = _telling(model, reference, points[0])
         kind = note.kind
     except NoInputsError:
         if not at_first:
@@ -90,7 +123,56 @@ def make_trials(
     for point in points[1:]:
         given = [one for one in own if one.sizes == point]
         others.append(given[-1] if given else Trial(point, random_inputs(model, 0, point, kind)))
-    return Trials((*drawn, *at_first), tuple(others), str(note) if drawn else "")
+    special = [*_special_inputs(model, precise, points[0])] if precise is not None else []
+    tried = (*_at_edges(model, edges, kind), *special)
+    running = tuple(_running(reference, tried))
+    first = (*drawn, *at_first)
+    runs = [reference.run(one.inputs) for one in (*running, *first)]
+    said = str(note) if drawn else ""
+    return Trials(first, tuple(others), said, running, unseen_outputs(runs))
+
+
+def unseen_outputs(runs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the outputs of floating-point type that have no finite number in any run."""
+    return tuple(
+        name
+        for name in runs[0]
+        if all(_has_elements(one[name]) and not np.isfinite(one[name]).any() for one in runs)
+    )
+
+
+def _has_elements(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size > 0
+
+
+def _running(reference: Reference, trials: Iterable[Trial]) -> Iterator[Trial]:
+    """Yield the trials on which the model runs, as far as there is time."""
+    began_s = time.monotonic()
+    for trial in trials:
+        try:
+            reference.run(trial.inputs)
+        except UserError:
+            continue
+        yield trial
+        if time.monotonic() - began_s > _SPECIAL_S:
+            return
+
+
+def _at_edges(model: onnx.ModelProto, edges: Iterable[Sizes], kind: str) -> Iterator[Trial]:
+    for sizes in edges:
+        with contextlib.suppress(NoInputsError):
+            yield Trial(sizes, random_inputs(model, 0, sizes, kind))
+
+
+def _special_inputs(model: onnx.ModelProto, precise: Precise, sizes: Sizes) -> Iterator[Trial]:
+    """Yield inputs of large integers, and inputs near the model's constants."""
+    with contextlib.suppress(NoInputsError):
+        usual = random_inputs(model, 0, sizes)
+        if any(array.dtype.kind in "iu" for array in usual.values()):
+            yield Trial(sizes, whole_range_inputs(model, 0, sizes))
+        for scale in _SCALES:
+            for seed, layer in enumerate(anchors(precise, sizes)):
+                yield Trial(sizes, inputs_near(layer, scale, model, seed, sizes))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +200,9 @@ class _Note:
         return "; ".join(notes) + ("; --inputs FILE.npz compares on yours" if notes else "")
 
 
-def _telling(model: onnx.ModelProto, program: Program, sizes: Sizes) -> tuple[list[Trial], _Note]:
+def _telling(
+    model: onnx.ModelProto, reference: Reference, sizes: Sizes
+) -> tuple[list[Trial], _Note]:
     """Draw inputs of the first kind on which all outputs tell something, or of the best one.
 
     Raises:
@@ -132,9 +216,11 @@ def _telling(model: onnx.ModelProto, program: Program, sizes: Sizes) -> tuple[li
             Trial(sizes, random_inputs(model, seed, sizes, kind)) for seed in range(_NUM_TRIALS)
         ]
         try:
-            runs = [program.run(one.inputs) for one in trials]
+            runs = [reference.run(one.inputs) for one in trials]
             silent = silent_outputs(runs)
-            silent |= _rounded_outputs(program, trials, runs)
+            silent |= _rounded_outputs(reference.program, trials, runs)
+        except CrashError:
+            raise
         except UserError as failed:
             error = error or f"{failed}; give inputs with --inputs FILE.npz"
             continue

@@ -30,6 +30,7 @@ from environments.tensor_graphs.search.regions import regions
 from environments.tensor_graphs.search.results import (
     EXHAUSTED,
     INTERRUPTED,
+    OUT_OF_TIME,
     Budget,
     OnProgress,
     Progress,
@@ -44,6 +45,7 @@ __all__ = [
     "EXHAUSTED",
     "INTERRUPTED",
     "METHODS",
+    "OUT_OF_TIME",
     "Budget",
     "Guide",
     "Player",

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
+import time
 from collections.abc import Iterator, Sequence
 
 from environments.errors import UserError
 from environments.tensor_graphs.execution import equivalence
 from environments.tensor_graphs.execution.backends import Backend, Program
-from environments.tensor_graphs.execution.equivalence import (
-    Equivalence,
-    Reference,
-    least_exact_type,
-)
+from environments.tensor_graphs.execution.equivalence import Equivalence, least_exact_type
 from environments.tensor_graphs.execution.measuring import Comparison
+from environments.tensor_graphs.execution.reference import Reference
 from environments.tensor_graphs.execution.trials import Trial
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import save
@@ -57,11 +56,12 @@ def worth_measuring(visited: Visited, max_states: int = 5) -> list[Visited]:
 
 
 def verify(
-    original: Program,
+    original: Program | Reference,
     proposed: Sequence[Visited],
     trials: Sequence[Trial],
     directory: pathlib.Path,
     on: Backend,
+    until_s: float = math.inf,
 ) -> Iterator[Candidate]:
     """Write each proposed graph to a file, and compare its outputs with the original's.
 
@@ -71,12 +71,15 @@ def verify(
       trials: the inputs to compare the models on.
       directory: where the files are written.
       on: the backend that runs the models.
+      until_s: from this time of `time.monotonic` on, one candidate that is right is enough.
 
     Yields:
       A candidate for each state, with a refusal if it does not compute what the original does.
     """
-    reference = Reference(original)
+    reference, has_right = Reference.of(original), False
     for number, visited in enumerate(proposed):
+        if has_right and time.monotonic() > until_s:
+            return
         path = directory / f"candidate-{number}.onnx"
         graph = visited.state.graph
         assert isinstance(graph, Graph)
@@ -86,7 +89,9 @@ def verify(
         except UserError as error:
             yield dataclasses.replace(candidate, refusal=str(error))
             continue
-        yield verified(reference, candidate, trials, on)
+        checked = verified(reference, candidate, trials, on)
+        has_right |= not checked.refusal
+        yield checked
 
 
 def verified(

@@ -11,7 +11,9 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+import math
 import pathlib
+import time
 from collections.abc import Sequence
 
 from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison
@@ -111,13 +113,37 @@ def contributions(
     return tuple(found.values())
 
 
+def shares(found: Sequence[Contribution]) -> tuple[Contribution, ...]:
+    """Return the contributions, of which none is slower: that one is joined to what saves most.
+
+    It was not left out, since the graph is slower without it: what saves time needs it.
+    """
+    found = list(found)
+    while len(found) > 1 and (slower := next((one for one in found if one.is_slower), None)):
+        others = [one for one in found if one is not slower]
+        best = max(others, key=lambda one: one.measured_saving or 0.0)
+        joined = Contribution(
+            best.rules + tuple(one for one in slower.rules if one not in best.rules),
+            best.states + slower.states,
+            best.estimated_saving_ms + slower.estimated_saving_ms,
+            (best.measured_saving or 0.0) + (slower.measured_saving or 0.0),
+            max(best.margin, slower.margin),
+        )
+        found = [joined if one is best else one for one in others]
+    return tuple(found)
+
+
 def _saved_ms(segment: Segment) -> float:
     assert segment[0].parent is not None
     return segment[0].parent.cost_ms - segment[-1].cost_ms
 
 
 def measure_segments(
-    bench: Bench, visited: Visited, directory: pathlib.Path, seconds: float
+    bench: Bench,
+    visited: Visited,
+    directory: pathlib.Path,
+    seconds: float,
+    until_s: float = math.inf,
 ) -> list[Comparison]:
     """Measure the graph at the end of each of `segments_of(visited)` against the original.
 
@@ -126,16 +152,19 @@ def measure_segments(
       visited: the state where the path ends.
       directory: where the models' files are written and deleted again.
       seconds: wall time of each measurement.
+      until_s: when to give up, by `time.monotonic`.
 
     Returns:
-      For each segment, the graph at its end against the original.
+      For each segment, the graph at its end against the original; nothing if that takes too long.
     """
     found = []
     for number, segment in enumerate(segments_of(visited)):
+        if time.monotonic() > until_s:
+            return []
         path = directory / f"segment-{number}.onnx"
         graph = segment[-1].state.graph
         assert isinstance(graph, Graph)
         save(graph, path)
-        found.append(bench.compare(path, seconds=seconds, pairs=FEW_PAIRS))
+        found.append(bench.compare(path, seconds=seconds, pairs=FEW_PAIRS, until_s=until_s))
         path.unlink()
     return found

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 
 from environments.tensor_graphs.execution.backends import Backend, Program
 from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison
+from environments.tensor_graphs.execution.reference import Reference
 from environments.tensor_graphs.execution.trials import Trials
 from environments.tensor_graphs.graph.nodes import Change
 from environments.tensor_graphs.rewriting.matching import Match
@@ -67,12 +68,12 @@ class LeavingOut:
     def __init__(
         self,
         original: pathlib.Path,
-        program: Program,
+        program: Program | Reference,
         trials: Trials,
         on: Backend,
         directory: pathlib.Path,
         seconds: float,
-        most_s: float,
+        until_s: float,
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Remember what to measure with; nothing is measured yet.
@@ -84,16 +85,16 @@ class LeavingOut:
           on: the backend that runs them.
           directory: where models' files are written.
           seconds: wall time of each measurement.
-          most_s: wall time after which no further round begins.
+          until_s: when to be ready, by `time.monotonic`; nothing is measured after that.
           on_progress: called with what is being done.
         """
         self._original = original
-        self._program = program
+        self._reference = Reference.of(program)
         self._trials = trials
         self._on = on
         self._directory = directory
         self._seconds = seconds
-        self._most_s = most_s
+        self._until_s = until_s
         self._on_progress = on_progress
         self._round = 0
 
@@ -111,7 +112,7 @@ class LeavingOut:
         chosen, before = selection.chosen, selection.measurement
         assert chosen is not None and before is not None
         first = Account(chosen, self._measured(chosen.visited))
-        account = self._rounds(first)
+        account = self._rounds(first) if first.measured else first
         if not account.left_out:
             return selection, account
         checked, found = selector.measure(account.candidate)
@@ -129,7 +130,8 @@ class LeavingOut:
         return selection, dataclasses.replace(first, needed=needed)
 
     def _rounds(self, account: Account) -> Account:
-        end_s = time.monotonic() + self._most_s
+        # What is left is measured once more, for half of the time.
+        end_s = time.monotonic() + 0.5 * (self._until_s - time.monotonic())
         seen: set[frozenset[str]] = set()
         while time.monotonic() < end_s:
             groups = contributions(account.candidate.visited, account.measured)
@@ -142,13 +144,15 @@ class LeavingOut:
         return account
 
     def _measured(self, visited: Visited) -> tuple[Comparison, ...]:
+        """Measure what each rule saves; return nothing if there is no time for all of them."""
         self._on_progress("measuring what each rule saves")
-        return tuple(measure_segments(self._bench, visited, self._directory, self._seconds))
+        measure = (self._bench, visited, self._directory, self._seconds, self._until_s)
+        return tuple(measure_segments(*measure))
 
     @functools.cached_property
     def _bench(self) -> Bench:
         inputs = self._trials.measured[0].inputs
-        return Bench(self._original, inputs, self._on, self._program)
+        return Bench(self._original, inputs, self._on, self._reference.program)
 
     def _without(self, account: Account, group: Contribution) -> Account:
         """Return the account without a group, or with the reason why it is needed."""
@@ -157,12 +161,14 @@ class LeavingOut:
         directory = self._directory / f"without-{self._round}"
         self._round += 1
         directory.mkdir()
-        trials, inputs = self._trials.first, self._trials.measured[0].inputs
-        (candidate,) = verify(self._program, [visited], trials, directory, self._on)
+        trials, inputs = self._trials.compared, self._trials.measured[0].inputs
+        (candidate,) = verify(self._reference, [visited], trials, directory, self._on)
         if candidate.refusal:
             return account
         bench = Bench(account.candidate.path, inputs, self._on)
-        found = bench.compare(candidate.path, seconds=self._seconds, pairs=_PAIRS)
+        found = bench.compare(
+            candidate.path, seconds=self._seconds, pairs=_PAIRS, until_s=self._until_s
+        )
         if found.is_slower:
             needed = Needed(group.rules, f"without it the result takes {found.ratio} of its time")
             return dataclasses.replace(account, needed=(*account.needed, needed))

@@ -16,12 +16,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import pathlib
+import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from environments.tensor_graphs.execution.backends import Backend, Program
 from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison, Ratio
+from environments.tensor_graphs.execution.reference import Reference
 from environments.tensor_graphs.execution.sizes import Sizes
 from environments.tensor_graphs.execution.trials import Trial, Trials
 from environments.tensor_graphs.selection.candidates import Candidate, verified
@@ -29,6 +32,15 @@ from environments.tensor_graphs.selection.candidates import Candidate, verified
 _SCREENING = 0.1
 """Part of the time of a final measurement that each of the first, short ones takes."""
 
+_AT_OTHER_SIZES = 0.25
+"""Part of the time of a final measurement that one at other sizes takes."""
+
+_NUM_PROCESSES = 3
+"""How many fresh processes each model is finally measured in."""
+
+# Parts of the time that is left: when no further candidate is screened, and how long the final
+# measurement may take then.
+_SCREENED, _FINAL = 0.4, 0.6
 _NUM_FINALISTS = 3
 _SAME = Ratio(1.0, 1.0, 1.0)
 
@@ -105,7 +117,10 @@ class Selection:
 
 
 def first_right(
-    original: Program, candidates: Sequence[Candidate], trials: Sequence[Trial], on: Backend
+    original: Program | Reference,
+    candidates: Sequence[Candidate],
+    trials: Sequence[Trial],
+    on: Backend,
 ) -> Selection:
     """Choose the first candidate that is right on further inputs too, without measuring any.
 
@@ -134,11 +149,12 @@ class Selector:
     def __init__(
         self,
         original: pathlib.Path,
-        program: Program,
+        program: Program | Reference,
         trials: Trials,
         levels: Sequence[Backend],
         seconds: float,
         on_progress: OnProgress = lambda _: None,
+        until_s: float = math.inf,
     ) -> None:
         """Make the selector; nothing is measured yet.
 
@@ -149,20 +165,22 @@ class Selector:
           levels: the backend at each of its levels of optimisation, the full one first.
           seconds: wall time of each final measurement; the others take a tenth of it.
           on_progress: called with what is being done.
+          until_s: when to be ready, by `time.monotonic`. Measurements become shorter on a machine
+            that is too slow for all of them; a final one is made in any case.
         """
         self._original = original
-        self._program = program
+        self._until_s = until_s
+        self._reference = Reference.of(program)
         self._trials = trials
         self._levels = levels
         self._seconds = seconds
         self._short_s = _SCREENING * seconds
         self._on_progress = on_progress
-        self._best = levels[0]
 
     @functools.cached_property
     def _bench(self) -> Bench:
         inputs = self._trials.measured[0].inputs
-        return Bench(self._original, inputs, self._levels[0], self._program)
+        return Bench(self._original, inputs, self._levels[0], self._reference.program)
 
     def select(self, candidates: Sequence[Candidate]) -> Selection:
         """Measure the candidates that were not refused, and choose one or none.
@@ -196,12 +214,30 @@ class Selector:
         return Selection(None, _why_not(tried[0]), all_of_them, tried[0])
 
     def _screen(self, right: Sequence[Candidate]) -> Iterator[Candidate]:
-        self._on_progress("measuring the original at each level of optimisation")
-        self._best = best_level(self._bench, self._original, self._levels, self._short_s)
+        end_s = time.monotonic() + _SCREENED * self._left_s
         for number, one in enumerate(right):
+            if number and time.monotonic() > end_s:
+                return
             self._on_progress(f"measuring candidate {number + 1} of {len(right)}")
-            screening = self._bench.compare(one.path, seconds=self._short_s, pairs=FEW_PAIRS)
+            screening = self._bench.compare(
+                one.path, seconds=self._short_s, pairs=FEW_PAIRS, until_s=end_s
+            )
             yield dataclasses.replace(one, screening=screening)
+
+    @property
+    def _left_s(self) -> float:
+        """Wall time that is left; plenty if nobody waits."""
+        return max(0.0, min(self._until_s - time.monotonic(), 1e9))
+
+    def _finally(self, path: pathlib.Path, bench: Bench, part: float, **others: Any) -> Comparison:
+        """Measure a candidate as a user would, in fresh processes, for a part of the usual time."""
+        return bench.compare(
+            path,
+            seconds=min(part * self._seconds, _FINAL * self._left_s),
+            until_s=time.monotonic() + _FINAL * self._left_s,
+            num_processes=_NUM_PROCESSES,
+            **others,
+        )
 
     def measure(self, one: Candidate) -> tuple[Candidate, Measurement]:
         """Measure a candidate at all sizes, until it turns out to be wrong or slower at one."""
@@ -214,25 +250,32 @@ class Selector:
             if not found.is_gain:
                 break
             self._on_progress(f"measuring the fastest candidate at {trial.sizes}")
-            one = verified(self._program, one, [trial], self._levels[0])
+            one = verified(self._reference, one, [trial], self._levels[0])
             if one.refusal:
                 break
             bench = self._bench.at(trial.inputs)
-            row = Row(trial.sizes, bench.compare(one.path, seconds=self._seconds))
+            row = Row(trial.sizes, self._finally(one.path, bench, _AT_OTHER_SIZES))
             found = dataclasses.replace(found, rows=(*found.rows, row))
         return one, found
 
     def _measure_first(self, path: pathlib.Path) -> Measurement:
-        levels, best, trial = self._levels, self._best, self._trials.measured[0]
-        full = self._bench.compare(path, seconds=self._seconds)
+        levels, trial = self._levels, self._trials.measured[0]
+        full = self._finally(path, self._bench, 1.0)
         rows = (Row(trial.sizes, full),)
-        own = best_level(self._bench, path, levels, self._short_s, full.ratio)
-        if not full.is_faster or best.name == own.name == levels[0].name:
+        if not full.is_faster or len(levels) == 1 or not self._left_s:
+            return Measurement(rows, full, levels[0].name, levels[0].name)
+        self._on_progress("measuring both at each level of optimisation")
+        best = self._best_level(self._original)
+        own = self._best_level(path, full.ratio)
+        if best.name == own.name == levels[0].name:
             return Measurement(rows, full, best.name, own.name)
-        at_best = Bench(self._original, trial.inputs, best).compare(
-            path, other_backend=own, seconds=self._seconds
-        )
+        bench = Bench(self._original, trial.inputs, best)
+        at_best = self._finally(path, bench, 1.0, other_backend=own)
         return Measurement(rows, at_best, best.name, own.name)
+
+    def _best_level(self, model: pathlib.Path, at_first: Ratio = _SAME) -> Backend:
+        end_s = time.monotonic() + _SCREENED * self._left_s
+        return best_level(self._bench, model, self._levels, self._short_s, at_first, end_s)
 
 
 def _screened_ratio(one: Candidate) -> float:
@@ -245,6 +288,7 @@ def best_level(
     levels: Sequence[Backend],
     seconds: float,
     at_first: Ratio = _SAME,
+    until_s: float = math.inf,
 ) -> Backend:
     """Return the level of optimisation at which a model runs fastest.
 
@@ -254,13 +298,18 @@ def best_level(
       levels: the backend at each level.
       seconds: wall time of each measurement.
       at_first: what the bench measures for the model at the first level.
+      until_s: when to stop, by `time.monotonic`.
 
     Returns:
       The first level, unless another one is certainly faster.
     """
     best, least = levels[0], at_first.value
     for level in levels[1:]:
-        found = bench.compare(model, other_backend=level, seconds=seconds, pairs=FEW_PAIRS)
+        if time.monotonic() > until_s:
+            break
+        found = bench.compare(
+            model, other_backend=level, seconds=seconds, pairs=FEW_PAIRS, until_s=until_s
+        )
         is_faster = found.ratio.high < at_first.low - found.margin
         if is_faster and found.ratio.value < least:
             best, least = level, found.ratio.value

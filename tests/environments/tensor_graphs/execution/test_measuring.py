@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import re
-import time
-from collections.abc import Callable
 
 import numpy as np
 import onnx
@@ -15,7 +13,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from environments.errors import UserError
 from environments.tensor_graphs import models, onnx_io
-from environments.tensor_graphs.execution import backends, equivalence, inputs, measuring
+from environments.tensor_graphs.execution import (
+    backends,
+    differences,
+    equivalence,
+    inputs,
+    measuring,
+)
 from environments.tensor_graphs.execution.sizes import OpenSizes
 
 
@@ -43,7 +47,7 @@ def test_backends() -> None:
         outputs.append(backend.open(model).run(inputs.random_inputs(model)))
         assert list(outputs[-1]) == ["last_hidden_state", "pooler_output"]
     for found in outputs[1:]:
-        assert all(one.is_equal for one in equivalence.compare_outputs(outputs[0], found))
+        assert all(one.is_equal for one in differences.compare_outputs(outputs[0], found))
     with pytest.raises(UserError, match="no backend 'tensorrt'; there are onnxruntime-disable"):
         backends.backend("tensorrt")
 
@@ -160,8 +164,8 @@ def test_equivalence() -> None:
     assert re.match(r"output 'pooler_output': relative error .*e-0\d, 1e-04", str(found.worst))
 
 
-def difference(expected: object, found: object) -> equivalence.Difference:
-    (only,) = equivalence.compare_outputs({"y": expected}, {"y": found})
+def difference(expected: object, found: object) -> differences.Difference:
+    (only,) = differences.compare_outputs({"y": expected}, {"y": found})
     return only
 
 
@@ -181,7 +185,7 @@ def test_differences() -> None:
     assert difference([x, x], [x, x]).is_equal
     assert difference([x, x], [x]).reason == "2 elements became 1"
     assert difference([{"a": 1}], [{"b": 1}]).reason == "its keys differ"
-    one, other = equivalence.compare_outputs({"y": x}, {"z": x})
+    one, other = differences.compare_outputs({"y": x}, {"z": x})
     assert str(one) == "output 'y': it is missing"
     assert str(other) == "output 'z': the first model has none"
 
@@ -191,7 +195,6 @@ class CountingBackend:
     """onnxruntime; remembers how often it opened a model."""
 
     opened: int = 0
-    clock: Callable[[], float] = dataclasses.field(default=time.process_time)
 
     def open(self, model: backends.Model) -> backends.Program:
         self.opened += 1

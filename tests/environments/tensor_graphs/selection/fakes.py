@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import onnx
 
 from environments.tensor_graphs.execution import measuring
-from environments.tensor_graphs.execution.backends import OnnxRuntime
+from environments.tensor_graphs.execution.backends import OnnxRuntime, backend
+from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.execution.measuring import Comparison, Ratio
 
 
@@ -42,12 +42,14 @@ class WorkClock:
         """The time, in seconds."""
         return self.now_s
 
-    def run(self, num_operators: int) -> None:
-        """Let the time pass that so many operators take."""
-        self.now_s += 0.01 * num_operators
+    def run(self, num_operators: int) -> float:
+        """Let the time pass that so many operators take; return it."""
+        taken_s = 0.01 * num_operators
+        self.now_s += taken_s
+        return taken_s
 
     def install(self, monkeypatch) -> None:
-        """Have onnxruntime run by this clock, and `measuring` look at no other."""
+        """Have onnxruntime run by this clock, in this process; `measuring` looks at no other."""
         really_open = OnnxRuntime.open
 
         def open_counted(backend, model):
@@ -56,7 +58,7 @@ class WorkClock:
             return _Counted(really_open(backend, model), self, num_operators(read.graph))
 
         monkeypatch.setattr(OnnxRuntime, "open", open_counted)
-        monkeypatch.setattr(OnnxRuntime, "clock", property(lambda _: self.monotonic))
+        monkeypatch.setattr(remote, "isolated", backend)
         monkeypatch.setattr(measuring, "time", self)
 
 
@@ -76,11 +78,11 @@ class _Counted:
         self.clock.run(self.num_operators)
         return self.program.run(inputs)
 
-    def bind(self, inputs) -> Callable[[], None]:
-        run = self.program.bind(inputs)
+    def timer(self, inputs, *, bound=False):
+        really = self.program.timer(inputs, bound=bound)
 
-        def counted() -> None:
-            self.clock.run(self.num_operators)
-            run()
+        def timed(times: int) -> float:
+            really(1)
+            return self.clock.run(times * self.num_operators)
 
-        return counted
+        return timed

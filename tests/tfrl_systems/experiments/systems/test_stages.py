@@ -41,7 +41,7 @@ def objective():
 
 
 def problem_of(model, costs=None):
-    original = Original("m", model, backend())
+    original = Original("m", model, [backend()])
     problem = GraphProblem.at(original, Rewriting(objective="analytic"), original.choose({}))
     return dataclasses.replace(problem, objective=costs or objective())
 

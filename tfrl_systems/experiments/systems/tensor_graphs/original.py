@@ -11,10 +11,14 @@ import onnx
 
 from environments.errors import UserError
 from environments.tensor_graphs import onnx_io
-from environments.tensor_graphs.execution.backends import Arrays, Backend, Program, backend
+from environments.tensor_graphs.execution.backends import Arrays, Backend, Program
 from environments.tensor_graphs.execution.choosing import Choice, Given, choose
 from environments.tensor_graphs.execution.inner_sizes import with_inner_sizes
 from environments.tensor_graphs.execution.inputs import NoInputsError, load_inputs, random_inputs
+from environments.tensor_graphs.execution.isolation import remote
+from environments.tensor_graphs.execution.isolation.process import CrashError
+from environments.tensor_graphs.execution.precise import Precise
+from environments.tensor_graphs.execution.reference import Reference
 from environments.tensor_graphs.execution.sizes import OpenSizes, Sizes
 from environments.tensor_graphs.execution.trials import Trial, Trials, make_trials
 
@@ -31,13 +35,15 @@ class Original:
       open_sizes: the sizes that it leaves open.
     """
 
-    def __init__(self, name: str, source: pathlib.Path | onnx.ModelProto, on: Backend) -> None:
+    def __init__(
+        self, name: str, source: pathlib.Path | onnx.ModelProto, levels: Sequence[Backend]
+    ) -> None:
         """Read a model.
 
         Args:
           name: name of the model.
           source: the model, or its file.
-          on: the backend that runs it.
+          levels: the backend that runs it, then with less and less optimisation.
 
         Raises:
           UserError: the model cannot be read.
@@ -46,16 +52,44 @@ class Original:
         self.source = source
         self.graph = onnx_io.read(source)
         self.open_sizes = OpenSizes(self.graph)
-        self._on = on
+        self._levels = levels
 
-    @functools.cached_property
+    @property
     def program(self) -> Program:
         """The model, ready to run; opened when it is first used.
 
         Raises:
+          UserError: the backend refuses it at each level.
+        """
+        return self._opened[1]
+
+    @property
+    def levels(self) -> Sequence[Backend]:
+        """The backend at the levels that take the model: from the first one that opens it.
+
+        Raises:
+          UserError: the backend refuses it at each level.
+        """
+        return self._levels[self._opened[0] :]
+
+    @functools.cached_property
+    def _opened(self) -> tuple[int, Program]:
+        errors = []
+        for place, level in enumerate(self._levels):
+            try:
+                return place, level.open(self.source)
+            except UserError as error:
+                errors.append(error)
+        raise errors[0]
+
+    @functools.cached_property
+    def reference(self) -> Reference:
+        """What candidates are compared with: the model's outputs, in its own types and in float64.
+
+        Raises:
           UserError: the backend refuses it.
         """
-        return self._on.open(self.source)
+        return Reference(self.program, Precise(self.graph))
 
     @functools.cached_property
     def proto(self) -> onnx.ModelProto:
@@ -96,13 +130,22 @@ class Original:
                 raise UserError(f"{path}: {error}") from None
         return found
 
-    def make_trials(self, choice: Choice, own: Sequence[Trial] = ()) -> Trials:
+    def make_trials(
+        self, choice: Choice, own: Sequence[Trial] = (), freezes: bool = False
+    ) -> Trials:
         """Make the inputs to compare and measure candidates on.
+
+        Args:
+          choice: the sizes.
+          own: the user's inputs.
+          freezes: whether candidates run at the chosen sizes only.
 
         Raises:
           NoInputsError: none are given, and none can be drawn on which the model runs.
         """
-        return make_trials(self.proto, self.program, choice.points, own)
+        edges = [] if freezes else self.open_sizes.edges(choice.points[0])
+        precise = Precise(self.graph)
+        return make_trials(self.proto, self.reference, choice.points, own, precise, edges)
 
     def with_inner_sizes(self, sizes: Sizes, inputs: Arrays | None = None) -> Sizes:
         """Return sizes with those of inner values, as a run of the model shows them.
@@ -117,13 +160,15 @@ class Original:
             except NoInputsError:
                 return sizes
         # Sizes do not depend on optimisations, without which the model is opened sooner.
-        return with_inner_sizes(self.graph, sizes, inputs, backend("onnxruntime-disable"))
+        return with_inner_sizes(self.graph, sizes, inputs, remote.isolated("onnxruntime-disable"))
 
     def _why_not(self, sizes: Sizes) -> str:
         """Run the model at some sizes; return why that fails, "" if it does not."""
         program, inputs = self.program, random_inputs(self.proto, sizes=sizes)
         try:
             outputs = program.run(inputs)
+        except CrashError:
+            raise
         except UserError as error:
             return str(error)
         is_empty = all(getattr(one, "size", 1) == 0 for one in outputs.values())
@@ -143,6 +188,6 @@ class Original:
 def levels_of(objective: str) -> list[Backend]:
     """Return the backend that an objective is about, then with less and less optimisation."""
     if objective == "openvino":
-        return [backend("openvino")]
+        return [remote.isolated("openvino")]
     name = "onnxruntime-cuda" if objective == "onnxruntime-cuda" else "onnxruntime"
-    return [backend(name + suffix) for suffix in ("", "-extended", "-basic", "-disable")]
+    return [remote.isolated(name + suffix) for suffix in ("", "-extended", "-basic", "-disable")]

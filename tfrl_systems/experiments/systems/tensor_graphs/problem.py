@@ -14,6 +14,7 @@ import onnx
 from environments.errors import UsageError, UserError
 from environments.files import exists
 from environments.tensor_graphs import models, onnx_io
+from environments.tensor_graphs.costs import objectives
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.objectives import Objective, make_objective
 from environments.tensor_graphs.execution.backends import Arrays
@@ -87,8 +88,11 @@ class Rewriting:
         """Sort the sizes, so that equal problems compare equal.
 
         Raises:
-          UsageError: a size is no whole number from 1 on.
+          UsageError: a size is no whole number from 1 on, or there is no such objective.
         """
+        if self.objective not in objectives.NAMES:
+            known = ", ".join(objectives.NAMES)
+            raise UsageError(f"--objective: expected one of {known}; found {self.objective!r}")
         object.__setattr__(self, "dimensions", _dimensions(self.dimensions))
 
     def load_rules(self, strict: bool = False) -> tuple[Rule, ...]:
@@ -222,7 +226,7 @@ class GraphProblem:
         Raises:
           UserError: the model, the rules, the sizes or the objective cannot be used.
         """
-        original = Original(name, source, levels_of(rewriting.objective)[0])
+        original = Original(name, source, levels_of(rewriting.objective))
         return cls.at(original, rewriting, original.choose(dict(rewriting.dimensions)))
 
     @classmethod
@@ -333,7 +337,7 @@ def _sizes_of(name: str, dimensions: Dimensions) -> tuple[Sizes, frozenset[str]]
     """Return the sizes of a model, and all names of those that it leaves open."""
     if models.is_built_in(name) or families.named(name):
         return NONE_OPEN, frozenset()
-    original = Original(name, find_model(name), levels_of("onnxruntime")[0])
+    original = Original(name, find_model(name), levels_of("onnxruntime"))
     known = frozenset[str]().union(*(one.names for one in original.open_sizes.all))
     given = {one: sizes for one, sizes in dimensions if one in known}
     return original.with_inner_sizes(original.choose(given).points[0]), known

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import onnx
@@ -21,7 +22,13 @@ from environments.tensor_graphs.execution.trials import Trials
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import save
 from environments.tensor_graphs.rewriting.engine import Engine
-from environments.tensor_graphs.search import EXHAUSTED, INTERRUPTED, Result, Visited
+from environments.tensor_graphs.search import (
+    EXHAUSTED,
+    INTERRUPTED,
+    OUT_OF_TIME,
+    Result,
+    Visited,
+)
 from environments.tensor_graphs.selection.candidates import verify
 from environments.tensor_graphs.selection.leaving_out import Account, LeavingOut
 from environments.tensor_graphs.selection.selection import Selection, Selector, first_right
@@ -44,8 +51,12 @@ if TYPE_CHECKING:
     from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 
 _BOUND_S = 60.0
-# No further round of leaving out begins after so many times the seconds of a final measurement.
-_LEAVING_OUT = 3.0
+# All of it may take the seconds of the searches, twice those of a final measurement, and so many.
+_BESIDE_S = 30.0
+# Seconds of these that are left for writing the model.
+_WRITING_S = 4.0
+# Parts of the time after the search: for checking candidates, and for choosing one of them.
+_CHECKING, _CHOOSING = 0.3, 0.65
 
 METHODS = ("regions", "greedy", "taso", "beam", "policy")
 _WITH_POLICY = ("regions", "policy")
@@ -133,13 +144,13 @@ def optimize(asked: Optimization, reporter: Reporter) -> Outcome:
     began_s = time.monotonic()
     _check_places(asked)
     policy = asked.load_policy()
-    original = Original(str(asked.model), asked.model, levels_of(asked.objective)[0])
+    original = Original(str(asked.model), asked.model, levels_of(asked.objective))
     own = original.load_trials(asked.inputs)
     try:
         choice = original.choose(dict(asked.dimensions), own)
         if asked.freeze:
             choice = frozen(original, choice, own)
-        trials = original.make_trials(choice, own)
+        trials = original.make_trials(choice, own, asked.freeze)
     except NoInputsError as error:
         if asked.freeze:
             raise
@@ -149,7 +160,7 @@ def optimize(asked: Optimization, reporter: Reporter) -> Outcome:
             reporter.say(f"sizes: {choice.points[0]}; to change what was chosen: {choice.hint}")
         inputs = trials.measured[0].inputs
         problem = GraphProblem.at(original, asked, choice, asked.strict, inputs)
-        outcome = _Optimizer(asked, original, problem, trials, reporter).run(policy, began_s)
+        outcome = _Optimizer(asked, original, problem, trials, reporter, began_s).run(policy)
     _write(asked, outcome.selection, dict(outcome.choice.points[0].shapes))
     outcome = dataclasses.replace(outcome, seconds=time.monotonic() - began_s)
     if asked.report is not None:
@@ -169,18 +180,20 @@ class _Optimizer:
         problem: GraphProblem,
         trials: Trials,
         reporter: Reporter,
+        began_s: float,
     ) -> None:
         self._asked = asked
         self._original = original
         self._problem = problem
         self._trials = trials
         self._reporter = reporter
-        self._levels = levels_of(asked.objective)
+        self._levels = original.levels
+        self._began_s = began_s
 
-    def run(self, policy: GraphPolicy | None, began_s: float) -> Outcome:
+    def run(self, policy: GraphPolicy | None) -> Outcome:
         """Search, check, and measure; return the outcome, whose model is not written yet."""
         asked, problem = self._asked, self._problem
-        found = self._search(policy, began_s)
+        found = self._search(policy)
         with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
             directory = pathlib.Path(name)
             selection = self._select(found, directory)
@@ -199,14 +212,14 @@ class _Optimizer:
             bound=bound_of(problem, _BOUND_S, self._reporter) if asked.bound else None,
         )
 
-    def _search(self, policy: GraphPolicy | None, began_s: float) -> Found:
+    def _search(self, policy: GraphPolicy | None) -> Found:
         asked = self._asked
         with self._reporter.status() as tell:
             stages = Stages(
                 self._problem,
                 asked.method,
                 asked.budget,
-                began_s=began_s,
+                began_s=self._began_s,
                 tell=tell,
                 policy=policy,
                 num_rollouts=asked.rollouts,
@@ -226,23 +239,40 @@ class _Optimizer:
     def _select(self, found: Found, directory: pathlib.Path) -> Selection:
         """Check the candidates, and choose one of those that are right."""
         if not found.proposed and not found.result.expansions:
-            return Selection(None, f"none of the rules applies ({found.result.stopped})", ())
-        program, trials = self._original.program, self._trials
+            return Selection(None, _why_nothing(found.result.stopped), ())
+        reference, trials = self._original.reference, self._trials
+        if trials.unseen:
+            return Selection(None, _why_unseen(trials.unseen), ())
         with self._reporter.status() as tell:
             tell("comparing the outputs of candidates")
-            checked = verify(program, found.proposed, trials.first, directory, self._levels[0])
-            candidates = list(checked)
+            until_s = self._share_s(_CHECKING)
+            candidates = list(
+                verify(
+                    reference,
+                    found.proposed,
+                    trials.compared,
+                    directory,
+                    self._levels[0],
+                    until_s,
+                )
+            )
             for one in candidates:
                 if one.refusal:
                     self._reporter.say(f"refused: {one.refusal}")
             if not self._asked.measure:
-                return first_right(program, candidates, trials.others, self._levels[0])
-            return self._selector(tell).select(candidates)
+                return first_right(reference, candidates, trials.others, self._levels[0])
+            return self._selector(tell, self._share_s(_CHOOSING)).select(candidates)
 
-    def _selector(self, tell: Tell) -> Selector:
-        asked, program = self._asked, self._original.program
+    def _share_s(self, share: float) -> float:
+        """Return when a share of the time that is left will be over, by `time.monotonic`."""
+        asked, now_s = self._asked, time.monotonic()
+        all_s = asked.budget.seconds + 2 * asked.measure_seconds + _BESIDE_S - _WRITING_S
+        return now_s + share * max(0.0, self._began_s + all_s - now_s)
+
+    def _selector(self, tell: Tell, until_s: float) -> Selector:
+        asked, reference = self._asked, self._original.reference
         seconds = asked.measure_seconds
-        return Selector(asked.model, program, self._trials, self._levels, seconds, tell)
+        return Selector(asked.model, reference, self._trials, self._levels, seconds, tell, until_s)
 
     def _leave_out(
         self, selection: Selection, directory: pathlib.Path
@@ -254,15 +284,30 @@ class _Optimizer:
         with self._reporter.status() as tell:
             leaving_out = LeavingOut(
                 asked.model,
-                self._original.program,
+                self._original.reference,
                 self._trials,
                 self._levels[0],
                 directory,
                 asked.measure_seconds / 10,
-                _LEAVING_OUT * asked.measure_seconds,
+                self._share_s(1.0),
                 tell,
             )
-            return leaving_out.run(selection, self._selector(tell))
+            return leaving_out.run(selection, self._selector(tell, self._share_s(1.0)))
+
+
+def _why_unseen(outputs: Sequence[str]) -> str:
+    names = ", ".join(map(repr, outputs))
+    return (
+        f"output {names} has no finite number on any inputs that were tried, so no change could be "
+        "seen; give inputs with --inputs FILE.npz"
+    )
+
+
+def _why_nothing(stopped: str) -> str:
+    """Return why a search came to nothing, by why it stopped."""
+    if stopped == OUT_OF_TIME:
+        return "there was no time to search; give more --seconds"
+    return f"none of the rules applies ({stopped})"
 
 
 def _untried(asked: Optimization, original: Original, reason: str) -> Outcome:

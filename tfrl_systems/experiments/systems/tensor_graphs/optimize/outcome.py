@@ -11,7 +11,7 @@ from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.measuring import Comparison
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.search import Result, Visited
-from environments.tensor_graphs.selection.contributions import Contribution, contributions
+from environments.tensor_graphs.selection.contributions import Contribution, contributions, shares
 from environments.tensor_graphs.selection.leaving_out import Account
 from environments.tensor_graphs.selection.selection import Measurement, Row, Selection
 from tfrl_systems.experiments.reporting import format_table, percent
@@ -89,7 +89,8 @@ class Outcome:
         """The contribution of each rule; () for a copy."""
         if self.visited is None:
             return ()
-        return contributions(self.visited, self.account.measured if self.account else ())
+        measured = self.account.measured if self.account else ()
+        return shares(contributions(self.visited, measured))
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as `tfrl optimize --json` shows it."""

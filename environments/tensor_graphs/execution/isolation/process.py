@@ -1,0 +1,123 @@
+"""A process that runs models; it is started when it is first asked, and again after its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import weakref
+from typing import Any
+
+from environments.errors import UserError
+from environments.tensor_graphs.execution.isolation import wire
+
+_PROGRAM = "environments.tensor_graphs.execution.isolation.server"
+_DEATH_TIMEOUT_S = 5.0
+
+
+class CrashError(UserError):
+    """The process ended while it ran a model."""
+
+
+class Process:
+    """A process that answers requests; see `server`.
+
+    Attributes:
+      generation: how many processes were started so far; what was opened in an earlier one is gone.
+    """
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self._forgotten: list[int] = []
+        self._next = 0
+        self._end: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._finalizer: weakref.finalize | None = None
+
+    def number(self) -> int:
+        """Return a number for a program or for inputs."""
+        self._next += 1
+        return self._next
+
+    def forget(self, number: int) -> None:
+        """Have a program or inputs forgotten with the next request."""
+        self._forgotten.append(number)
+
+    def start(self) -> None:
+        """Start the process, unless it runs."""
+        if self._end is not None:
+            return
+        mine, its = socket.socketpair()
+        path = [place or str(pathlib.Path.cwd()) for place in sys.path]
+        try:
+            self._process = subprocess.Popen(
+                # -P: no file of the user's in the working directory can shadow a module.
+                [sys.executable, "-P", "-m", _PROGRAM, str(its.fileno())],
+                pass_fds=[its.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                # What C++ says while it crashes is said by the caller in one line.
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+                # A Ctrl-C is the caller's.
+                start_new_session=True,
+            )
+        except BaseException:
+            mine.close()
+            raise
+        finally:
+            its.close()
+        self._end = mine
+        self.generation += 1
+        self._finalizer = weakref.finalize(self, _kill, os.getpid(), self._process, mine)
+
+    def ask(self, **asked: Any) -> dict[str, Any]:
+        """Send a request, and return its answer.
+
+        Raises:
+          CrashError: the process ended instead.
+          UserError: the answer is an error.
+        """
+        self.start()
+        assert self._end is not None
+        forgotten, self._forgotten = self._forgotten, []
+        try:
+            wire.send(self._end, {**asked, "forget": forgotten})
+            answer: dict[str, Any] = wire.receive(self._end)
+        except (EOFError, OSError):
+            raise CrashError(f"onnxruntime {self._why_it_ended()}") from None
+        except BaseException:
+            # An answer may still come, and would be taken for that to another request.
+            self.kill()
+            raise
+        if "error" in answer:
+            raise UserError(answer["error"])
+        return answer
+
+    def _why_it_ended(self) -> str:
+        assert self._process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_DEATH_TIMEOUT_S)
+        status = self._process.returncode
+        self.kill()
+        if status is not None and status < 0:
+            return f"was ended by {signal.Signals(-status).name}"
+        return f"ended with status {status}"
+
+    def kill(self) -> None:
+        """End the process. May be called more than once; the next request starts another."""
+        if self._finalizer is not None:
+            self._finalizer()
+        self._end = self._process = self._finalizer = None
+
+
+def _kill(owner_pid: int, process: subprocess.Popen[bytes], end: socket.socket) -> None:
+    """Kill a process, unless this one is a forked copy of the one that started it."""
+    end.close()
+    if os.getpid() == owner_pid and process.returncode is None:
+        process.kill()
+        process.wait()

@@ -1,0 +1,147 @@
+"""A backend that runs models in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import onnx
+
+from environments.tensor_graphs.execution.backends import (
+    Arrays,
+    Backend,
+    Model,
+    Program,
+    Timer,
+    backend,
+    named,
+)
+from environments.tensor_graphs.execution.isolation.process import CrashError, Process
+
+_SHARED = Process()
+
+
+@dataclasses.dataclass(frozen=True)
+class Isolated:
+    """A backend whose models run in another process.
+
+    Attributes:
+      own: the backend that runs them there.
+      process: that process; by default all share one.
+    """
+
+    own: Backend
+    process: Process = _SHARED
+
+    @property
+    def name(self) -> str:
+        """Name by which `backend` finds it."""
+        return self.own.name
+
+    @property
+    def version(self) -> str:
+        """Version of the library."""
+        return self.own.version
+
+    @property
+    def fuses(self) -> bool:
+        """Whether it may run several operators as one kernel."""
+        return self.own.fuses
+
+    def rewritten(self, model: Model) -> tuple[onnx.ModelProto, Backend] | None:
+        """Return the model after the backend's optimisations; see `Backend.rewritten`."""
+        answer = self.process.ask(do="rewrite", backend=self.name, model=_content(model))
+        if answer["model"] is None:
+            return None
+        made = onnx.ModelProto.FromString(answer["model"])
+        return made, Isolated(backend(answer["backend"]), self.process)
+
+    def open(self, model: Model) -> Program:
+        """Load a model so that it can be run."""
+        program = _Remote(self.process, self.name, model)
+        program.number()
+        return program
+
+
+class _Remote:
+    """A model that is open in another process; it is opened anew after that one's end."""
+
+    def __init__(self, process: Process, name: str, model: Model) -> None:
+        self._process, self._name, self._model = process, name, model
+        self._number, self._generation = 0, -1
+        # The arrays are kept, so that no others can get their id.
+        self._given: dict[int, tuple[Arrays, int]] = {}
+
+    def number(self) -> int:
+        """Open the model unless it is open; return its number."""
+        process = self._process
+        process.start()
+        if self._generation != process.generation:
+            self._number, self._generation = process.number(), process.generation
+            self._given = {}
+            content = _content(self._model)
+            self._ask(do="open", backend=self._name, model=content, number=self._number)
+            weakref.finalize(self, process.forget, self._number)
+        return self._number
+
+    def run(self, inputs: Arrays) -> dict[str, Any]:
+        """Run the model once; return its outputs by name."""
+        number, given = self.number(), self._process.number()
+        asked = {"program": number, "inputs": dict(inputs), "given": given}
+        outputs: dict[str, Any] = self._ask(do="run", **asked)["outputs"]
+        self._process.forget(given)
+        return outputs
+
+    def timer(self, inputs: Arrays, *, bound: bool = False) -> Timer:
+        """Return a function that runs the model several times; see `Program.timer`."""
+
+        def timed(times: int) -> float:
+            number = self.number()
+            asked: dict[str, Any] = {"program": number, "bound": bound, "times": times}
+            if id(inputs) not in self._given:
+                self._given[id(inputs)] = inputs, self._process.number()
+                asked["inputs"] = dict(inputs)
+            asked["given"] = self._given[id(inputs)][1]
+            return float(self._ask(do="time", **asked)["seconds"])
+
+        return timed
+
+    def _ask(self, **asked: Any) -> dict[str, Any]:
+        try:
+            return self._process.ask(**asked)
+        except CrashError as error:
+            raise CrashError(f"{error} while it ran {named(self._model)}") from None
+
+
+def _content(model: Model) -> str | bytes:
+    return str(model.absolute()) if isinstance(model, pathlib.Path) else model.SerializeToString()
+
+
+@contextlib.contextmanager
+def alone(on: Backend) -> Iterator[Backend]:
+    """Lend a backend whose process runs nothing else, and ends afterwards.
+
+    Args:
+      on: the backend; one that is not isolated is lent itself.
+    """
+    if not isinstance(on, Isolated):
+        yield on
+        return
+    process = Process()
+    try:
+        yield Isolated(on.own, process)
+    finally:
+        process.kill()
+
+
+def isolated(name: str = "onnxruntime") -> Backend:
+    """Find a backend by its name; its models run in a process of their own.
+
+    Raises:
+      UserError: no backend has this name, or it is not installed.
+    """
+    return Isolated(backend(name))

@@ -1,0 +1,109 @@
+"""The program of a process that runs models: `python -m …isolation.server SOCKET`.
+
+SOCKET is the number of an inherited file descriptor. The process ends when its other end is closed,
+however the caller ends. A request is a dict, and so is its answer, with "error" if it failed:
+
+  do        with                           answer
+  open      backend, model, number         -
+  rewrite   backend, model                 model: None or the optimised model; backend
+  run       program, inputs                outputs
+  time      program, inputs, bound, times  seconds: of all these runs together
+
+A model is a path or the content of a file. A program is the number under which it was opened.
+Inputs are arrays by name, or the number of a request that had them: `given`. "forget" lists numbers
+of programs and inputs that are no longer needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import pathlib
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs.execution.backends import Arrays, Model, Program, Timer, backend
+from environments.tensor_graphs.execution.isolation import wire
+
+
+class Server:
+    """The models that are open, and the inputs that they were given."""
+
+    def __init__(self) -> None:
+        self._programs: dict[int, Program] = {}
+        self._inputs: dict[int, Arrays] = {}
+        self._timers: dict[tuple[int, int, bool], Timer] = {}
+
+    def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Do what is asked for, and return the answer."""
+        self._forget(set(asked.get("forget", ())))
+        doing: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+            "open": self._open,
+            "rewrite": self._rewrite,
+            "run": self._run,
+            "time": self._time,
+        }
+        try:
+            return doing[asked["do"]](asked)
+        except UserError as error:
+            return {"error": str(error)}
+        except Exception as error:
+            # onnxruntime's exceptions have no base class other than Exception.
+            return {"error": " ".join(f"{type(error).__name__}: {error}".split())}
+
+    def _forget(self, numbers: set[int]) -> None:
+        for number in numbers:
+            self._programs.pop(number, None)
+            self._inputs.pop(number, None)
+        for key in [one for one in self._timers if numbers & set(one[:2])]:
+            del self._timers[key]
+
+    def _open(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        program = backend(asked["backend"]).open(_model(asked["model"]))
+        self._programs[asked["number"]] = program
+        return {}
+
+    def _rewrite(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        made = backend(asked["backend"]).rewritten(_model(asked["model"]))
+        if made is None:
+            return {"model": None, "backend": ""}
+        return {"model": made[0].SerializeToString(), "backend": made[1].name}
+
+    def _run(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        inputs = self._given(asked)
+        return {"outputs": self._programs[asked["program"]].run(inputs)}
+
+    def _time(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        key = (asked["program"], asked["given"], asked["bound"])
+        inputs = self._given(asked)
+        if key not in self._timers:
+            self._timers[key] = self._programs[key[0]].timer(inputs, bound=asked["bound"])
+        return {"seconds": self._timers[key](asked["times"])}
+
+    def _given(self, asked: Mapping[str, Any]) -> Arrays:
+        if "inputs" in asked:
+            self._inputs[asked["given"]] = asked["inputs"]
+        return self._inputs[asked["given"]]
+
+
+def _model(given: str | bytes) -> Model:
+    return pathlib.Path(given) if isinstance(given, str) else onnx.ModelProto.FromString(given)
+
+
+def main() -> None:
+    """Answer requests until the socket is closed."""
+    faulthandler.disable()
+    end = socket.socket(fileno=int(sys.argv[1]))
+    server = Server()
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            wire.send(end, server.answer(wire.receive(end)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,312 @@
+"""Compute what a model means: its outputs in float64, without the rounding of the types it uses.
+
+A numerical analyst judges two ways to compute one thing by their distances from the true value.
+`Precise` gives that value: it evaluates the graph node by node, all floating-point numbers in
+float64. Operators are those of `operators.table`. One that the table does not have (an Opaque node)
+runs alone: in onnxruntime's float64 kernel, else in onnx's reference implementation, else in
+onnxruntime with the types that the model has.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from environments.errors import UserError
+from environments.tensor_graphs.execution.backends import Arrays
+from environments.tensor_graphs.execution.isolation import remote
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import INPUT, Attributes, Node, Ref
+from environments.tensor_graphs.onnx_io import bodies, opaque
+from environments.tensor_graphs.onnx_io.tensors import is_numpy
+from environments.tensor_graphs.operators import dimensions, table
+from environments.tensor_graphs.operators.operator import FLOAT_TYPES
+
+Values = list[np.ndarray]
+
+
+class ImpreciseError(Exception):
+    """A model has a part that cannot be computed in float64."""
+
+
+class Precise:
+    """A model whose outputs are computed in float64.
+
+    Args:
+      graph: its graph, as it was read.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._kernels: dict[tuple[int, tuple[np.dtype, ...]], Callable[[Values], Values]] = {}
+
+    def run(self, inputs: Arrays, until_s: float = math.inf) -> dict[str, np.ndarray]:
+        """Return the outputs by name; those of floating-point types are float64.
+
+        Args:
+          inputs: an array for each of the model's inputs, by name.
+          until_s: when to give up, by `time.monotonic`.
+
+        Raises:
+          ImpreciseError: a part of the model cannot be computed, or not on these inputs, or not in
+            time.
+        """
+        frame = _Frame(self, self._graph.outputs, inputs, {}, until_s)
+        with np.errstate(all="ignore"):
+            values = frame.run()
+        return dict(zip(self._graph.output_names, values, strict=True))
+
+    def value(self, ref: Ref) -> np.ndarray:
+        """Return a constant.
+
+        Raises:
+          ImpreciseError: it cannot be computed.
+        """
+        with np.errstate(all="ignore"):
+            return _Frame(self, [ref], {}, {}).run()[0]
+
+    def computed(self, number: int, arrays: Values, sizes: Mapping[str, int]) -> Values:
+        """Return the outputs of a node without bodies, given those that it uses."""
+        node = self._graph.nodes[number]
+        try:
+            if node.op in table.OPERATORS:
+                return list(table.evaluate(node.op, arrays, _concrete(node.attributes, sizes)))
+            key = (number, tuple(array.dtype for array in arrays))
+            if key not in self._kernels:
+                self._kernels[key] = self._kernel(node, arrays)
+            found = iter(self._kernels[key](arrays))
+            return [next(found) if one else np.empty(0) for one in node.attribute("outputs")]
+        except (
+            ArithmeticError,
+            IndexError,
+            MemoryError,
+            TypeError,
+            UserError,
+            ValueError,
+        ) as error:
+            raise ImpreciseError(f"{node.op}: {error}") from error
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+        return self._graph
+
+    def _kernel(self, node: Node, arrays: Values) -> Callable[[Values], Values]:
+        """Return what computes an Opaque node: the most exact that takes it."""
+        declared = [self._graph.type_of(ref) for ref in node.inputs if ref is not None]
+        own = [kind.dtype if kind is not None else "" for kind in declared]
+        if not all(map(is_numpy, own)):
+            raise ImpreciseError(f"{node.attribute('operator')} of types that NumPy lacks")
+        wide = ["float64" if one in FLOAT_TYPES else one for one in own]
+        for make, dtypes in ((_in_onnxruntime, wide), (_in_onnx, wide), (_in_onnxruntime, own)):
+            try:
+                kernel = make(self._model(node, dtypes), dtypes)
+                kernel(arrays)
+            except Exception:
+                # onnx and onnxruntime have no base class for what they raise.
+                continue
+            return kernel
+        raise ImpreciseError(f"{node.attribute('operator')} cannot be run alone")
+
+    def _model(self, node: Node, dtypes: Sequence[str]) -> onnx.ModelProto:
+        """Return a model of one node, whose inputs have these types."""
+        given = iter(dtypes)
+        names = ["" if ref is None else f"i{place}" for place, ref in enumerate(node.inputs)]
+        inputs = [
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None
+            )
+            for name, dtype in zip(filter(None, names), given, strict=True)
+        ]
+        outputs = [f"o{place}" for place in range(len(node.types))]
+        asked = [name for name, one in zip(outputs, node.attribute("outputs"), strict=True) if one]
+        model = onnx.ModelProto()
+        shell = self._graph.header.shell
+        model.ir_version = shell.ir_version
+        model.opset_import.extend(shell.opset_import)
+        model.functions.extend(shell.functions)
+        model.graph.name = "node"
+        model.graph.node.append(opaque.to_onnx_node(node, names, outputs))
+        model.graph.input.extend(inputs)
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in asked)
+        return model
+
+
+class _Frame:
+    """One evaluation of the graph, or of a body with its inputs.
+
+    Args:
+      precise: the model.
+      outputs: what to compute.
+      inputs: the model's inputs, by name.
+      bound: values of the inputs of a body, by the number of their node.
+      until_s: when to give up.
+    """
+
+    def __init__(
+        self,
+        precise: Precise,
+        outputs: Sequence[Ref],
+        inputs: Arrays,
+        bound: Mapping[int, np.ndarray],
+        until_s: float = math.inf,
+    ) -> None:
+        self._precise, self._nodes = precise, precise.graph.nodes
+        self._outputs, self._inputs, self._bound = outputs, inputs, bound
+        self._until_s = until_s
+        self._values: dict[int, Values] = {}
+        self._sizes: dict[str, int] = {}
+
+    def run(self) -> Values:
+        """Return the values of the outputs."""
+        order = list(_ordered(self._nodes, self._outputs))
+        waiting = collections.Counter(
+            one for number in order for one in _needed(self._nodes[number])
+        )
+        waiting.update({ref.node for ref in self._outputs})
+        for number in order:
+            if time.monotonic() > self._until_s:
+                raise ImpreciseError("it took too long")
+            node = self._nodes[number]
+            self._values[number] = self._evaluated(number, node)
+            self._note_sizes(node, self._values[number])
+            for one in _needed(node):
+                waiting[one] -= 1
+                if not waiting[one]:
+                    # Large models would not fit into memory with all of their inner values.
+                    del self._values[one]
+        return [self._at(ref) for ref in self._outputs]
+
+    def _at(self, ref: Ref) -> np.ndarray:
+        return self._values[ref.node][ref.output]
+
+    def _evaluated(self, number: int, node: Node) -> Values:
+        if number in self._bound:
+            return [self._bound[number]]
+        if node.op == INPUT:
+            if not node.is_model_input or node.attribute("name") not in self._inputs:
+                raise ImpreciseError("an input without a value")
+            return [_widened(self._inputs[node.attribute("name")])]
+        if node.value is not None:
+            kind = node.types[0]
+            if kind is None or not is_numpy(kind.dtype):
+                raise ImpreciseError("a constant of a type that NumPy lacks")
+            return [_widened(node.value)]
+        if bodies.has_bodies(node):
+            return self._controlled(node)
+        arrays = [self._at(ref) for ref in node.inputs if ref is not None]
+        found = self._precise.computed(number, arrays, self._sizes)
+        # What a Cast makes of a number that it cannot hold is no number of the model's meaning.
+        return [_widened(array) for array in found]
+
+    def _controlled(self, node: Node) -> Values:
+        """Evaluate an If; a Loop and a Scan are not evaluated."""
+        control = bodies.control_of(node)
+        if node.attribute("operator") != "If" or control.inputs[0] is None:
+            raise ImpreciseError(f"{node.attribute('operator')} is not evaluated")
+        is_true = bool(self._at(control.inputs[0]).reshape(-1)[0])
+        names = [one.name for one in onnx.NodeProto.FromString(node.attribute("node")).attribute]
+        body = control.bodies[names.index("then_branch" if is_true else "else_branch")]
+        bound = {}
+        for number in _inputs_of(self._nodes, body):
+            place = body.place_of_captured(self._nodes[number].attribute("place"))
+            bound[number] = self._at(body.captured[place])
+        return _Frame(self._precise, body.outputs, self._inputs, bound, self._until_s).run()
+
+    def _note_sizes(self, node: Node, values: Values) -> None:
+        """Note which numbers the names of sizes stand for."""
+        for kind, array in zip(node.types, values, strict=False):
+            shape = (kind.shape if kind is not None else None) or ()
+            if len(shape) == array.ndim:
+                for size, number in zip(shape, array.shape, strict=True):
+                    if isinstance(size, str) and dimensions.is_name(size):
+                        self._sizes.setdefault(size, number)
+
+
+def _needed(node: Node) -> list[int]:
+    """Return the nodes that must be evaluated before a node, each once; not those in its bodies."""
+    if not bodies.has_bodies(node):
+        return node.used
+    control = bodies.control_of(node)
+    captured = [ref for body in control.bodies for ref in body.captured]
+    return list(dict.fromkeys(ref.node for ref in (*control.inputs, *captured) if ref is not None))
+
+
+def _ordered(nodes: Mapping[int, Node], outputs: Sequence[Ref]) -> Iterator[int]:
+    """Yield the nodes that outputs need, each after those that it needs."""
+    done: set[int] = set()
+    stack = [(ref.node, False) for ref in reversed(outputs)]
+    while stack:
+        number, is_ready = stack.pop()
+        if number in done:
+            continue
+        if is_ready:
+            done.add(number)
+            yield number
+            continue
+        stack.append((number, True))
+        stack.extend((one, False) for one in reversed(_needed(nodes[number])) if one not in done)
+
+
+def _inputs_of(nodes: Mapping[int, Node], body: bodies.Body) -> list[int]:
+    """Return the Input nodes of a body that its outputs depend on."""
+    return [one for one in _ordered(nodes, body.outputs) if bodies.body_of(nodes[one]) == body.name]
+
+
+def _widened(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+def _concrete(attributes: Attributes, sizes: Mapping[str, int]) -> Attributes:
+    """Return attributes in which names of sizes are replaced by their numbers."""
+    return tuple(
+        (name, tuple(_number(one, sizes) for one in value))
+        if isinstance(value, tuple) and any(isinstance(one, str) for one in value)
+        else (name, value)
+        for name, value in attributes
+    )
+
+
+def _number(size: Any, sizes: Mapping[str, int]) -> Any:
+    return dimensions.value(size, sizes) if isinstance(size, str) else size
+
+
+def _in_onnxruntime(model: onnx.ModelProto, dtypes: Sequence[str]) -> Callable[[Values], Values]:
+    program = remote.isolated("onnxruntime-disable").open(model)
+
+    def run(arrays: Values) -> Values:
+        return _arrays(list(program.run(_named(model, arrays, dtypes)).values()))
+
+    return run
+
+
+def _in_onnx(model: onnx.ModelProto, dtypes: Sequence[str]) -> Callable[[Values], Values]:
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(model)
+
+    def run(arrays: Values) -> Values:
+        values: Any = evaluator.run(None, _named(model, arrays, dtypes))
+        return _arrays(values)
+
+    return run
+
+
+def _named(model: onnx.ModelProto, arrays: Values, dtypes: Sequence[str]) -> dict[str, np.ndarray]:
+    return {
+        one.name: array.astype(dtype, copy=False)
+        for one, array, dtype in zip(model.graph.input, arrays, dtypes, strict=True)
+    }
+
+
+def _arrays(values: Sequence[Any]) -> Values:
+    if not all(isinstance(one, np.ndarray) for one in values):
+        raise ImpreciseError("an output that is no tensor")
+    return list(values)

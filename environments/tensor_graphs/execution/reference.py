@@ -1,0 +1,137 @@
+"""The model that is right by definition, and what it returns: in its own types, and in float64."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from environments.tensor_graphs.execution import accuracy
+from environments.tensor_graphs.execution.backends import Arrays, Program
+from environments.tensor_graphs.execution.differences import compare_outputs
+from environments.tensor_graphs.execution.precise import ImpreciseError, Precise
+
+# Values in float64 take some 30 times as long as a run; so long are they computed for more inputs.
+_EXACT_S = 8.0
+
+
+class Reference:
+    """A program that is right by definition, and what it returned; it runs once on each inputs.
+
+    Attributes:
+      program: the program.
+    """
+
+    def __init__(self, program: Program, precise: Precise | None = None) -> None:
+        """Remember a program; nothing runs yet.
+
+        Args:
+          program: the program.
+          precise: the same model in float64; without it digits are not compared.
+        """
+        self.program = program
+        self._precise = precise
+        # The inputs are kept too, so that no others can get their id.
+        self._outputs: dict[int, tuple[Arrays, dict[str, Any]]] = {}
+        self._roundings: dict[int, dict[str, float]] = {}
+        self._exact: dict[int, dict[str, np.ndarray] | None] = {}
+        self._exact_s = 0.0
+
+    @classmethod
+    def of(cls, program: Program | Reference) -> Reference:
+        """Return a reference for what may be one already."""
+        return program if isinstance(program, Reference) else cls(program)
+
+    def run(self, inputs: Arrays) -> dict[str, Any]:
+        """Return the outputs; see `Program.run`."""
+        if id(inputs) not in self._outputs:
+            self._outputs[id(inputs)] = inputs, self.program.run(inputs)
+        return self._outputs[id(inputs)][1]
+
+    def rounding(self, inputs: Arrays) -> dict[str, float]:
+        """Return the change of each output with the last digits of the inputs; see `rounding`."""
+        if id(inputs) not in self._roundings:
+            self._roundings[id(inputs)] = rounding(self.program, inputs, self.run(inputs))
+        return self._roundings[id(inputs)]
+
+    def exact(self, inputs: Arrays) -> dict[str, np.ndarray] | None:
+        """Return the outputs in float64; None if they cannot be computed, or not in time."""
+        if id(inputs) not in self._exact:
+            self.run(inputs)
+            began_s = time.monotonic()
+            self._exact[id(inputs)] = self._computed(inputs, began_s)
+            self._exact_s += time.monotonic() - began_s
+        return self._exact[id(inputs)]
+
+    def _computed(self, inputs: Arrays, began_s: float) -> dict[str, np.ndarray] | None:
+        if self._precise is None or self._exact_s > _EXACT_S:
+            return None
+        try:
+            return self._precise.run(inputs, began_s + 2 * _EXACT_S)
+        except ImpreciseError:
+            return None
+
+    def usual_errors(self, trials: Iterable[Arrays]) -> dict[str, float]:
+        """Return how far outputs usually are from float64; see `accuracy.usual_error`."""
+        found: dict[str, list[float]] = {}
+        for inputs in trials:
+            for name, exact in (self.exact(inputs) or {}).items():
+                own = self.run(inputs)[name]
+                if _is_judged(own, exact):
+                    found.setdefault(name, []).append(accuracy.usual_error(exact, own))
+        return {name: statistics.median(errors) for name, errors in found.items()}
+
+    def digits_lost(
+        self, inputs: Arrays, found: Mapping[str, Any], usual: Mapping[str, float]
+    ) -> dict[str, str]:
+        """Return what is wrong with outputs that are less exact than they may be, by name.
+
+        Args:
+          inputs: what they are computed from.
+          found: the outputs of another program.
+          usual: the result of `usual_errors`.
+        """
+        reasons = {}
+        for name, exact in (self.exact(inputs) or {}).items():
+            own, other = self.run(inputs)[name], found.get(name)
+            if not (_is_judged(own, exact) and isinstance(other, np.ndarray)):
+                continue
+            if other.shape == own.shape and accuracy.excess(exact, own, other, usual[name]) > 1:
+                errors = (accuracy.usual_error(exact, one) for one in (other, own))
+                reasons[name] = "its error in float64 is {:.1e}, the model's own {:.1e}".format(
+                    *errors
+                )
+        return reasons
+
+
+def _is_judged(own: Any, exact: np.ndarray) -> bool:
+    return isinstance(own, np.ndarray) and own.dtype.kind == "f" and own.shape == exact.shape
+
+
+def rounding(program: Program, inputs: Arrays, outputs: Mapping[str, Any]) -> dict[str, float]:
+    """Return how much a program's outputs change with the last digits of its inputs.
+
+    Args:
+      program: the program.
+      inputs: its inputs; each number that is no integer is replaced by a neighbour.
+      outputs: what it returns for them.
+
+    Returns:
+      The relative error by name of the output; inf where the two are not comparable.
+    """
+    random = np.random.default_rng(0)
+    nudged = {
+        name: _neighbours(array, random) if array.dtype.kind == "f" else array
+        for name, array in inputs.items()
+    }
+    found = compare_outputs(outputs, program.run(nudged))
+    return {one.output: one.relative_error for one in found}
+
+
+def _neighbours(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    side = random.choice([-np.inf, np.inf], array.shape)
+    # Without axes, `nextafter` returns a number, which is no input.
+    return np.asarray(np.nextafter(array, np.asarray(side, array.dtype)))

@@ -62,7 +62,8 @@ def excess(exact: np.ndarray, own: np.ndarray, found: np.ndarray, usual: float =
         # Where everything should be 0, rounding is relative to the other numbers.
         ulps = rounding * np.where(largest > 0, largest, most)
         allowed = factor * np.maximum(own_error, smallest) + ulps
-        over = np.divide(found_error, allowed, out=np.zeros_like(allowed), where=found_error > 0)
+        with np.errstate(divide="ignore", over="ignore"):
+            over = np.divide(found_error, allowed, np.zeros_like(allowed), where=found_error > 0)
         worst = max(worst, float(over.max(initial=0.0)))
     return worst
 

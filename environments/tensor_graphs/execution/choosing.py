@@ -219,5 +219,6 @@ def _half_and_double(
 
 def _does_not_run(model: str, sizes: Sizes, reason: str) -> UserError:
     return UserError(
-        f"{model} does not run at {sizes} ({reason}); give other sizes with --dimension"
+        f"{model} does not run at {sizes} ({reason}); give other sizes with --dimension, or inputs "
+        "with --inputs FILE.npz"
     )

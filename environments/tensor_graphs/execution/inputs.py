@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from environments import files
 from environments.errors import UserError
@@ -21,6 +22,8 @@ _CARRIERS = frozenset(
 )  # fmt: skip
 _NUM_KINDS = 2
 _SCALES = (1.0, 0.1, 3.0)
+_COMPARING = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
+_MOST_COMPARED = 16
 _SHARE_OF_ENDS = 0.25
 KINDS = ("normal numbers", "numbers from 0 to 1", "numbers from 0 to 255", "numbers near 0",
          "large numbers", "zeros and ones")  # fmt: skip
@@ -37,7 +40,8 @@ def random_inputs(
     """Draw random inputs that a model can be run on.
 
     Floating-point numbers are normally distributed; their standard deviation depends on the seed.
-    Integers that index a tensor are within its bounds. Other integers are 0 or 1, as in a mask.
+    Integers that index a tensor are within its bounds. Those that are compared with constants, as a
+    sampling rate that chooses a branch, are one of these. Others are 0 or 1, as in a mask.
 
     Args:
       model: the model; its weights are not read.
@@ -55,7 +59,7 @@ def random_inputs(
     """
     random = np.random.default_rng([seed, 1])
     weights = {weight.name for weight in model.graph.initializer}
-    bounds = _bounds(model)
+    bounds, compared = _bounds(model), _compared(model)
     inputs = {}
     for value in model.graph.input:
         if value.name not in weights:
@@ -65,6 +69,9 @@ def random_inputs(
             try:
                 if dtype.kind == "f":
                     drawn = _draw_floats(random, shape, kind, _SCALES[seed % len(_SCALES)])
+                elif dtype.kind in "iu" and value.name in compared:
+                    choice = np.roll(compared[value.name], -seed)
+                    drawn = random.choice(choice, shape) if shape else choice[0]
                 else:
                     drawn = _draw_integers(random, dtype, shape, bound)
                 # Without axes it is a number so far, which onnxruntime does not take.
@@ -90,9 +97,9 @@ def whole_range_inputs(
       UserError, NoInputsError: see `random_inputs`.
     """
     random = np.random.default_rng([seed, 2])
-    inputs, bounds = random_inputs(model, seed, sizes), _bounds(model)
+    inputs, bounds, compared = random_inputs(model, seed, sizes), _bounds(model), _compared(model)
     for name, array in inputs.items():
-        if array.dtype.kind in "iu" and name not in bounds:
+        if array.dtype.kind in "iu" and name not in bounds and name not in compared:
             info = np.iinfo(array.dtype)
             full = random.integers(info.min, info.max, array.shape, array.dtype, endpoint=True)
             drawn = full >> random.integers(0, info.bits, array.shape).astype(array.dtype)
@@ -251,6 +258,43 @@ def _bounds(model: onnx.ModelProto) -> dict[str, int]:
                 if output in bounds:
                     _lower(bounds, node.input[0], bounds[output])
     return bounds
+
+
+def _compared(model: onnx.ModelProto) -> dict[str, list[int]]:
+    """Return the integers that each value is compared with, by the value's name."""
+    nodes = [*_nodes(model.graph)]
+    constants = {one.name: one for one in model.graph.initializer}
+    for node in nodes:
+        if node.op_type == "Constant":
+            constants.update((node.output[0], one.t) for one in node.attribute if one.HasField("t"))
+    found: dict[str, list[int]] = {}
+    for node in reversed(nodes):
+        if node.op_type in _COMPARING:
+            for name, other in (node.input, reversed(node.input)):
+                if other in constants and name not in constants:
+                    found.setdefault(name, []).extend(_integers(constants[other]))
+        elif node.op_type in _CARRIERS and node.input:
+            for output in node.output:
+                found.setdefault(node.input[0], []).extend(found.get(output, ()))
+    return {name: [*dict.fromkeys(numbers)] for name, numbers in found.items() if numbers}
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of a graph; those of bodies come after the node that has them."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _nodes(attribute.g)
+
+
+def _integers(tensor: onnx.TensorProto) -> list[int]:
+    """Return the elements of a small tensor of integers; nothing for any other."""
+    is_small = math.prod(tensor.dims) <= _MOST_COMPARED
+    if not is_small or tensor.data_location == onnx.TensorProto.EXTERNAL:
+        return []
+    array = numpy_helper.to_array(tensor)
+    return array.reshape(-1).tolist() if array.dtype.kind in "iu" else []
 
 
 def _lower(bounds: dict[str, int], name: str, bound: int) -> None:

@@ -41,8 +41,8 @@ _NUM_TRIALS = 3
 _MOST_SECONDS = 8.0
 # An output that changes by more than this part with the last digits of the inputs is rounding.
 _ROUNDING = 1e-3
-# No further special inputs are made once the original has run on them for so long.
-_SPECIAL_S = 1.0
+# No further special inputs are made once a large model has run on them for so long.
+_SPECIAL_S = 5.0
 # How far special inputs lie from the constants; those that lose most come first.
 _SCALES = (1.0, 1e3, 1e-3)
 
@@ -124,7 +124,7 @@ def make_trials(
         given = [one for one in own if one.sizes == point]
         others.append(given[-1] if given else Trial(point, random_inputs(model, 0, point, kind)))
     special = [*_special_inputs(model, precise, points[0])] if precise is not None else []
-    tried = (*_at_edges(model, edges, kind), *special)
+    tried = (*special, *_at_edges(model, edges, kind))
     running = tuple(_running(reference, tried))
     first = (*drawn, *at_first)
     runs = [reference.run(one.inputs) for one in (*running, *first)]

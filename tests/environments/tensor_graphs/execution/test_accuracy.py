@@ -1,0 +1,78 @@
+"""Digits that a candidate loses are told from those that the model itself loses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from environments.tensor_graphs.execution.accuracy import excess, usual_error
+
+ONES = np.ones((64, 3))
+
+
+def off_by(error: float, exact: np.ndarray = ONES) -> np.ndarray:
+    """Float32 outputs, half of them too large by an error, and half too small."""
+    side = np.where(np.arange(exact.size).reshape(exact.shape) % 2, error, -error)
+    return (exact + side).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "own, found, is_too_much",
+    [
+        (1e-5, 1e-5, False),
+        (1e-5, 9e-5, False),
+        (1e-5, 2e-4, True),
+        # Of an exact result some units in the last place may be lost: 1.2e-7 each.
+        (0.0, 5e-7, False),
+        (0.0, 1e-5, True),
+        # A model that is not exact itself says nothing.
+        (0.5, 0.9, False),
+    ],
+)
+def test_an_error_is_judged_beside_that_of_the_model(own, found, is_too_much):
+    assert (excess(ONES, off_by(own), off_by(found)) > 1) == is_too_much
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_small_numbers_do_not_hide_behind_large_ones(axis):
+    """One column, or row, of times in seconds; the other numbers lost four digits."""
+    exact = np.random.default_rng(0).uniform(1, 2, (64, 64))
+    exact[(slice(None), 0) if axis else 0] = 1.7e9
+    own = exact.astype(np.float32)
+    lost = np.where(exact > 1e9, own, own + np.float32(1e-3))
+    assert np.abs(lost - exact).max() < 1e-7 * exact.max()
+    assert excess(exact, own, own) < 1 < excess(exact, own, lost)
+
+
+def test_an_error_may_be_small_by_chance():
+    """Of ten outputs, one is exact in the model itself; that the candidate is not says nothing."""
+    exact = np.linspace(1, 2, 10)[np.newaxis]
+    own, found = off_by(1e-5, exact), off_by(-3e-5, exact)
+    own[0, 4] = exact[0, 4]
+    assert excess(exact, own, found) < 1
+
+
+def test_a_single_number_is_judged_by_what_is_usual():
+    exact, own = np.ones((1, 1)), np.ones((1, 1), np.float32)
+    found = own + np.float32(1e-4)
+    assert excess(exact, own, found) > 1 > excess(exact, own, found, usual=1e-4)
+
+
+def test_what_is_not_finite_is_not_judged():
+    exact = np.array([1.0, np.nan, np.inf, -np.inf])
+    own = exact.astype(np.float32)
+    assert excess(exact, own, own) == 0
+    assert usual_error(exact[:1], own[:1] + np.float32(0.5)) == pytest.approx(0.5)
+
+
+def test_types_have_their_own_rounding():
+    """0.5% is nothing for a float16, and much for a float32; a float32 of the float64 is much."""
+    exact = np.ones((8, 8))
+    for dtype, error, is_too_much in (
+        (np.float16, 5e-3, False),
+        (np.float32, 5e-3, True),
+        (np.float64, 1e-15, False),
+        (np.float64, 1e-8, True),
+    ):
+        own = exact.astype(dtype)
+        assert (excess(exact, own, (exact + error).astype(dtype)) > 1) == is_too_much

@@ -10,7 +10,7 @@ import onnx
 
 from environments.errors import UserError
 from environments.tensor_graphs.graph.nodes import TensorType
-from environments.tensor_graphs.onnx_io.header import DimensionNames
+from environments.tensor_graphs.onnx_io.header import DimensionNames, opset_of
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring, describe_node
 from environments.tensor_graphs.onnx_io.tensors import NUMBERS, to_tensor
 from environments.tensor_graphs.operators.table import OPERATORS
@@ -144,11 +144,15 @@ def _is_credible(op: str, reason: str) -> bool:
     return not is_function and "existing shape" not in reason
 
 
+def _is_onnx_own(node: onnx.NodeProto, opset: int) -> bool:
+    return node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type, opset)
+
+
 def _skeleton(model: onnx.ModelProto, wiring: Wiring) -> onnx.ModelProto:
     """Return a copy of the model in which the weights are inputs of known types.
 
     The types that the file gives for values between nodes may be out of date. They are kept only
-    for outputs of operators of other domains, whose types onnx cannot infer.
+    for outputs of operators that onnx does not have, whose types it cannot infer.
     """
     skeleton = onnx.ModelProto(ir_version=max(model.ir_version, 4))
     skeleton.opset_import.extend(model.opset_import)
@@ -159,8 +163,9 @@ def _skeleton(model: onnx.ModelProto, wiring: Wiring) -> onnx.ModelProto:
     graph.input.extend(wiring.inputs)
     # onnx's checker refuses an output of no type, but infers one for a value that is no output.
     graph.output.extend(one for one in model.graph.output if one.type.WhichOneof("value"))
+    opset = opset_of(model)
     foreign = {
-        name for node in wiring.nodes if node.domain not in ("", "ai.onnx") for name in node.output
+        name for node in wiring.nodes if not _is_onnx_own(node, opset) for name in node.output
     }
     graph.value_info.extend(one for one in model.graph.value_info if one.name in foreign)
     for name, (array, dtype) in wiring.constants.items():

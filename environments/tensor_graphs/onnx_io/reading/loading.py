@@ -12,7 +12,7 @@ import onnx.inliner
 from environments import files
 from environments.errors import UserError
 from environments.tensor_graphs.onnx_io import scopes
-from environments.tensor_graphs.onnx_io.header import opset_of
+from environments.tensor_graphs.onnx_io.header import opset_of, opset_versions
 from environments.tensor_graphs.onnx_io.reading.graph_builder import OLDEST_OPSET
 from environments.tensor_graphs.onnx_io.tensors import dtype_of, external_path, raw_bytes, to_array
 
@@ -44,6 +44,7 @@ def load(source: Source) -> tuple[onnx.ModelProto, pathlib.Path | None]:
         model = _parsed(content, name)
     if not model.ir_version or not model.opset_import:
         raise UserError(f"{name}: not an ONNX model, or only a part of one: it names no opset")
+    model = _with_plain_opsets(model)
     _embed_in_nodes(model, directory)
     if called := _recursive(model):
         raise UserError(f"{name}: a damaged ONNX model: its function {called!r} calls itself")
@@ -57,17 +58,23 @@ def file_names(path: pathlib.Path) -> tuple[str, ...]:
       UserError: the file is not a model, or a file with data is missing or outside of the model's
         directory.
     """
-    model = _parsed(_content(path), str(path))
-    graphs = [model.graph, *model.functions]
-    tensors = [*model.graph.initializer]
-    tensors += [one for graph in graphs for node in graph.node for one in scopes.tensors(node)]
+    model = parsed(path)
     found = {
         external_path(one, path.parent)
-        for one in tensors
+        for one in scopes.model_tensors(model)
         if one.data_location == onnx.TensorProto.EXTERNAL
     }
     root = path.parent.resolve()
     return (path.name, *sorted(str(one.relative_to(root)) for one in found))
+
+
+def parsed(path: pathlib.Path) -> onnx.ModelProto:
+    """Parse a model's own file; the data in other files stay there.
+
+    Raises:
+      UserError: the file is not a model.
+    """
+    return _parsed(_content(path), str(path))
 
 
 def frozen(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
@@ -143,6 +150,19 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     inlined.graph.initializer.extend(model.graph.initializer)
     inlined.graph.sparse_initializer.extend(model.graph.sparse_initializer)
     return inlined
+
+
+def _with_plain_opsets(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model that names each domain of operators once, and ONNX's own one as ""."""
+    versions = opset_versions(model)
+    if list(versions) == [one.domain for one in model.opset_import]:
+        return model
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    del made.opset_import[:]
+    for domain, version in versions.items():
+        made.opset_import.add(domain=domain, version=version)
+    return made
 
 
 def _embed_in_nodes(model: onnx.ModelProto, directory: pathlib.Path | None) -> None:

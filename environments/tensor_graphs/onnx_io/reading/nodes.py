@@ -106,8 +106,8 @@ class NodeReader:
         self._reading.value_names.setdefault(ref, name)
 
     def _read_node(self, node: onnx.NodeProto) -> None:
-        is_known = node.domain in ("", "ai.onnx") and self._builder.is_understood
-        if not is_known or (node.domain, node.op_type) in self._functions:
+        is_known = node.domain in ("", "ai.onnx") and self._builder.knows(node.op_type)
+        if not is_known or not node.output or (node.domain, node.op_type) in self._functions:
             self._read_opaque(node)
             return
         if node.op_type in bodies.OPERATORS and self._read_control(node):
@@ -196,7 +196,8 @@ class NodeReader:
         first: TensorType | None = None,
     ) -> None:
         types = [self._types.get(name) for name in node.output]
-        types[:1] = [first or types[0]]
+        if first is not None:
+            types[0] = first
         number = self._edit.add(OPAQUE, inputs, attributes, types).node
         for output, name in enumerate(node.output):
             if name:

@@ -98,6 +98,29 @@ def test_operators_of_onnxruntime_pass_through():
     assert equal(run(model, inputs), run(written, inputs))
 
 
+def test_operators_that_the_opset_does_not_have_pass_through():
+    """onnxruntime has a LayerNormalization of its own, in ONNX's domain, before opset 17."""
+    model = parsed(
+        """g (float[2,3] x, float[3] w) => (float[2,3] y) {
+            a = Neg(x) n = LayerNormalization <axis = -1> (a, w) y = Neg(n)
+        }"""
+    )
+    model.opset_import[0].version = 13
+    model.graph.value_info.append(helper.make_tensor_value_info("n", 1, [2, 3]))
+    graph = read(model)
+    ops = [node.op for node in graph.nodes.values() if node.op != "Input"]
+    assert ops == ["Neg", "Opaque", "Neg"]
+    inputs = random_inputs(model)
+    assert equal(run(model, inputs), run(write(graph), inputs))
+
+
+def test_a_node_that_gives_nothing_is_no_error():
+    model = parsed("g (float[2] x) => (float[2] y) { y = Neg(x) }")
+    model.opset_import.add(domain="own", version=1)
+    model.graph.node.append(helper.make_node("Print", ["y"], [], domain="own"))
+    assert [node.op for node in read(model).nodes.values()] == ["Input", "Neg"]
+
+
 def quantised() -> onnx.ModelProto:
     """A dense layer as quantisers write it: int8 weights, and activations in uint8 between ops."""
     model = parsed(

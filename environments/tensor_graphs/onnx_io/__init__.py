@@ -26,15 +26,18 @@ Writing, top down (`writing/`):
       │    naming         nodes get the file's names, documentation and metadata again
       ▼
     ModelProto
-      │  saving         write the whole file or nothing; large weights go into a file beside it
+      │  saving         large weights go into a file beside the model's
+      │    staging        both files are complete before they take their place
       ▼
     file
 
-Both sides share `older_forms` (what older opsets write in another way), `tensors` (arrays and
-ONNX's tensors), `scopes` (names within subgraphs), `bodies`, `header` and `opaque`. `parts` makes
-models of a few nodes of a graph, to measure them.
+`copying` copies a file that needs no rewriting. Both sides share `older_forms` (what older opsets
+write in another way), `tensors` (arrays and ONNX's tensors), `scopes` (names and tensors within
+subgraphs), `bodies`, `header` and `opaque`. `parts` makes models of a few nodes of a graph, to
+measure them.
 """
 
+from environments.tensor_graphs.onnx_io.copying import copy
 from environments.tensor_graphs.onnx_io.header import ModelHeader
 from environments.tensor_graphs.onnx_io.parts import part_inputs, part_model
 from environments.tensor_graphs.onnx_io.reading.graph_builder import OLDEST_OPSET
@@ -46,6 +49,7 @@ from environments.tensor_graphs.onnx_io.writing.writer import write
 __all__ = [
     "OLDEST_OPSET",
     "ModelHeader",
+    "copy",
     "file_names",
     "part_inputs",
     "part_model",

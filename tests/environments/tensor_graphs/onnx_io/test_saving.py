@@ -82,6 +82,22 @@ def test_nothing_is_written_if_saving_fails(model, tmp_path):
     del edit
 
 
+def test_what_is_refused_is_not_written(model, tmp_path):
+    """An earlier file with the same data keeps them."""
+    path, inputs = tmp_path / "large.onnx", random_inputs(model)
+
+    def refuse(written: pathlib.Path) -> None:
+        assert equal(run(model, inputs), run(written, inputs))
+        raise UserError("refused")
+
+    for num_files in (0, 2):
+        with pytest.raises(UserError, match="refused"):
+            save(read(model), path, 1000, refuse)
+        assert len(list(tmp_path.iterdir())) == num_files
+        save(read(model), path, 1000)
+    assert equal(run(model, inputs), run(path, inputs))
+
+
 @pytest.mark.parametrize("location", ["../w.bin", "/etc/hostname", "", "sub/../../w.bin"])
 def test_weights_outside_of_the_directory_are_refused(external, location):
     broken = onnx.load(external, load_external_data=False)

@@ -7,6 +7,7 @@ Reading, top down (`reading/`):
       │  acceptance     if onnx refuses the model: whether onnxruntime loads it
       │  wiring         constants, inputs, and nodes in an order to compute them
       │  inference      types of all values
+      │    foreign        what onnxruntime knows of operators that onnx does not have
       │  nodes          node by node, each by the first of these that fits:
       │    bodies         an If, Loop or Scan, with all nodes of its bodies (`body_models`)
       │    shape_values   a value computed from sizes becomes a constant

@@ -11,6 +11,7 @@ import onnx
 from environments.errors import UserError
 from environments.tensor_graphs.graph.nodes import TensorType
 from environments.tensor_graphs.onnx_io.header import DimensionNames, opset_of
+from environments.tensor_graphs.onnx_io.reading import foreign
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring, describe_node
 from environments.tensor_graphs.onnx_io.tensors import NUMBERS, to_tensor
 from environments.tensor_graphs.operators.table import OPERATORS
@@ -53,9 +54,11 @@ def infer_types(
     if is_strict:
         _check(stripped)
         _check_numbers(stripped)
-        graph = _inferred(stripped).graph
-    else:
-        graph = _inferred_in_part(stripped).graph
+    infer_fn = _inferred if is_strict else _inferred_in_part
+    graph = infer_fn(stripped).graph
+    typed = foreign.with_types(stripped, graph)
+    if typed is not None:
+        graph = infer_fn(typed).graph
     known = {
         one.name: names.type_of(one.type)
         for one in (*graph.value_info, *graph.output, *graph.input)
@@ -144,10 +147,6 @@ def _is_credible(op: str, reason: str) -> bool:
     return not is_function and "existing shape" not in reason
 
 
-def _is_onnx_own(node: onnx.NodeProto, opset: int) -> bool:
-    return node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type, opset)
-
-
 def _skeleton(model: onnx.ModelProto, wiring: Wiring) -> onnx.ModelProto:
     """Return a copy of the model in which the weights are inputs of known types.
 
@@ -164,10 +163,10 @@ def _skeleton(model: onnx.ModelProto, wiring: Wiring) -> onnx.ModelProto:
     # onnx's checker refuses an output of no type, but infers one for a value that is no output.
     graph.output.extend(one for one in model.graph.output if one.type.WhichOneof("value"))
     opset = opset_of(model)
-    foreign = {
-        name for node in wiring.nodes if not _is_onnx_own(node, opset) for name in node.output
+    kept = {
+        name for node in wiring.nodes if foreign.is_foreign(node, opset) for name in node.output
     }
-    graph.value_info.extend(one for one in model.graph.value_info if one.name in foreign)
+    graph.value_info.extend(one for one in model.graph.value_info if one.name in kept)
     for name, (array, dtype) in wiring.constants.items():
         if dtype in ("int32", "int64") and array.size <= _MAX_ELEMENTS:
             graph.initializer.append(to_tensor(name, array, dtype))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import pytest
 from onnx import helper
 
 from environments.tensor_graphs.onnx_io import read, write
@@ -85,7 +86,7 @@ def test_optional_values_pass_through():
 
 
 def test_operators_of_onnxruntime_pass_through():
-    """onnx knows nothing about them, so what comes after one has no known shape."""
+    """onnx knows nothing about them; onnxruntime tells the shapes of what comes after one."""
     model = parsed(
         """<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
         g (float[2,3] x) => (float[2,3] y) {
@@ -93,12 +94,17 @@ def test_operators_of_onnxruntime_pass_through():
         }""".replace("x) =>", "x, float[3] w) =>")
     )
     inputs = random_inputs(model)
-    written = write(read(model))
+    graph = read(model)
+    assert [node.op for node in graph.nodes.values() if not node.is_model_input] == [
+        *("Opaque", "Neg", "Opaque")
+    ]
+    written = write(graph)
     assert [node.op_type for node in written.graph.node] == ["Gelu", "Neg", "BiasGelu"]
     assert equal(run(model, inputs), run(written, inputs))
 
 
-def test_operators_that_the_opset_does_not_have_pass_through():
+@pytest.mark.parametrize("described", [False, True])
+def test_operators_that_the_opset_does_not_have_pass_through(described):
     """onnxruntime has a LayerNormalization of its own, in ONNX's domain, before opset 17."""
     model = parsed(
         """g (float[2,3] x, float[3] w) => (float[2,3] y) {
@@ -106,12 +112,23 @@ def test_operators_that_the_opset_does_not_have_pass_through():
         }"""
     )
     model.opset_import[0].version = 13
-    model.graph.value_info.append(helper.make_tensor_value_info("n", 1, [2, 3]))
+    if described:
+        model.graph.value_info.append(helper.make_tensor_value_info("n", 1, [2, 3]))
     graph = read(model)
     ops = [node.op for node in graph.nodes.values() if node.op != "Input"]
     assert ops == ["Neg", "Opaque", "Neg"]
     inputs = random_inputs(model)
     assert equal(run(model, inputs), run(write(graph), inputs))
+
+
+def test_types_that_only_the_file_knows():
+    """Where onnxruntime does not know the operator either, only the file can tell what follows."""
+    model = parsed("g (float[2] x) => (float[2] y) { a = Neg(x) y = Neg(a) }")
+    model.graph.node[0].domain = "own"
+    model.opset_import.add(domain="own", version=1)
+    assert [node.op for node in read(model).nodes.values()] == ["Input", "Opaque", "Opaque"]
+    model.graph.value_info.append(helper.make_tensor_value_info("a", 1, [2]))
+    assert [node.op for node in read(model).nodes.values()] == ["Input", "Opaque", "Neg"]
 
 
 def test_a_node_that_gives_nothing_is_no_error():

@@ -16,6 +16,9 @@ from environments.tensor_graphs.onnx_io.header import opset_of, opset_versions
 from environments.tensor_graphs.onnx_io.reading.graph_builder import OLDEST_OPSET
 from environments.tensor_graphs.onnx_io.tensors import dtype_of, external_path, raw_bytes, to_array
 
+_WITH_OPERATORS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc")
+"""The domains in which onnxruntime has operators."""
+
 Source = str | pathlib.Path | bytes | onnx.ModelProto
 """A path, the content of a file, or a model."""
 
@@ -136,15 +139,17 @@ def _recursive(model: onnx.ModelProto) -> str:
 def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model whose own functions stand where they are called, as onnxruntime runs them.
 
-    If onnx cannot inline them, the model itself is returned.
+    Where onnxruntime has an operator of a function's name, it runs that, so those functions stay.
+    If onnx cannot inline the others, the model itself is returned.
     """
+    kept = [(one.domain, one.name) for one in model.functions if one.domain in _WITH_OPERATORS]
     shell = onnx.ModelProto()
     shell.CopyFrom(model)
     # The weights may be larger than what onnx can pass to its inliner.
     shell.graph.ClearField("initializer")
     shell.graph.ClearField("sparse_initializer")
     try:
-        inlined = onnx.inliner.inline_local_functions(shell)
+        inlined = onnx.inliner.inline_selected_functions(shell, kept, exclude=True)
     except Exception:
         return model
     inlined.graph.initializer.extend(model.graph.initializer)

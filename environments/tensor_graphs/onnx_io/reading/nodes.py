@@ -106,8 +106,7 @@ class NodeReader:
         self._reading.value_names.setdefault(ref, name)
 
     def _read_node(self, node: onnx.NodeProto) -> None:
-        is_known = node.domain in ("", "ai.onnx") and self._builder.knows(node.op_type)
-        if not is_known or not node.output or (node.domain, node.op_type) in self._functions:
+        if not self._is_known(node):
             self._read_opaque(node)
             return
         if node.op_type in bodies.OPERATORS and self._read_control(node):
@@ -131,6 +130,14 @@ class NodeReader:
             self._read_opaque(node, refined(self._builder, source, output))
         if sizes is not None:
             self._builder.set_sizes(self.values[node.output[0]], sizes)
+
+    def _is_known(self, node: onnx.NodeProto) -> bool:
+        """Return whether a node has an operator of ONNX's, with attributes that have values."""
+        is_own = node.domain in ("", "ai.onnx") and self._builder.knows(node.op_type)
+        if not is_own or (node.domain, node.op_type) in self._functions:
+            return False
+        # Outside of functions, onnxruntime ignores what refers to a function's attribute.
+        return bool(node.output) and not any(one.ref_attr_name for one in node.attribute)
 
     def _read_canonical(self, node: onnx.NodeProto, source: SourceNode) -> bool:
         """Add a node in its canonical form; return whether it has one."""

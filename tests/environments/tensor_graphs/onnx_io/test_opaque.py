@@ -131,6 +131,34 @@ def test_types_that_only_the_file_knows():
     assert [node.op for node in read(model).nodes.values()] == ["Input", "Opaque", "Neg"]
 
 
+@pytest.mark.parametrize(("domain", "op"), [("", "Relu"), ("com.microsoft", "Gelu")])
+def test_functions_by_the_name_of_an_operator(domain, op):
+    """onnxruntime runs its operator, not the function."""
+    model = parsed("g (float[2] x) => (float[2] y) { a = Neg(x) b = Abs(a) y = Neg(b) }")
+    model.graph.node[1].op_type, model.graph.node[1].domain = op, domain
+    opsets = list(model.opset_import)
+    double = helper.make_node("Add", ["p", "p"], ["q"])
+    model.functions.append(helper.make_function(domain, op, ["p"], ["q"], [double], opsets))
+    if domain:
+        model.opset_import.add(domain=domain, version=1)
+    graph = read(model)
+    ops = [node.op for node in graph.nodes.values() if not node.is_model_input]
+    assert ops == ["Neg", "Opaque", "Neg"]
+    inputs = random_inputs(model)
+    assert equal(run(model, inputs), run(write(graph), inputs))
+
+
+def test_references_to_attributes_of_functions_outside_of_functions():
+    """onnxruntime takes the default instead: LeakyRelu's 0.01."""
+    model = parsed("g (float[2] x) => (float[2] y) { a = Neg(x) y = LeakyRelu(a) }")
+    model.graph.node[1].attribute.add(name="alpha", ref_attr_name="slope", type=1)
+    graph = read(model)
+    ops = [node.op for node in graph.nodes.values() if not node.is_model_input]
+    assert ops == ["Neg", "Opaque"]
+    inputs = {"x": np.float32([1, -2])}
+    assert equal(run(model, inputs), run(write(graph), inputs))
+
+
 def test_a_node_that_gives_nothing_is_no_error():
     model = parsed("g (float[2] x) => (float[2] y) { y = Neg(x) }")
     model.opset_import.add(domain="own", version=1)

@@ -159,7 +159,8 @@ def external_bytes(
       The bytes as uint8 [expected].
 
     Raises:
-      UserError: the file is missing, outside of the model's directory, or too short.
+      UserError: the file is missing, outside of the model's directory, or too short, or it cannot
+        be read.
     """
     path = external_path(tensor, directory)
     entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -177,11 +178,16 @@ def external_bytes(
             f"{expected} bytes at {offset} of {path.name}",
             f"{length} of a file of {path.stat().st_size}",
         )
-    if length < _MIN_MAPPED_BYTES:
-        with path.open("rb") as file:
-            file.seek(offset)
-            return np.frombuffer(file.read(length), np.uint8)
-    return np.memmap(path, np.uint8, "r", offset, (length,))
+    try:
+        if length < _MIN_MAPPED_BYTES:
+            with path.open("rb") as file:
+                file.seek(offset)
+                return np.frombuffer(file.read(length), np.uint8)
+        return np.memmap(path, np.uint8, "r", offset, (length,))
+    except OSError as error:
+        raise UserError(
+            f"tensor {tensor.name!r}: {path} cannot be read: {error.strerror}"
+        ) from None
 
 
 def to_dense(tensor: onnx.SparseTensorProto, directory: pathlib.Path | None) -> np.ndarray:

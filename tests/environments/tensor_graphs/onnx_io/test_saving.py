@@ -82,6 +82,19 @@ def test_nothing_is_written_if_saving_fails(model, tmp_path):
     del edit
 
 
+def test_large_defaults_of_inputs_go_into_another_file_too(model, tmp_path):
+    """Files of old exporters list every weight as an input whose default it is."""
+    for tensor in model.graph.initializer:
+        info = onnx.helper.make_tensor_value_info(tensor.name, 1, tensor.dims)
+        model.graph.input.append(info)
+    path = tmp_path / "large.onnx"
+    save(read(model), path, max_embedded_bytes=1000)
+    assert path.stat().st_size < 2000
+    x = {"x": np.ones((1, SIZE), np.float32)}
+    for given in (x, {**x, "w": np.eye(SIZE, dtype=np.float32)}):
+        assert equal(run(model, given), run(path, given))
+
+
 def test_what_is_refused_is_not_written(model, tmp_path):
     """An earlier file with the same data keeps them."""
     path, inputs = tmp_path / "large.onnx", random_inputs(model)

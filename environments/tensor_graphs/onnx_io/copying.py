@@ -12,6 +12,7 @@ from environments.errors import UserError
 from environments.tensor_graphs.onnx_io import scopes
 from environments.tensor_graphs.onnx_io.reading import loading
 from environments.tensor_graphs.onnx_io.tensors import (
+    DataPlace,
     dtype_of,
     external_bytes,
     external_path,
@@ -29,7 +30,8 @@ def copy(
     """Copy a model's file; if that fails, an existing file stays as it was.
 
     Data in other files are found by their names relative to the model. In the same directory, the
-    copy uses those of the source. Anywhere else they are copied into a file of the copy's own.
+    copy uses those of the source, unless they are links to files elsewhere. Otherwise they are
+    copied into a file of the copy's own.
 
     Args:
       source: the model's file.
@@ -49,14 +51,16 @@ def copy(
         for tensor in scopes.model_tensors(model)
         if tensor.data_location == onnx.TensorProto.EXTERNAL
     ]
+    place = DataPlace.of(source)
+    directory = path.parent.resolve()
+    is_beside = place.directory == directory
     for tensor in outside:
-        external_path(tensor, source.parent)
-    is_beside = source.parent.resolve() == path.parent.resolve()
+        is_beside &= external_path(tensor, place).resolve().is_relative_to(directory)
     try:
         with Staging(path) as staging:
             for tensor in [] if is_beside else outside:
                 expected = size_bytes(dtype_of(tensor), tuple(tensor.dims))
-                staging.move(tensor, external_bytes(tensor, source.parent, expected).data)
+                staging.move(tensor, external_bytes(tensor, place, expected).data)
             is_changed = shapes is not None or (outside and not is_beside)
             staging.place(model if is_changed else files.read_bytes(source), check_fn)
     except OSError as error:

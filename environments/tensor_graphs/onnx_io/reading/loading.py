@@ -14,7 +14,13 @@ from environments.errors import UserError
 from environments.tensor_graphs.onnx_io import scopes
 from environments.tensor_graphs.onnx_io.header import opset_of, opset_versions
 from environments.tensor_graphs.onnx_io.reading.graph_builder import OLDEST_OPSET
-from environments.tensor_graphs.onnx_io.tensors import dtype_of, external_path, raw_bytes, to_array
+from environments.tensor_graphs.onnx_io.tensors import (
+    DataPlace,
+    dtype_of,
+    external_path,
+    raw_bytes,
+    to_array,
+)
 
 _WITH_OPERATORS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc")
 """The domains in which onnxruntime has operators."""
@@ -23,35 +29,34 @@ Source = str | pathlib.Path | bytes | onnx.ModelProto
 """A path, the content of a file, or a model."""
 
 
-def load(source: Source) -> tuple[onnx.ModelProto, pathlib.Path | None]:
+def load(source: Source) -> tuple[onnx.ModelProto, DataPlace | None]:
     """Load a model, and inline its own functions.
 
     Args:
       source: a path, the content of a file, or a model.
 
     Returns:
-      The model, and the directory in which files with its initialisers may be (None unless `source`
-      is a path).
+      The model, and where files with its initialisers may be (None unless `source` is a path).
 
     Raises:
       UserError: the source is not a model, or the model is incomplete.
     """
-    name, directory = name_of(source), None
+    name, place = name_of(source), None
     if isinstance(source, onnx.ModelProto):
         model = source
     else:
         content = source
         if not isinstance(content, bytes):
-            directory = pathlib.Path(content).parent
+            place = DataPlace.of(pathlib.Path(content))
             content = _content(pathlib.Path(content))
         model = _parsed(content, name)
     if not model.ir_version or not model.opset_import:
         raise UserError(f"{name}: not an ONNX model, or only a part of one: it names no opset")
     model = _with_plain_opsets(model)
-    _embed_in_nodes(model, directory)
+    _embed_in_nodes(model, place)
     if called := _recursive(model):
         raise UserError(f"{name}: a damaged ONNX model: its function {called!r} calls itself")
-    return (_inlined(model) if model.functions else model), directory
+    return (_inlined(model) if model.functions else model), place
 
 
 def file_names(path: pathlib.Path) -> tuple[str, ...]:
@@ -63,7 +68,7 @@ def file_names(path: pathlib.Path) -> tuple[str, ...]:
     """
     model = parsed(path)
     found = {
-        external_path(one, path.parent)
+        external_path(one, DataPlace.of(path))
         for one in scopes.model_tensors(model)
         if one.data_location == onnx.TensorProto.EXTERNAL
     }
@@ -170,7 +175,7 @@ def _with_plain_opsets(model: onnx.ModelProto) -> onnx.ModelProto:
     return made
 
 
-def _embed_in_nodes(model: onnx.ModelProto, directory: pathlib.Path | None) -> None:
+def _embed_in_nodes(model: onnx.ModelProto, place: DataPlace | None) -> None:
     """Embed the tensors in attributes and subgraphs of nodes, in place.
 
     Raises:
@@ -180,20 +185,20 @@ def _embed_in_nodes(model: onnx.ModelProto, directory: pathlib.Path | None) -> N
         for node in nodes:
             for tensor in scopes.tensors(node):
                 if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                    embed(tensor, directory)
+                    embed(tensor, place)
 
 
-def embed(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> None:
+def embed(tensor: onnx.TensorProto, place: DataPlace | None) -> None:
     """Move a tensor's data from another file into the tensor, in place.
 
     Args:
       tensor: a tensor whose data are external.
-      directory: the directory of the model's file; None if there is none.
+      place: where external data are; None if there is no file.
 
     Raises:
       UserError: the file is missing or outside of the model's directory.
     """
-    array = to_array(tensor, directory)
+    array = to_array(tensor, place)
     tensor.raw_data = raw_bytes(array, dtype_of(tensor))
     tensor.ClearField("external_data")
     tensor.data_location = onnx.TensorProto.DEFAULT

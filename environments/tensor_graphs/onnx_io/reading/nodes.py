@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -34,6 +33,7 @@ from environments.tensor_graphs.onnx_io.reading.source_node import (
     with_inputs,
 )
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
+from environments.tensor_graphs.onnx_io.tensors import DataPlace
 
 _SCAN_WITHOUT_BATCH = 9
 """The opset since which Scan means what `bodies` says."""
@@ -48,7 +48,7 @@ class Reading:
 
     Attributes:
       model: the model.
-      directory: the directory with its external data; None if there is none.
+      place: where its external data are; None if there is no file.
       names: gives the sizes of tensors their names.
       edit: the edit that nodes are added to.
       builder: adds nodes in their canonical form.
@@ -59,7 +59,7 @@ class Reading:
     """
 
     model: onnx.ModelProto
-    directory: pathlib.Path | None
+    place: DataPlace | None
     names: DimensionNames
     edit: Edit
     builder: GraphBuilder
@@ -295,7 +295,7 @@ class NodeReader:
         while True:
             dimensions = reading.names.original
             model = body_model(reading.model, body, formal, captured, constants, dimensions)
-            wiring = Wiring(model, reading.directory)
+            wiring = Wiring(model, reading.place)
             types = infer_types(model, wiring, reading.names, reading.is_strict)
             before = list(formal)
             for entry, end in states(node, body):

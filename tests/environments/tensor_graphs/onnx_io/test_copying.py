@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from environments.errors import UserError
-from environments.tensor_graphs.onnx_io import copy, read, save
+from environments.tensor_graphs.onnx_io import copy, file_names, read, save, write
 from tests.environments.tensor_graphs.onnx_io import external_data
 from tests.environments.tensor_graphs.onnx_io.external_data import PRODUCT, X
 from tests.environments.tensor_graphs.onnx_io.running import run
@@ -63,6 +63,22 @@ def test_data_outside_of_the_directory_are_refused(place, location, tmp_path, el
     assert names_in(elsewhere) == ["data"]
 
 
+def test_a_cache_of_links(tmp_path, elsewhere):
+    """Hugging Face's cache keeps files by their digests, and links to them by their names."""
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshot"
+    source = external_data.write(MODELS["initialiser"], blobs)
+    source.rename(blobs / "1c8e")
+    (blobs / "data" / "w.bin").rename(blobs / "5f03")
+    (snapshot / "data").mkdir(parents=True)
+    (snapshot / "m.onnx").symlink_to("../blobs/1c8e")
+    (snapshot / "data" / "w.bin").symlink_to("../../blobs/5f03")
+    assert file_names(snapshot / "m.onnx") == ("m.onnx", "data/w.bin")
+    for path in (snapshot / "copy.onnx", elsewhere / "copy.onnx"):
+        copy(snapshot / "m.onnx", path)
+        assert run(path, {"x": X})[0].tolist() == PRODUCT
+        assert run(write(read(snapshot / "m.onnx")), {"x": X})[0].tolist() == PRODUCT
+
+
 def test_a_copy_of_fixed_sizes(tmp_path, elsewhere):
     model = onnx.ModelProto()
     model.CopyFrom(MODELS["Constant"])
@@ -83,12 +99,12 @@ def test_what_is_refused_leaves_no_trace(tmp_path, elsewhere):
     source = external_data.write(MODELS["Constant"], tmp_path / "source")
     out = elsewhere / "out.onnx"
     out.write_text("precious")
-    for write in (
-        lambda check: copy(source, out, check_fn=check),
-        lambda check: save(read(source), out, 0, check),
+    for write_fn in (
+        lambda check_fn: copy(source, out, check_fn=check_fn),
+        lambda check_fn: save(read(source), out, 0, check_fn),
     ):
         with pytest.raises(UserError, match="refused"):
-            write(refuse)
+            write_fn(refuse)
         assert names_in(elsewhere) == ["data", "out.onnx"] and out.read_text() == "precious"
 
 

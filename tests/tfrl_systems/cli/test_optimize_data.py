@@ -11,6 +11,7 @@ import pytest
 from tests.environments.tensor_graphs.onnx_io import external_data
 from tests.environments.tensor_graphs.onnx_io.external_data import PRODUCT, X
 from tests.environments.tensor_graphs.onnx_io.running import run
+from tfrl_systems.experiments.systems.tensor_graphs.optimize import writing
 
 QUICK = ("--objective", "analytic", "--expansions", "50", "--no-measure")
 
@@ -86,4 +87,32 @@ def test_what_does_not_load_is_not_written(source, out, tfrl):
     ran = tfrl("optimize", source, "-o", out.with_suffix(".ort"), *QUICK)
     assert ran.status == 1 and ran.err.count("\n") == 1
     assert "fast.ort: not written: onnxruntime cannot load the new model" in ran.err
+    assert files_in(out.parent) == before
+
+
+def test_a_copy_of_what_does_not_load_either(source, out):
+    """Nobody here can tell whether the copy is right, but it is one."""
+    model = onnx.load(source, load_external_data=False)
+    model.graph.node[1].domain = "own"
+    model.opset_import.add(domain="own", version=1)
+    onnx.save(model, source)
+    writing.write(source, out, None, None)
+    copied = onnx.load(out, load_external_data=False)
+    assert [node.domain for node in copied.graph.node] == ["", "own"]
+    assert len(files_in(out.parent)) == 3
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_what_is_interrupted_leaves_what_was_there(error, source, out, monkeypatch):
+    writing.write(source, out, None, None)
+    before = files_in(out.parent)
+    data = source.parent / "data" / "w.bin"
+    data.write_bytes(bytes(external_data.OFFSET) + (2 * external_data.WEIGHT).tobytes())
+
+    def fail(name):
+        raise error
+
+    monkeypatch.setattr(writing, "backend", fail)
+    with pytest.raises(error):
+        writing.write(source, out, None, None)
     assert files_in(out.parent) == before

@@ -131,6 +131,19 @@ def test_types_that_only_the_file_knows():
     assert [node.op for node in read(model).nodes.values()] == ["Input", "Opaque", "Neg"]
 
 
+def test_a_squeeze_of_no_axes_passes_through():
+    """onnx squeezes none of them, onnxruntime all of size 1."""
+    model = parsed(
+        """g (float[1,3] x) => (float[1,3] y) <int64[0] none = {}> {
+            a = Neg(x) b = Squeeze(a, none) y = Neg(b)
+        }"""
+    )
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    inputs = random_inputs(model)
+    assert equal(run(model, inputs), run(write(read(model)), inputs))
+    assert run(model, inputs)[0].shape == (3,)
+
+
 @pytest.mark.parametrize(("domain", "op"), [("", "Relu"), ("com.microsoft", "Gelu")])
 def test_functions_by_the_name_of_an_operator(domain, op):
     """onnxruntime runs its operator, not the function."""

@@ -47,8 +47,8 @@ def load(source: Source) -> tuple[onnx.ModelProto, DataPlace | None]:
     else:
         content = source
         if not isinstance(content, bytes):
-            place = DataPlace.of(pathlib.Path(content))
-            content = _content(pathlib.Path(content))
+            path = pathlib.Path(content)
+            content, place = _content(path), DataPlace.of(path)
         model = _parsed(content, name)
     if not model.ir_version or not model.opset_import:
         raise UserError(f"{name}: not an ONNX model, or only a part of one: it names no opset")

@@ -48,10 +48,12 @@ class Staging:
 
     def __exit__(self, *_: object) -> None:
         """Remove what is left under other names."""
-        if self._file is not None:
-            self._file.close()
-        for path in (self._model, self._data):
-            path.unlink(missing_ok=True)
+        try:
+            if self._file is not None:
+                self._file.close()  # On a full disk this fails again.
+        finally:
+            for path in (self._model, self._data):
+                path.unlink(missing_ok=True)
 
     def append(self, name: str, array: np.ndarray, dtype: str) -> onnx.TensorProto:
         """Make a tensor whose data are in the file with data; small ones hold them themselves."""

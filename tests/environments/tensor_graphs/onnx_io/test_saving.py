@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import resource
 import subprocess
 import sys
 
@@ -109,6 +110,19 @@ def test_what_is_refused_is_not_written(model, tmp_path):
         assert len(list(tmp_path.iterdir())) == num_files
         save(read(model), path, 1000)
     assert equal(run(model, inputs), run(path, inputs))
+
+
+@pytest.mark.parametrize("max_embedded_bytes", [1000, 1 << 20])
+def test_a_disk_that_takes_no_more(max_embedded_bytes, model, tmp_path):
+    graph = read(model)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(UserError, match=r"m.onnx: cannot be written: File too large"):
+            save(graph, tmp_path / "m.onnx", max_embedded_bytes)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("location", ["../w.bin", "/etc/hostname", "", "sub/../../w.bin"])

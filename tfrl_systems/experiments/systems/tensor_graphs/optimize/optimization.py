@@ -276,8 +276,11 @@ def _untried(asked: Optimization, original: Original, reason: str) -> Outcome:
 
 def _check_places(asked: Optimization) -> None:
     """Raise an error before anything takes long, if a file could not be written at the end."""
-    others = [*filter(None, (asked.model, asked.rules)), *data_of(asked.model), *asked.inputs]
-    for path in filter(None, (asked.output, asked.report, asked.checkpoint)):
+    others = [*filter(None, (asked.model, asked.rules)), *asked.inputs]
+    places = [*filter(None, (asked.output, asked.report, asked.checkpoint))]
+    if any(map(files.exists, places)):
+        others += data_of(asked.model)
+    for path in places:
         files.check_place(path)
         for other in others:
             is_same = path.exists() and other.exists() and path.samefile(other)

@@ -41,9 +41,10 @@ def write(
         onnx_io.save(graph, output, check_fn=check_fn)
     else:
         onnx_io.copy(source, output, shapes, check_fn)
-    # The source may be a copy of the output's earlier file, and use the same data.
-    for path in before - _own_data(output) - data_of(source):
-        path.unlink(missing_ok=True)
+    if before:
+        # The source may be a copy of the output's earlier file, and use the same data.
+        for path in before - _own_data(output) - data_of(source):
+            path.unlink(missing_ok=True)
 
 
 def data_of(path: pathlib.Path) -> set[pathlib.Path]:

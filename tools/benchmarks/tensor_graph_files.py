@@ -29,7 +29,7 @@ import onnx
 from environments.errors import UserError
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.execution import equivalence
-from environments.tensor_graphs.execution.backends import Arrays, Backend, Program, backend
+from environments.tensor_graphs.execution.backends import Arrays, Program, backend
 from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.execution.measuring import ratio_of
 from environments.tensor_graphs.execution.sizes import OpenSizes

@@ -7,6 +7,7 @@ Reading, top down (`reading/`):
       │  acceptance     if onnx refuses the model: whether onnxruntime loads it
       │  wiring         constants, inputs, and nodes in an order to compute them
       │  inference      types of all values
+      │    foreign        what onnxruntime knows of operators that onnx does not have
       │  nodes          node by node, each by the first of these that fits:
       │    bodies         an If, Loop or Scan, with all nodes of its bodies (`body_models`)
       │    shape_values   a value computed from sizes becomes a constant
@@ -26,15 +27,18 @@ Writing, top down (`writing/`):
       │    naming         nodes get the file's names, documentation and metadata again
       ▼
     ModelProto
-      │  saving         write the whole file or nothing; large weights go into a file beside it
+      │  saving         large weights go into a file beside the model's
+      │    staging        both files are complete before they take their place
       ▼
     file
 
-Both sides share `older_forms` (what older opsets write in another way), `tensors` (arrays and
-ONNX's tensors), `scopes` (names within subgraphs), `bodies`, `header` and `opaque`. `parts` makes
-models of a few nodes of a graph, to measure them.
+`copying` copies a file that needs no rewriting. Both sides share `older_forms` (what older opsets
+write in another way), `tensors` (arrays and ONNX's tensors), `scopes` (names and tensors within
+subgraphs), `bodies`, `header` and `opaque`. `parts` makes models of a few nodes of a graph, to
+measure them.
 """
 
+from environments.tensor_graphs.onnx_io.copying import copy
 from environments.tensor_graphs.onnx_io.header import ModelHeader
 from environments.tensor_graphs.onnx_io.parts import part_inputs, part_model
 from environments.tensor_graphs.onnx_io.reading.graph_builder import OLDEST_OPSET
@@ -46,6 +50,7 @@ from environments.tensor_graphs.onnx_io.writing.writer import write
 __all__ = [
     "OLDEST_OPSET",
     "ModelHeader",
+    "copy",
     "file_names",
     "part_inputs",
     "part_model",

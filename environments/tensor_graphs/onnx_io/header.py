@@ -49,8 +49,17 @@ class ModelHeader:
 
 def opset_of(model: onnx.ModelProto) -> int:
     """Return the version of ONNX's own operators that a model uses; 0 if it names none."""
-    versions = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
-    return max(versions, default=0)
+    return opset_versions(model).get("", 0)
+
+
+def opset_versions(model: onnx.ModelProto) -> dict[str, int]:
+    """Return the versions of operators that a model uses, by domain; "" is ONNX's own.
+
+    A domain that is named several times has the version that is named last, as for onnxruntime.
+    """
+    return {
+        "" if one.domain == "ai.onnx" else one.domain: one.version for one in model.opset_import
+    }
 
 
 def make_header(opset: int = DEFAULT_OPSET) -> ModelHeader:

@@ -1,4 +1,4 @@
-"""Find and rename the values, tensors and operators in the subgraphs of a node.
+"""Find and rename the values, tensors and operators in a model and in the subgraphs of nodes.
 
 A subgraph (a branch of an If, the body of a Loop) may use values of the graphs around it by name:
 it captures them.
@@ -20,15 +20,40 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
-    """Yield all dense tensors in a node's attributes and subgraphs."""
+    """Yield all tensors in a node's attributes and subgraphs; of sparse ones, their parts."""
     for attribute in node.attribute:
         if attribute.HasField("t"):
             yield attribute.t
         yield from attribute.tensors
+        if attribute.HasField("sparse_tensor"):
+            yield from _parts([attribute.sparse_tensor])
+        yield from _parts(attribute.sparse_tensors)
     for graph in subgraphs(node):
-        yield from graph.initializer
-        for inner in graph.node:
-            yield from tensors(inner)
+        yield from graph_tensors(graph)
+
+
+def graph_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Yield all tensors of a graph: its initialisers, and those in its nodes."""
+    yield from graph.initializer
+    yield from _parts(graph.sparse_initializer)
+    for node in graph.node:
+        yield from tensors(node)
+
+
+def model_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Yield all tensors of a model, those of its functions and of its training too."""
+    yield from graph_tensors(model.graph)
+    for function in model.functions:
+        for node in function.node:
+            yield from tensors(node)
+    for training in model.training_info:
+        yield from graph_tensors(training.initialization)
+        yield from graph_tensors(training.algorithm)
+
+
+def _parts(sparse: Iterable[onnx.SparseTensorProto]) -> Iterator[onnx.TensorProto]:
+    for one in sparse:
+        yield from (one.values, one.indices)
 
 
 def captured(node: onnx.NodeProto) -> list[str]:

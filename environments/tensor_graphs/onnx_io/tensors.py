@@ -7,7 +7,9 @@ each), and its dtype is ONNX's name in lower case.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import os
 import pathlib
 from collections.abc import Mapping
 
@@ -33,6 +35,25 @@ _IN_NUMPY = {
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
 }
 _MIN_MAPPED_BYTES = 1 << 16
+
+
+@dataclasses.dataclass(frozen=True)
+class DataPlace:
+    """Where a model's data in other files may be.
+
+    Attributes:
+      directory: the directory of the model's file; names of files are relative to it.
+      real: the directory of the file that the model's file is a link to, or the same. Caches keep
+        files under digests of their content, and links by the right names elsewhere.
+    """
+
+    directory: pathlib.Path
+    real: pathlib.Path
+
+    @classmethod
+    def of(cls, model: pathlib.Path) -> DataPlace:
+        """Return the place of the data of the model in a file."""
+        return cls(model.parent.resolve(), model.resolve().parent)
 
 
 def is_numpy(dtype: str) -> bool:
@@ -69,12 +90,12 @@ def dtype_of(tensor: onnx.TensorProto) -> str:
     return DTYPES[tensor.data_type]
 
 
-def to_array(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> np.ndarray:
+def to_array(tensor: onnx.TensorProto, place: DataPlace | None) -> np.ndarray:
     """Return the array that a tensor holds.
 
     Args:
       tensor: a tensor of any element type.
-      directory: the directory of the model's file, where external data are; None if there is none.
+      place: where external data are; None if there is no file.
 
     Raises:
       UserError: the data are missing, are outside of the directory, or do not fit the shape.
@@ -87,7 +108,7 @@ def to_array(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> np.nda
         flat[:] = list(tensor.string_data)
         return _shaped(tensor, flat, shape)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        raw = external_bytes(tensor, directory, size_bytes(dtype, shape))
+        raw = external_bytes(tensor, place, size_bytes(dtype, shape))
     elif tensor.HasField("raw_data"):
         raw = np.frombuffer(tensor.raw_data, np.uint8)
     elif dtype in _IN_NUMPY:
@@ -126,7 +147,7 @@ def raw_bytes(array: np.ndarray, dtype: str) -> bytes:
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
 
 
-def external_path(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> pathlib.Path:
+def external_path(tensor: onnx.TensorProto, place: DataPlace | None) -> pathlib.Path:
     """Return the path of the file with a tensor's data.
 
     Raises:
@@ -134,34 +155,35 @@ def external_path(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> p
     """
     location = {entry.key: entry.value for entry in tensor.external_data}.get("location", "")
     about = f"tensor {tensor.name!r}: its data are in the file {location!r}"
-    if directory is None:
+    if place is None:
         raise UserError(f"{about}; give the path of the model, which says where that is")
-    root = directory.resolve()
-    path = (root / location.replace("\0", "?")).resolve()
-    if not location or not path.is_relative_to(root):
-        raise UserError(f"{about}, which is outside of the model's directory {directory}")
+    root = place.directory
+    # This keeps names of links, which are those of the model's other copies.
+    path = pathlib.Path(os.path.normpath(root / location.replace("\0", "?")))
+    is_inside = any(path.resolve().is_relative_to(one) for one in (root, place.real))
+    if not location or not path.is_relative_to(root) or not is_inside:
+        raise UserError(f"{about}, which is outside of the model's directory {root}")
     if not path.is_file():
-        raise UserError(f"{about}, which is missing in {directory}; put it beside the model")
+        raise UserError(f"{about}, which is missing in {root}; put it beside the model")
     return path
 
 
-def external_bytes(
-    tensor: onnx.TensorProto, directory: pathlib.Path | None, expected: int
-) -> np.ndarray:
+def external_bytes(tensor: onnx.TensorProto, place: DataPlace | None, expected: int) -> np.ndarray:
     """Return a tensor's bytes from another file; large tensors are memory-mapped, not read.
 
     Args:
       tensor: a tensor whose data are external.
-      directory: the directory of the model's file; None if there is none.
+      place: where external data are; None if there is no file.
       expected: number of bytes that the tensor's type and shape need.
 
     Returns:
       The bytes as uint8 [expected].
 
     Raises:
-      UserError: the file is missing, outside of the model's directory, or too short.
+      UserError: the file is missing, outside of the model's directory, or too short, or it cannot
+        be read.
     """
-    path = external_path(tensor, directory)
+    path = external_path(tensor, place)
     entries = {entry.key: entry.value for entry in tensor.external_data}
     try:
         offset = int(entries.get("offset") or 0)
@@ -177,21 +199,26 @@ def external_bytes(
             f"{expected} bytes at {offset} of {path.name}",
             f"{length} of a file of {path.stat().st_size}",
         )
-    if length < _MIN_MAPPED_BYTES:
-        with path.open("rb") as file:
-            file.seek(offset)
-            return np.frombuffer(file.read(length), np.uint8)
-    return np.memmap(path, np.uint8, "r", offset, (length,))
+    try:
+        if length < _MIN_MAPPED_BYTES:
+            with path.open("rb") as file:
+                file.seek(offset)
+                return np.frombuffer(file.read(length), np.uint8)
+        return np.memmap(path, np.uint8, "r", offset, (length,))
+    except OSError as error:
+        raise UserError(
+            f"tensor {tensor.name!r}: {path} cannot be read: {error.strerror}"
+        ) from None
 
 
-def to_dense(tensor: onnx.SparseTensorProto, directory: pathlib.Path | None) -> np.ndarray:
+def to_dense(tensor: onnx.SparseTensorProto, place: DataPlace | None) -> np.ndarray:
     """Return the dense array of a sparse tensor.
 
     Raises:
       UserError: an index is out of bounds, or the array does not fit into memory.
     """
-    values = to_array(tensor.values, directory)
-    indices = to_array(tensor.indices, directory)
+    values = to_array(tensor.values, place)
+    indices = to_array(tensor.indices, place)
     shape = tuple(tensor.dims)
     try:
         dense = np.zeros(shape, values.dtype)

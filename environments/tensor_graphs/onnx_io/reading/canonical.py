@@ -183,9 +183,12 @@ def _unsqueeze(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 
 def _squeeze(builder: GraphBuilder, node: SourceNode) -> Refs:
-    axes = node.input(1)
-    if axes is not None:
-        return builder.add("Squeeze", node.first(), axes=builder.integers(axes))
+    given = node.input(1)
+    if given is not None:
+        axes = builder.integers(given)
+        if not axes:
+            raise NotCanonicalError  # onnx squeezes none of them, onnxruntime all.
+        return builder.add("Squeeze", node.first(), axes=axes)
     if not builder.type_of(node.first()).is_static:
         raise NotCanonicalError
     return builder.add("Squeeze", node.first())

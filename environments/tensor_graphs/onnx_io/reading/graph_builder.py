@@ -42,10 +42,14 @@ class GraphBuilder:
         self._sizes: dict[Ref, Sizes] = {}
         self._values: dict[Ref, np.ndarray | None] = {}
 
-    @property
-    def is_understood(self) -> bool:
-        """Whether the canonical forms say what this opset's operators mean."""
-        return OLDEST_OPSET <= self.opset <= onnx.defs.onnx_opset_version()
+    def knows(self, op: str) -> bool:
+        """Return whether ONNX's opset has an operator, and the canonical forms say what it means.
+
+        onnxruntime has operators of its own in ONNX's domain, some by names that ONNX gave to
+        operators of later opsets.
+        """
+        is_understood = OLDEST_OPSET <= self.opset <= onnx.defs.onnx_opset_version()
+        return is_understood and onnx.defs.has(op, self.opset)
 
     def add(self, op: str, *inputs: Ref, **attributes: Any) -> tuple[Ref, ...]:
         """Add a node in its canonical form.

@@ -10,7 +10,8 @@ import onnx
 
 from environments.errors import UserError
 from environments.tensor_graphs.graph.nodes import TensorType
-from environments.tensor_graphs.onnx_io.header import DimensionNames
+from environments.tensor_graphs.onnx_io.header import DimensionNames, opset_of
+from environments.tensor_graphs.onnx_io.reading import foreign
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring, describe_node
 from environments.tensor_graphs.onnx_io.tensors import NUMBERS, to_tensor
 from environments.tensor_graphs.operators.table import OPERATORS
@@ -53,9 +54,11 @@ def infer_types(
     if is_strict:
         _check(stripped)
         _check_numbers(stripped)
-        graph = _inferred(stripped).graph
-    else:
-        graph = _inferred_in_part(stripped).graph
+    infer_fn = _inferred if is_strict else _inferred_in_part
+    graph = infer_fn(stripped).graph
+    typed = foreign.with_types(stripped, graph)
+    if typed is not None:
+        graph = infer_fn(typed).graph
     known = {
         one.name: names.type_of(one.type)
         for one in (*graph.value_info, *graph.output, *graph.input)
@@ -148,7 +151,7 @@ def _skeleton(model: onnx.ModelProto, wiring: Wiring) -> onnx.ModelProto:
     """Return a copy of the model in which the weights are inputs of known types.
 
     The types that the file gives for values between nodes may be out of date. They are kept only
-    for outputs of operators of other domains, whose types onnx cannot infer.
+    for outputs of operators that onnx does not have, whose types it cannot infer.
     """
     skeleton = onnx.ModelProto(ir_version=max(model.ir_version, 4))
     skeleton.opset_import.extend(model.opset_import)
@@ -159,10 +162,11 @@ def _skeleton(model: onnx.ModelProto, wiring: Wiring) -> onnx.ModelProto:
     graph.input.extend(wiring.inputs)
     # onnx's checker refuses an output of no type, but infers one for a value that is no output.
     graph.output.extend(one for one in model.graph.output if one.type.WhichOneof("value"))
-    foreign = {
-        name for node in wiring.nodes if node.domain not in ("", "ai.onnx") for name in node.output
+    opset = opset_of(model)
+    kept = {
+        name for node in wiring.nodes if foreign.is_foreign(node, opset) for name in node.output
     }
-    graph.value_info.extend(one for one in model.graph.value_info if one.name in foreign)
+    graph.value_info.extend(one for one in model.graph.value_info if one.name in kept)
     for name, (array, dtype) in wiring.constants.items():
         if dtype in ("int32", "int64") and array.size <= _MAX_ELEMENTS:
             graph.initializer.append(to_tensor(name, array, dtype))

@@ -12,42 +12,51 @@ import onnx.inliner
 from environments import files
 from environments.errors import UserError
 from environments.tensor_graphs.onnx_io import scopes
-from environments.tensor_graphs.onnx_io.header import opset_of
+from environments.tensor_graphs.onnx_io.header import opset_of, opset_versions
 from environments.tensor_graphs.onnx_io.reading.graph_builder import OLDEST_OPSET
-from environments.tensor_graphs.onnx_io.tensors import dtype_of, external_path, raw_bytes, to_array
+from environments.tensor_graphs.onnx_io.tensors import (
+    DataPlace,
+    dtype_of,
+    external_path,
+    raw_bytes,
+    to_array,
+)
+
+_WITH_OPERATORS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc")
+"""The domains in which onnxruntime has operators."""
 
 Source = str | pathlib.Path | bytes | onnx.ModelProto
 """A path, the content of a file, or a model."""
 
 
-def load(source: Source) -> tuple[onnx.ModelProto, pathlib.Path | None]:
+def load(source: Source) -> tuple[onnx.ModelProto, DataPlace | None]:
     """Load a model, and inline its own functions.
 
     Args:
       source: a path, the content of a file, or a model.
 
     Returns:
-      The model, and the directory in which files with its initialisers may be (None unless `source`
-      is a path).
+      The model, and where files with its initialisers may be (None unless `source` is a path).
 
     Raises:
       UserError: the source is not a model, or the model is incomplete.
     """
-    name, directory = name_of(source), None
+    name, place = name_of(source), None
     if isinstance(source, onnx.ModelProto):
         model = source
     else:
         content = source
         if not isinstance(content, bytes):
-            directory = pathlib.Path(content).parent
-            content = _content(pathlib.Path(content))
+            path = pathlib.Path(content)
+            content, place = _content(path), DataPlace.of(path)
         model = _parsed(content, name)
     if not model.ir_version or not model.opset_import:
         raise UserError(f"{name}: not an ONNX model, or only a part of one: it names no opset")
-    _embed_in_nodes(model, directory)
+    model = _with_plain_opsets(model)
+    _embed_in_nodes(model, place)
     if called := _recursive(model):
         raise UserError(f"{name}: a damaged ONNX model: its function {called!r} calls itself")
-    return (_inlined(model) if model.functions else model), directory
+    return (_inlined(model) if model.functions else model), place
 
 
 def file_names(path: pathlib.Path) -> tuple[str, ...]:
@@ -57,17 +66,23 @@ def file_names(path: pathlib.Path) -> tuple[str, ...]:
       UserError: the file is not a model, or a file with data is missing or outside of the model's
         directory.
     """
-    model = _parsed(_content(path), str(path))
-    graphs = [model.graph, *model.functions]
-    tensors = [*model.graph.initializer]
-    tensors += [one for graph in graphs for node in graph.node for one in scopes.tensors(node)]
+    model = parsed(path)
     found = {
-        external_path(one, path.parent)
-        for one in tensors
+        external_path(one, DataPlace.of(path))
+        for one in scopes.model_tensors(model)
         if one.data_location == onnx.TensorProto.EXTERNAL
     }
     root = path.parent.resolve()
     return (path.name, *sorted(str(one.relative_to(root)) for one in found))
+
+
+def parsed(path: pathlib.Path) -> onnx.ModelProto:
+    """Parse a model's own file; the data in other files stay there.
+
+    Raises:
+      UserError: the file is not a model.
+    """
+    return _parsed(_content(path), str(path))
 
 
 def frozen(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
@@ -129,15 +144,17 @@ def _recursive(model: onnx.ModelProto) -> str:
 def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model whose own functions stand where they are called, as onnxruntime runs them.
 
-    If onnx cannot inline them, the model itself is returned.
+    Where onnxruntime has an operator of a function's name, it runs that, so those functions stay.
+    If onnx cannot inline the others, the model itself is returned.
     """
+    kept = [(one.domain, one.name) for one in model.functions if one.domain in _WITH_OPERATORS]
     shell = onnx.ModelProto()
     shell.CopyFrom(model)
     # The weights may be larger than what onnx can pass to its inliner.
     shell.graph.ClearField("initializer")
     shell.graph.ClearField("sparse_initializer")
     try:
-        inlined = onnx.inliner.inline_local_functions(shell)
+        inlined = onnx.inliner.inline_selected_functions(shell, kept, exclude=True)
     except Exception:
         return model
     inlined.graph.initializer.extend(model.graph.initializer)
@@ -145,7 +162,20 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     return inlined
 
 
-def _embed_in_nodes(model: onnx.ModelProto, directory: pathlib.Path | None) -> None:
+def _with_plain_opsets(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model that names each domain of operators once, and ONNX's own one as ""."""
+    versions = opset_versions(model)
+    if list(versions) == [one.domain for one in model.opset_import]:
+        return model
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    del made.opset_import[:]
+    for domain, version in versions.items():
+        made.opset_import.add(domain=domain, version=version)
+    return made
+
+
+def _embed_in_nodes(model: onnx.ModelProto, place: DataPlace | None) -> None:
     """Embed the tensors in attributes and subgraphs of nodes, in place.
 
     Raises:
@@ -155,20 +185,20 @@ def _embed_in_nodes(model: onnx.ModelProto, directory: pathlib.Path | None) -> N
         for node in nodes:
             for tensor in scopes.tensors(node):
                 if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                    embed(tensor, directory)
+                    embed(tensor, place)
 
 
-def embed(tensor: onnx.TensorProto, directory: pathlib.Path | None) -> None:
+def embed(tensor: onnx.TensorProto, place: DataPlace | None) -> None:
     """Move a tensor's data from another file into the tensor, in place.
 
     Args:
       tensor: a tensor whose data are external.
-      directory: the directory of the model's file; None if there is none.
+      place: where external data are; None if there is no file.
 
     Raises:
       UserError: the file is missing or outside of the model's directory.
     """
-    array = to_array(tensor, directory)
+    array = to_array(tensor, place)
     tensor.raw_data = raw_bytes(array, dtype_of(tensor))
     tensor.ClearField("external_data")
     tensor.data_location = onnx.TensorProto.DEFAULT

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -34,6 +33,7 @@ from environments.tensor_graphs.onnx_io.reading.source_node import (
     with_inputs,
 )
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
+from environments.tensor_graphs.onnx_io.tensors import DataPlace
 
 _SCAN_WITHOUT_BATCH = 9
 """The opset since which Scan means what `bodies` says."""
@@ -48,7 +48,7 @@ class Reading:
 
     Attributes:
       model: the model.
-      directory: the directory with its external data; None if there is none.
+      place: where its external data are; None if there is no file.
       names: gives the sizes of tensors their names.
       edit: the edit that nodes are added to.
       builder: adds nodes in their canonical form.
@@ -59,7 +59,7 @@ class Reading:
     """
 
     model: onnx.ModelProto
-    directory: pathlib.Path | None
+    place: DataPlace | None
     names: DimensionNames
     edit: Edit
     builder: GraphBuilder
@@ -106,8 +106,7 @@ class NodeReader:
         self._reading.value_names.setdefault(ref, name)
 
     def _read_node(self, node: onnx.NodeProto) -> None:
-        is_known = node.domain in ("", "ai.onnx") and self._builder.is_understood
-        if not is_known or (node.domain, node.op_type) in self._functions:
+        if not self._is_known(node):
             self._read_opaque(node)
             return
         if node.op_type in bodies.OPERATORS and self._read_control(node):
@@ -131,6 +130,14 @@ class NodeReader:
             self._read_opaque(node, refined(self._builder, source, output))
         if sizes is not None:
             self._builder.set_sizes(self.values[node.output[0]], sizes)
+
+    def _is_known(self, node: onnx.NodeProto) -> bool:
+        """Return whether a node has an operator of ONNX's, with attributes that have values."""
+        is_own = node.domain in ("", "ai.onnx") and self._builder.knows(node.op_type)
+        if not is_own or (node.domain, node.op_type) in self._functions:
+            return False
+        # Outside of functions, onnxruntime ignores what refers to a function's attribute.
+        return bool(node.output) and not any(one.ref_attr_name for one in node.attribute)
 
     def _read_canonical(self, node: onnx.NodeProto, source: SourceNode) -> bool:
         """Add a node in its canonical form; return whether it has one."""
@@ -196,7 +203,8 @@ class NodeReader:
         first: TensorType | None = None,
     ) -> None:
         types = [self._types.get(name) for name in node.output]
-        types[:1] = [first or types[0]]
+        if first is not None:
+            types[0] = first
         number = self._edit.add(OPAQUE, inputs, attributes, types).node
         for output, name in enumerate(node.output):
             if name:
@@ -287,7 +295,7 @@ class NodeReader:
         while True:
             dimensions = reading.names.original
             model = body_model(reading.model, body, formal, captured, constants, dimensions)
-            wiring = Wiring(model, reading.directory)
+            wiring = Wiring(model, reading.place)
             types = infer_types(model, wiring, reading.names, reading.is_strict)
             before = list(formal)
             for entry, end in states(node, body):

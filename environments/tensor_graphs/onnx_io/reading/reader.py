@@ -22,6 +22,7 @@ from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilde
 from environments.tensor_graphs.onnx_io.reading.inference import infer_types
 from environments.tensor_graphs.onnx_io.reading.nodes import NodeReader, Reading
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
+from environments.tensor_graphs.onnx_io.tensors import DataPlace
 
 
 def read(source: loading.Source, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
@@ -45,24 +46,24 @@ def read(source: loading.Source, shapes: Mapping[str, Sequence[int]] | None = No
       UserError: the source is not an ONNX model, or is damaged; or neither onnx nor onnxruntime
         takes it for valid; or an input cannot have the shape that `shapes` gives it.
     """
-    model, directory = loading.load(source)
+    model, place = loading.load(source)
     if shapes:
         model = loading.frozen(model, shapes)
     try:
         loading.check_versions(model, loading.name_of(source))
-        return _graph_of(model, directory, is_strict=True)
+        return _graph_of(model, place, is_strict=True)
     except UserError:
         is_file = isinstance(source, str | pathlib.Path) and not shapes
         if not is_accepted(pathlib.Path(source) if is_file else model):  # type: ignore[arg-type]
             raise
-    return _graph_of(model, directory, is_strict=False)
+    return _graph_of(model, place, is_strict=False)
 
 
-def _graph_of(model: onnx.ModelProto, directory: pathlib.Path | None, is_strict: bool) -> Graph:
-    wiring, names = Wiring(model, directory), DimensionNames()
+def _graph_of(model: onnx.ModelProto, place: DataPlace | None, is_strict: bool) -> Graph:
+    wiring, names = Wiring(model, place), DimensionNames()
     edit = Graph().edit()
     builder = GraphBuilder(edit, opset_of(model))
-    reading = Reading(model, directory, names, edit, builder, is_strict)
+    reading = Reading(model, place, names, edit, builder, is_strict)
     reader = NodeReader(reading, wiring, infer_types(model, wiring, names, is_strict))
     for given in wiring.inputs:
         attributes = (("name", given.name),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import pathlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
@@ -13,6 +12,7 @@ import onnx
 from environments.errors import UserError
 from environments.tensor_graphs.onnx_io import scopes
 from environments.tensor_graphs.onnx_io.tensors import (
+    DataPlace,
     dtype_of,
     storage,
     to_array,
@@ -33,18 +33,18 @@ class Wiring:
       num_uses: for each value, by how many nodes, subgraphs and outputs it is used.
     """
 
-    def __init__(self, model: onnx.ModelProto, directory: pathlib.Path | None) -> None:
+    def __init__(self, model: onnx.ModelProto, place: DataPlace | None) -> None:
         """Read the constants of a model and sort its nodes.
 
         Args:
           model: the model.
-          directory: the directory with the model's external data; None if there is none.
+          place: where the model's external data are; None if there is no file.
 
         Raises:
           UserError: a value is missing, has the name of another one, or depends on itself.
         """
         graph = model.graph
-        self._directory = directory
+        self._place = place
         self._functions = {(one.domain, one.name) for one in model.functions}
         self.constants: dict[str, tuple[np.ndarray, str]] = {}
         self.defaults: dict[str, onnx.TensorProto] = {}
@@ -52,13 +52,13 @@ class Wiring:
         # Since format 4, an initialiser with the name of an input is that input's default.
         may_be_given = given if model.ir_version >= 4 else set()
         for tensor in graph.initializer:
-            array = to_array(tensor, directory)
+            array = to_array(tensor, place)
             if tensor.name in may_be_given:
                 self.defaults[tensor.name] = to_tensor(tensor.name, array, dtype_of(tensor))
             else:
                 self._define(tensor.name, array, dtype_of(tensor))
         for sparse in graph.sparse_initializer:
-            array = to_dense(sparse, directory)
+            array = to_dense(sparse, place)
             self._define(sparse.values.name, array, dtype_of(sparse.values))
         self.inputs = [one for one in graph.input if one.name not in self.constants]
         others = [node for node in graph.node if not self._is_constant(node)]
@@ -78,7 +78,7 @@ class Wiring:
         is_standard = node.domain in ("", "ai.onnx") and node.op_type == "Constant"
         if not is_standard or (node.domain, node.op_type) in self._functions:
             return False
-        found = _value_of(node, self._directory)
+        found = _value_of(node, self._place)
         if found is None or len(node.output) != 1:
             raise UserError(f"node {node.name!r}: a Constant without a value")
         self._define(node.output[0], *found)
@@ -97,16 +97,14 @@ class Wiring:
             raise UserError("the model has no outputs")
 
 
-def _value_of(
-    node: onnx.NodeProto, directory: pathlib.Path | None
-) -> tuple[np.ndarray, str] | None:
+def _value_of(node: onnx.NodeProto, place: DataPlace | None) -> tuple[np.ndarray, str] | None:
     for attribute in node.attribute:
         match attribute.name:
             case "value":
-                return to_array(attribute.t, directory), dtype_of(attribute.t)
+                return to_array(attribute.t, place), dtype_of(attribute.t)
             case "sparse_value":
                 sparse = attribute.sparse_tensor
-                return to_dense(sparse, directory), dtype_of(sparse.values)
+                return to_dense(sparse, place), dtype_of(sparse.values)
             case "value_float" | "value_floats":
                 value = onnx.helper.get_attribute_value(attribute)
                 return np.array(value, np.float32), "float32"

@@ -13,7 +13,7 @@ from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Ref, TensorTyp
 from environments.tensor_graphs.onnx_io import opaque, scopes
 from environments.tensor_graphs.onnx_io.bodies import Body, control_of, has_bodies
 from environments.tensor_graphs.onnx_io.header import ModelHeader, make_header, value_info
-from environments.tensor_graphs.onnx_io.tensors import size_bytes, to_tensor
+from environments.tensor_graphs.onnx_io.tensors import dtype_of, size_bytes, to_array, to_tensor
 from environments.tensor_graphs.onnx_io.writing.folding import ConstantFolder
 from environments.tensor_graphs.onnx_io.writing.lowering import OnnxNode, lower
 from environments.tensor_graphs.onnx_io.writing.naming import Names
@@ -74,7 +74,7 @@ class Writer:
     """The nodes and initialisers of a graph that is written.
 
     Attributes:
-      size_bytes: size of all initialisers.
+      size_bytes: size of all initialisers, those that are an input's default too.
 
     Args:
       graph: the graph.
@@ -98,6 +98,9 @@ class Writer:
             for one in self._main.everything()
             for array, dtype in one.initializers.values()
         )
+        self.size_bytes += sum(
+            size_bytes(dtype_of(one), tuple(one.dims)) for one in self._header.defaults.values()
+        )
 
     def model(self, make_tensor: MakeTensor) -> onnx.ModelProto:
         """Return the whole model; `make_tensor` makes its initialisers."""
@@ -105,7 +108,8 @@ class Writer:
         model.CopyFrom(self._header.shell)
         graph = model.graph
         self._main.fill(graph, make_tensor)
-        graph.initializer.extend(self._header.defaults.values())
+        for one in self._header.defaults.values():
+            graph.initializer.append(make_tensor(one.name, to_array(one, None), dtype_of(one)))
         self._describe_ends(graph)
         for ref, name in self._names.described(self._places[MAIN].nodes):
             tensor_type = self._graph.type_of(ref)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import pytest
 from onnx import helper
 
 from environments.tensor_graphs.onnx_io import read, write
@@ -85,7 +86,7 @@ def test_optional_values_pass_through():
 
 
 def test_operators_of_onnxruntime_pass_through():
-    """onnx knows nothing about them, so what comes after one has no known shape."""
+    """onnx knows nothing about them; onnxruntime tells the shapes of what comes after one."""
     model = parsed(
         """<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
         g (float[2,3] x) => (float[2,3] y) {
@@ -93,9 +94,89 @@ def test_operators_of_onnxruntime_pass_through():
         }""".replace("x) =>", "x, float[3] w) =>")
     )
     inputs = random_inputs(model)
-    written = write(read(model))
+    graph = read(model)
+    assert [node.op for node in graph.nodes.values() if not node.is_model_input] == [
+        *("Opaque", "Neg", "Opaque")
+    ]
+    written = write(graph)
     assert [node.op_type for node in written.graph.node] == ["Gelu", "Neg", "BiasGelu"]
     assert equal(run(model, inputs), run(written, inputs))
+
+
+@pytest.mark.parametrize("described", [False, True])
+def test_operators_that_the_opset_does_not_have_pass_through(described):
+    """onnxruntime has a LayerNormalization of its own, in ONNX's domain, before opset 17."""
+    model = parsed(
+        """g (float[2,3] x, float[3] w) => (float[2,3] y) {
+            a = Neg(x) n = LayerNormalization <axis = -1> (a, w) y = Neg(n)
+        }"""
+    )
+    model.opset_import[0].version = 13
+    if described:
+        model.graph.value_info.append(helper.make_tensor_value_info("n", 1, [2, 3]))
+    graph = read(model)
+    ops = [node.op for node in graph.nodes.values() if node.op != "Input"]
+    assert ops == ["Neg", "Opaque", "Neg"]
+    inputs = random_inputs(model)
+    assert equal(run(model, inputs), run(write(graph), inputs))
+
+
+def test_types_that_only_the_file_knows():
+    """Where onnxruntime does not know the operator either, only the file can tell what follows."""
+    model = parsed("g (float[2] x) => (float[2] y) { a = Neg(x) y = Neg(a) }")
+    model.graph.node[0].domain = "own"
+    model.opset_import.add(domain="own", version=1)
+    assert [node.op for node in read(model).nodes.values()] == ["Input", "Opaque", "Opaque"]
+    model.graph.value_info.append(helper.make_tensor_value_info("a", 1, [2]))
+    assert [node.op for node in read(model).nodes.values()] == ["Input", "Opaque", "Neg"]
+
+
+def test_a_squeeze_of_no_axes_passes_through():
+    """onnx squeezes none of them, onnxruntime all of size 1."""
+    model = parsed(
+        """g (float[1,3] x) => (float[1,3] y) <int64[0] none = {}> {
+            a = Neg(x) b = Squeeze(a, none) y = Neg(b)
+        }"""
+    )
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    inputs = random_inputs(model)
+    assert equal(run(model, inputs), run(write(read(model)), inputs))
+    assert run(model, inputs)[0].shape == (3,)
+
+
+@pytest.mark.parametrize(("domain", "op"), [("", "Relu"), ("com.microsoft", "Gelu")])
+def test_functions_by_the_name_of_an_operator(domain, op):
+    """onnxruntime runs its operator, not the function."""
+    model = parsed("g (float[2] x) => (float[2] y) { a = Neg(x) b = Abs(a) y = Neg(b) }")
+    model.graph.node[1].op_type, model.graph.node[1].domain = op, domain
+    opsets = list(model.opset_import)
+    double = helper.make_node("Add", ["p", "p"], ["q"])
+    model.functions.append(helper.make_function(domain, op, ["p"], ["q"], [double], opsets))
+    if domain:
+        model.opset_import.add(domain=domain, version=1)
+    graph = read(model)
+    ops = [node.op for node in graph.nodes.values() if not node.is_model_input]
+    assert ops == ["Neg", "Opaque", "Neg"]
+    inputs = random_inputs(model)
+    assert equal(run(model, inputs), run(write(graph), inputs))
+
+
+def test_references_to_attributes_of_functions_outside_of_functions():
+    """onnxruntime takes the default instead: LeakyRelu's 0.01."""
+    model = parsed("g (float[2] x) => (float[2] y) { a = Neg(x) y = LeakyRelu(a) }")
+    model.graph.node[1].attribute.add(name="alpha", ref_attr_name="slope", type=1)
+    graph = read(model)
+    ops = [node.op for node in graph.nodes.values() if not node.is_model_input]
+    assert ops == ["Neg", "Opaque"]
+    inputs = {"x": np.float32([1, -2])}
+    assert equal(run(model, inputs), run(write(graph), inputs))
+
+
+def test_a_node_that_gives_nothing_is_no_error():
+    model = parsed("g (float[2] x) => (float[2] y) { y = Neg(x) }")
+    model.opset_import.add(domain="own", version=1)
+    model.graph.node.append(helper.make_node("Print", ["y"], [], domain="own"))
+    assert [node.op for node in read(model).nodes.values()] == ["Input", "Neg"]
 
 
 def quantised() -> onnx.ModelProto:

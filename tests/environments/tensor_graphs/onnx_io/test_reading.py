@@ -371,3 +371,18 @@ def test_shape_arithmetic_at_fixed_sizes():
 def test_shapes_that_inputs_cannot_have(shapes, message):
     with pytest.raises(UserError, match=message):
         read(parsed(SPLIT_HEADS), shapes=shapes)
+
+
+@pytest.mark.parametrize("names", [("", ""), ("ai.onnx", ""), ("", "ai.onnx")])
+@pytest.mark.parametrize("versions", [(11, 13), (13, 11)])
+def test_an_opset_that_is_named_twice_has_the_last_version(names, versions):
+    """Until opset 12 Softmax took all axes from this one on together: its outputs add up to 2."""
+    model = parsed("g (float[2,3,4] x) => (float[2,3,4] y) { y = Softmax <axis = 1> (x) }")
+    del model.opset_import[:]
+    for name, version in zip(names, versions, strict=True):
+        model.opset_import.add(domain=name, version=version)
+    graph = read(model)
+    assert graph.header.opset == versions[1]
+    assert any(node.op == "Softmax" for node in graph.nodes.values()) == (versions[1] == 13)
+    (found,) = run(write(graph), random_inputs(model))
+    assert found.sum() == pytest.approx(2 if versions[1] == 11 else 2 * 4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import resource
 import subprocess
 import sys
 
@@ -80,6 +81,48 @@ def test_nothing_is_written_if_saving_fails(model, tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["model.onnx"]
     assert path.read_text() == "precious"
     del edit
+
+
+def test_large_defaults_of_inputs_go_into_another_file_too(model, tmp_path):
+    """Files of old exporters list every weight as an input whose default it is."""
+    for tensor in model.graph.initializer:
+        info = onnx.helper.make_tensor_value_info(tensor.name, 1, tensor.dims)
+        model.graph.input.append(info)
+    path = tmp_path / "large.onnx"
+    save(read(model), path, max_embedded_bytes=1000)
+    assert path.stat().st_size < 2000
+    x = {"x": np.ones((1, SIZE), np.float32)}
+    for given in (x, {**x, "w": np.eye(SIZE, dtype=np.float32)}):
+        assert equal(run(model, given), run(path, given))
+
+
+def test_what_is_refused_is_not_written(model, tmp_path):
+    """An earlier file with the same data keeps them."""
+    path, inputs = tmp_path / "large.onnx", random_inputs(model)
+
+    def refuse(written: pathlib.Path) -> None:
+        assert equal(run(model, inputs), run(written, inputs))
+        raise UserError("refused")
+
+    for num_files in (0, 2):
+        with pytest.raises(UserError, match="refused"):
+            save(read(model), path, 1000, refuse)
+        assert len(list(tmp_path.iterdir())) == num_files
+        save(read(model), path, 1000)
+    assert equal(run(model, inputs), run(path, inputs))
+
+
+@pytest.mark.parametrize("max_embedded_bytes", [1000, 1 << 20])
+def test_a_disk_that_takes_no_more(max_embedded_bytes, model, tmp_path):
+    graph = read(model)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(UserError, match=r"m.onnx: cannot be written: File too large"):
+            save(graph, tmp_path / "m.onnx", max_embedded_bytes)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("location", ["../w.bin", "/etc/hostname", "", "sub/../../w.bin"])

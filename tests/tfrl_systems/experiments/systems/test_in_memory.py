@@ -86,6 +86,13 @@ def test_models_that_cannot_be_used():
     with pytest.raises(UserError, match="expected all weights in it, found 'w0'"):
         experiments.optimize(model, **SILENT)
     model = adapter()
+    weight = model.graph.initializer.pop(0)
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    constant = onnx.helper.make_node("Constant", [], ["w0"], value=weight)
+    model.graph.node.insert(0, constant)
+    with pytest.raises(UserError, match="expected all weights in it, found 'w0'"):
+        experiments.optimize(model, **SILENT)
+    model = adapter()
     model.opset_import[0].version = 99
     with pytest.raises(UserError, match="^the model: opset 99"):
         experiments.optimize(model, **SILENT)

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-
-import onnx
+from collections.abc import Sequence
 
 from environments.errors import UsageError
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.trials import Trial
-from environments.tensor_graphs.onnx_io.reading import loading
 from tfrl_systems.experiments.systems.tensor_graphs.original import Original
-
-Shapes = Mapping[str, Sequence[int]]
-"""Shapes of a model's inputs, by name."""
 
 
 def frozen(original: Original, choice: Choice, own: Sequence[Trial]) -> Choice:
@@ -38,9 +32,3 @@ def frozen(original: Original, choice: Choice, own: Sequence[Trial]) -> Choice:
     first = choice.points[0]
     original.graph = onnx_io.read(original.source, shapes=dict(first.shapes))
     return dataclasses.replace(choice, points=(first,))
-
-
-def with_fixed_shapes(content: bytes, shapes: Shapes) -> bytes:
-    """Return the content of a model's file in which the inputs have fixed shapes, and no more."""
-    model = onnx.ModelProto.FromString(content)
-    return loading.frozen(model, shapes).SerializeToString()

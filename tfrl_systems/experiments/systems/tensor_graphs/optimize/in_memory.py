@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 
 from environments.errors import UserError
+from environments.tensor_graphs.onnx_io import scopes
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import make
 from tfrl_systems.experiments.systems.tensor_graphs.optimize import optimization
@@ -58,7 +59,7 @@ def optimize(
 
 
 def _check(model: onnx.ModelProto) -> None:
-    for tensor in model.graph.initializer:
+    for tensor in scopes.model_tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             raise UserError(
                 f"the model: expected all weights in it, found {tensor.name!r} in another file; "

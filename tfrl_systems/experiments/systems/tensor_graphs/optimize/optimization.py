@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import shutil
 import tempfile
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import onnx
 
 from environments import files
 from environments.errors import UsageError, UserError
@@ -19,8 +16,6 @@ from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.inputs import NoInputsError
 from environments.tensor_graphs.execution.sizes import NONE_OPEN
 from environments.tensor_graphs.execution.trials import Trials
-from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.onnx_io import save
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.search import (
     EXHAUSTED,
@@ -37,13 +32,10 @@ from tfrl_systems.experiments.settings import option
 from tfrl_systems.experiments.systems.tensor_graphs.bounding import bound_of
 from tfrl_systems.experiments.systems.tensor_graphs.evaluating import Searching
 from tfrl_systems.experiments.systems.tensor_graphs.optimize import page
-from tfrl_systems.experiments.systems.tensor_graphs.optimize.freezing import (
-    Shapes,
-    frozen,
-    with_fixed_shapes,
-)
+from tfrl_systems.experiments.systems.tensor_graphs.optimize.freezing import frozen
 from tfrl_systems.experiments.systems.tensor_graphs.optimize.outcome import Outcome
 from tfrl_systems.experiments.systems.tensor_graphs.optimize.stages import Found, Stages, Tell
+from tfrl_systems.experiments.systems.tensor_graphs.optimize.writing import data_of, write
 from tfrl_systems.experiments.systems.tensor_graphs.original import Original, levels_of
 from tfrl_systems.experiments.systems.tensor_graphs.problem import GraphProblem, Rewriting
 
@@ -161,7 +153,8 @@ def optimize(asked: Optimization, reporter: Reporter) -> Outcome:
         inputs = trials.measured[0].inputs
         problem = GraphProblem.at(original, asked, choice, asked.strict, inputs)
         outcome = _Optimizer(asked, original, problem, trials, reporter, began_s).run(policy)
-    _write(asked, outcome.selection, dict(outcome.choice.points[0].shapes))
+    shapes = dict(outcome.choice.points[0].shapes) if asked.freeze else None
+    write(asked.model, asked.output, outcome.after if outcome.visited else None, shapes)
     outcome = dataclasses.replace(outcome, seconds=time.monotonic() - began_s)
     if asked.report is not None:
         files.replace(asked.report, page.make_page(outcome).encode())
@@ -329,7 +322,10 @@ def _untried(asked: Optimization, original: Original, reason: str) -> Outcome:
 def _check_places(asked: Optimization) -> None:
     """Raise an error before anything takes long, if a file could not be written at the end."""
     others = [*filter(None, (asked.model, asked.rules)), *asked.inputs]
-    for path in filter(None, (asked.output, asked.report, asked.checkpoint)):
+    places = [*filter(None, (asked.output, asked.report, asked.checkpoint))]
+    if any(map(files.exists, places)):
+        others += data_of(asked.model)
+    for path in places:
         files.check_place(path)
         for other in others:
             is_same = path.exists() and other.exists() and path.samefile(other)
@@ -337,35 +333,3 @@ def _check_places(asked: Optimization) -> None:
                 what = "the model" if other == asked.model else str(other)
                 raise UserError(f"{path}: expected another file than {what}; name another")
         others.append(path)
-
-
-def _write(asked: Optimization, selection: Selection, shapes: Shapes) -> None:
-    """Write the chosen model to the output; if none was chosen, copy the given model there.
-
-    Args:
-      asked: the files, and whether a copy gets fixed shapes.
-      selection: the chosen model.
-      shapes: the shapes of inputs by name.
-    """
-    if selection.chosen is not None:
-        graph = selection.chosen.visited.state.graph
-        assert isinstance(graph, Graph)
-        save(graph, asked.output)
-        return
-    _copy_weights(asked.model, asked.output)
-    content = asked.model.read_bytes()
-    files.replace(asked.output, with_fixed_shapes(content, shapes) if asked.freeze else content)
-
-
-def _copy_weights(model: pathlib.Path, output: pathlib.Path) -> None:
-    """Copy the weight files that a model refers to, since they must lie beside its copy."""
-    if output.parent.resolve() == model.parent.resolve():
-        return
-    loaded = onnx.load(model, load_external_data=False)
-    for tensor in loaded.graph.initializer:
-        for entry in tensor.external_data:
-            if entry.key == "location":
-                target = output.parent / entry.value
-                if not target.exists():
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(model.parent / entry.value, target)

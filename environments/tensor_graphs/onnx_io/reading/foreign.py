@@ -1,0 +1,95 @@
+"""Types of values that operators give which onnx does not have: onnxruntime is asked for them.
+
+Without them all that follows such an operator would be of unknown type, and so Opaque.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from typing import Any
+
+import onnx
+
+from environments.tensor_graphs.onnx_io.header import opset_of
+
+_SILENT = 4
+_NUMBERS = {name.lower(): number for name, number in onnx.TensorProto.DataType.items()}
+_TENSOR = re.compile(r"tensor\((\w+)\)")
+
+
+def is_foreign(node: onnx.NodeProto, opset: int) -> bool:
+    """Return whether onnx does not have a node's operator in this version of its own operators."""
+    return node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type, opset)
+
+
+def with_types(skeleton: onnx.ModelProto, inferred: onnx.GraphProto) -> onnx.ModelProto | None:
+    """Return a model that gives the types of what foreign operators return.
+
+    Args:
+      skeleton: a model without weights.
+      inferred: its graph with all types that onnx can infer.
+
+    Returns:
+      The skeleton with further types; None if onnxruntime knows no more than onnx.
+    """
+    opset = opset_of(skeleton)
+    typed = {one.name for one in (*inferred.value_info, *inferred.output) if _shape(one)}
+    names = {
+        name for node in skeleton.graph.node if is_foreign(node, opset) for name in node.output
+    }
+    found = _types(skeleton, names - typed - {""})
+    if not found:
+        return None
+    made = onnx.ModelProto()
+    made.CopyFrom(skeleton)
+    kept = [one for one in skeleton.graph.value_info if one.name not in found]
+    for output in made.graph.output:
+        if output.name in found:
+            output.CopyFrom(found.pop(output.name))
+    del made.graph.value_info[:]
+    made.graph.value_info.extend([*kept, *found.values()])
+    return made
+
+
+def _shape(info: onnx.ValueInfoProto) -> bool:
+    """Return whether a value's type is known, with its rank if it is a tensor."""
+    if info.type.WhichOneof("value") == "tensor_type":
+        return info.type.tensor_type.HasField("shape")
+    return info.type.WhichOneof("value") is not None
+
+
+def _types(skeleton: onnx.ModelProto, names: Set[str]) -> dict[str, onnx.ValueInfoProto]:
+    """Return what onnxruntime says of the types of some values, as far as it knows them."""
+    import onnxruntime
+
+    if not names:
+        return {}
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = _SILENT
+    asked = onnx.ModelProto()
+    asked.CopyFrom(skeleton)
+    outputs = {one.name for one in asked.graph.output}
+    asked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names - outputs)
+    try:
+        content = asked.SerializeToString()
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception:
+        # onnxruntime's exceptions have no base class other than Exception.
+        return {}
+    infos = {one.name: _info(one) for one in session.get_outputs() if one.name in names}
+    return {name: info for name, info in infos.items() if info is not None}
+
+
+def _info(output: Any) -> onnx.ValueInfoProto | None:
+    """Return the type of an output of a session; None if it is no tensor of known rank.
+
+    A number and a tensor of unknown rank look the same there.
+    """
+    kind = _TENSOR.fullmatch(output.type)
+    number = None if kind is None else _NUMBERS.get(kind[1])
+    if number is None or not output.shape:
+        return None
+    return onnx.helper.make_tensor_value_info(output.name, number, output.shape)

@@ -1,0 +1,81 @@
+"""The file that `tfrl optimize` writes: a faster model, or a copy of the one that was given."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+
+from environments.errors import UserError
+from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.execution.isolation import remote
+from environments.tensor_graphs.graph.graph import Graph
+
+Shapes = Mapping[str, Sequence[int]]
+"""Shapes of a model's inputs, by name."""
+
+# The fewer optimisations, the sooner a model is open; but some models open only with more of them.
+_LEVELS = ("-disable", "-basic", "-extended", "")
+
+
+def write(
+    source: pathlib.Path, output: pathlib.Path, graph: Graph | None, shapes: Shapes | None
+) -> None:
+    """Write a model's file and the one with its data, if it has one: both, or nothing.
+
+    Args:
+      source: the model that was given.
+      output: path of the file; one that is there is replaced, with the data that belong to it
+        alone.
+      graph: the faster model; None for a copy of the given one.
+      shapes: the shapes of a copy's inputs by name; None to leave them as they are.
+
+    Raises:
+      UserError: a file cannot be written, or onnxruntime does not load what was written, although
+        it loads the source.
+    """
+    before = _own_data(output)
+    check_fn = functools.partial(_check, source, output)
+    if graph is not None:
+        onnx_io.save(graph, output, check_fn=check_fn)
+    else:
+        onnx_io.copy(source, output, shapes, check_fn)
+    if before:
+        # The source may be a copy of the output's earlier file, and use the same data.
+        for path in before - _own_data(output) - data_of(source):
+            path.unlink(missing_ok=True)
+
+
+def data_of(path: pathlib.Path) -> set[pathlib.Path]:
+    """Return the files with a model's data; none if there is no model, or no complete one."""
+    try:
+        _, *names = onnx_io.file_names(path)
+    except UserError:
+        return set()
+    return {path.parent.resolve() / name for name in names}
+
+
+def _check(source: pathlib.Path, output: pathlib.Path, written: pathlib.Path) -> None:
+    why = _why_not(written)
+    if why and not _why_not(source):
+        raise UserError(f"{output}: not written: {why.replace(str(written), 'the new model')}")
+
+
+def _why_not(path: pathlib.Path) -> str:
+    """Return why onnxruntime does not load a model at any level; "" if it does."""
+    why = ""
+    for level in _LEVELS:
+        try:
+            remote.isolated(f"onnxruntime{level}").open(path)
+        except UserError as error:
+            why = why or str(error)
+        else:
+            return ""
+    return why
+
+
+def _own_data(path: pathlib.Path) -> set[pathlib.Path]:
+    """Return those of a model's files with data that have its name."""
+    own = re.compile(re.escape(path.name) + r"\.[0-9a-f]{16}\.data")
+    return {one for one in data_of(path) if own.fullmatch(one.name)}

@@ -4,8 +4,11 @@
     python -m tools.benchmarks.tensor_graph_files --models runs/models --output runs/files
 
 optimises each file of a directory, lets the others simplify it too, and measures all of them in
-turns, at each of the sizes that `tfrl optimize` reports. A time is divided by that of the original
-at the level of onnxruntime's optimisation that suits the original best.
+turns, each in a fresh process, at each of the sizes that `tfrl optimize` reports. A time is divided
+by that of the original at the level of onnxruntime's optimisation that suits the original best.
+"said" is what `tfrl optimize` said itself, beside the original fully optimised. With --spinning N,
+so many processes take the processor away while it works; "all" shows how long it takes then, and
+how long it may take.
 
 --output gets
   table.md   the table, with the command that made it
@@ -16,12 +19,13 @@ If the tool was stopped, run it again to go on.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -29,8 +33,9 @@ import onnx
 from environments.errors import UserError
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.execution import equivalence
-from environments.tensor_graphs.execution.backends import Arrays, Program, backend
+from environments.tensor_graphs.execution.backends import Arrays, Backend, Program, backend
 from environments.tensor_graphs.execution.inputs import random_inputs
+from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.execution.measuring import ratio_of
 from environments.tensor_graphs.execution.sizes import OpenSizes
 from tfrl_systems import experiments
@@ -98,26 +103,45 @@ def measured(
     full = backend("onnxruntime")
     levels = [backend(f"onnxruntime{suffix}") for suffix in _LEVELS]
     best = min(levels, key=lambda one: _median_s(one.open(original), inputs))
-    first, found, programs = best.open(original), {}, {}
+    found, programs, wrong = {}, {}, dict[str, str]()
     coarsest = equivalence.least_exact_type(onnx_io.read(original))
-    wrong: dict[str, str] = {}
-    for name, path in others.items():
-        try:
-            same = equivalence.check(first, path, [inputs], on=full, computed_in=coarsest)
-            programs[name] = full.open(path)
-        except UserError as error:
-            wrong[name] = str(error)
-            continue
-        if not same.is_equal:
-            wrong[name] = str(same.worst)
-    programs |= {"": first, "same": best.open(original)}
-    times = _in_turns(list(programs.values()), inputs, seconds)
+    with contextlib.ExitStack() as stack:
+
+        def fresh(on: Backend, path: pathlib.Path) -> Program:
+            isolated = remote.isolated(on.name)
+            return stack.enter_context(remote.alone(isolated)).open(path)
+
+        first = fresh(best, original)
+        for name, path in others.items():
+            try:
+                same = equivalence.check(first, path, [inputs], on=full, computed_in=coarsest)
+                programs[name] = fresh(full, path)
+            except UserError as error:
+                wrong[name] = str(error)
+                continue
+            if not same.is_equal:
+                wrong[name] = str(same.worst)
+        programs |= {"": first, "same": fresh(best, original)}
+        times = _in_turns(list(programs.values()), inputs, seconds)
     by_name = dict(zip(programs, times, strict=True))
     for name in programs:
         if name:
             ratio = ratio_of(by_name[""], by_name[name])
             found[name] = [ratio.value, ratio.low, ratio.high]
     return {"ratios": found, "level": best.name, "wrong": wrong}
+
+
+@contextlib.contextmanager
+def spinning(num_processes: int) -> Iterator[None]:
+    """Have processes keep the processor busy."""
+    command = [sys.executable, "-c", "while True: pass"]
+    started = [subprocess.Popen(command) for _ in range(num_processes)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 def _median_s(program: Program, inputs: Arrays) -> float:
@@ -142,16 +166,19 @@ def _in_turns(programs: Sequence[Program], inputs: Arrays, seconds: float) -> li
     return times
 
 
-def compared(path: pathlib.Path, seconds: float, measure_s: float, python: str) -> Record:
+def compared(
+    path: pathlib.Path, seconds: float, measure_s: float, python: str, num_spinning: int
+) -> Record:
     """Return the record of one file: what was made of it, and how fast that is."""
     with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
         directory = pathlib.Path(name)
         ours = directory / "tfrl.onnx"
         try:
-            found = experiments.optimize(
-                path, ours, reporter=experiments.Reporter(), seconds=seconds,
-                measure_seconds=measure_s,
-            )  # fmt: skip
+            with spinning(num_spinning):
+                found = experiments.optimize(
+                    path, ours, reporter=experiments.Reporter(), seconds=seconds,
+                    measure_seconds=measure_s,
+                )  # fmt: skip
         except UserError as error:
             return {"outcome": f"refused: {error}", "rows": [], "peers": {}, "seconds": 0.0}
         peers = {peer: simplified(peer, python, path, directory / f"{peer}.onnx") for peer in PEERS}
@@ -170,24 +197,30 @@ def compared(path: pathlib.Path, seconds: float, measure_s: float, python: str) 
         "rows": rows,
         "peers": peers,
         "seconds": found["seconds"],
+        "said": found["measured_ratio"],
         "search_seconds": found["search_seconds"],
     }
 
 
 def table(records: Mapping[str, Record]) -> str:
     """Return the records as a table in Markdown, a line for each file and sizes."""
-    header = ["file", "MB", "sizes", "tfrl", "A/A", *PEERS, "search, all", "outcome"]
+    header = ["file", "MB", "sizes", "tfrl", "said", "A/A", *PEERS, "search, all", "outcome"]
     lines = []
     for name, record in records.items():
         took = f"{record.get('search_seconds', 0):.0f} s, {record['seconds']:.0f} s"
+        if record["settings"].get("spinning"):
+            most_s = record["settings"]["seconds"] + 2 * record["settings"]["measure_seconds"] + 30
+            took += f" of {most_s} s"
         megabytes = f"{record['settings']['size_bytes'] / 1e6:.1f}"
         end = [took, record["outcome"].replace("|", "/")]
-        for row in record["rows"]:
+        for place, row in enumerate(record["rows"]):
+            said = record.get("said")
+            told = f"{said:.3f}" if said is not None and not place else ""
             ratios = row["ratios"]
             sizes = ", ".join(f"{key}={value}" for key, value in row["sizes"].items()) or "fixed"
             same = f"[{ratios['same'][1]:.3f}, {ratios['same'][2]:.3f}]"
             cells = [_cell(row, record["peers"], one) for one in ("tfrl", *PEERS)]
-            lines.append([name, megabytes, sizes, cells[0], same, *cells[1:], *end])
+            lines.append([name, megabytes, sizes, cells[0], told, same, *cells[1:], *end])
         if not record["rows"]:
             lines.append([name, megabytes, *[""] * (len(header) - 4), *end])
     return shared.markdown_table(header, lines)
@@ -210,7 +243,11 @@ def run(options: argparse.Namespace) -> None:
             f"--models {options.models}: expected a directory with ONNX files, found none; fetch "
             "some with python -m tools.fetch_models"
         )
-    settings = {"seconds": options.seconds, "measure_seconds": options.measure_seconds}
+    settings = {
+        "seconds": options.seconds,
+        "measure_seconds": options.measure_seconds,
+        "spinning": options.spinning,
+    }
     records: dict[str, Record] = {}
     with Terminal() as terminal:
         for path in paths:
@@ -219,7 +256,13 @@ def run(options: argparse.Namespace) -> None:
                 options.output / "records" / f"{path.stem}.json",
                 {**settings, "size_bytes": path.stat().st_size},
                 lambda path=path: {  # type: ignore[misc]
-                    **compared(path, options.seconds, options.measure_seconds, options.peers),
+                    **compared(
+                        path,
+                        options.seconds,
+                        options.measure_seconds,
+                        options.peers,
+                        options.spinning,
+                    ),
                     "commit": shared.commit(),
                 },
             )
@@ -241,6 +284,10 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--measure-seconds", type=whole_number(1), default=5, metavar="N",
         help="for each measurement",
+    )  # fmt: skip
+    parser.add_argument(
+        "--spinning", type=whole_number(0), default=0, metavar="N",
+        help="processes that keep the processor busy while tfrl optimize works (default: 0)",
     )  # fmt: skip
     parser.add_argument(
         "--peers",

@@ -24,15 +24,18 @@ def test_what_stands_in_the_cells():
     record = {
         "outcome": "faster", "rows": [ROW], "seconds": 21.0, "search_seconds": 15.0,
         "peers": {"onnxsim": "", "onnxslim": "failed: a | b"},
-        "settings": {"size_bytes": 1_240_000},
+        "settings": {
+            "size_bytes": 1_240_000, "seconds": 30, "measure_seconds": 5, "spinning": 8,
+        },
+        "said": 0.81,
     }  # fmt: skip
     refused = {**record, "outcome": "refused: no model", "rows": []}
     *_, first, second = table({"a": record, "b": refused}).splitlines()
     assert first == (
-        "| a | 1.2 | n=2 | 0.800 [0.790, 0.810] | [0.990, 1.020] | 0.900 [0.800, 1.000] wrong | "
-        "failed: a / b | 15 s, 21 s | faster |"
+        "| a | 1.2 | n=2 | 0.800 [0.790, 0.810] | 0.810 | [0.990, 1.020] | 0.900 [0.800, 1.000] wrong | "
+        "failed: a / b | 15 s, 21 s of 70 s | faster |"
     )
-    assert second == "| b | 1.2 |  |  |  |  |  | 15 s, 21 s | refused: no model |"
+    assert second == "| b | 1.2 |  |  |  |  |  |  | 15 s, 21 s of 70 s | refused: no model |"
 
 
 def test_peers_that_are_missing_or_fail(tmp_path, monkeypatch):
@@ -55,6 +58,7 @@ def test_a_tiny_run_is_kept(tmp_path, monkeypatch):
     given = ["--models", str(models), "--output", str(tmp_path / "out")]
     options = parse_arguments(given)
     options.seconds, options.measure_seconds = 0.2, 0.1  # less than a user may ask for
+    options.spinning = 1
     tensor_graph_files.run(options)
     text = (tmp_path / "out" / "table.md").read_text()
     assert "| adapter | 0.0 | n=" in text and "wrong" not in text and "failed" not in text

@@ -18,6 +18,7 @@ from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import Change
 from environments.tensor_graphs.rewriting.match_index import MatchIndex, Starts
 from environments.tensor_graphs.rewriting.matching import Match, apply, compile_rules
+from environments.tensor_graphs.rewriting.plans import AdmitsFn, admits_all
 from environments.tensor_graphs.rules.language.rule import Rule
 
 # A state stores costs as integer multiples of this unit. Integer sums are exact, so the cost of a
@@ -43,20 +44,23 @@ class Engine:
       rules: the rules; a state numbers them in this order.
     """
 
-    def __init__(self, rules: Sequence[Rule], objective: NodeCost) -> None:
+    def __init__(
+        self, rules: Sequence[Rule], objective: NodeCost, admits_fn: AdmitsFn = admits_all
+    ) -> None:
         """Compile the rules.
 
         Args:
           rules: the rules; no two have the same name.
           objective: gives the cost of each node. A step asks it only about the nodes whose cost
             may have changed.
+          admits_fn: says which operators rules may make; all of them by default.
 
         Raises:
           RuleError: a rule uses an operator that does not exist, or two rules have the same name.
         """
         self.rules = tuple(rules)
         self._objective = objective
-        self._compiled = compile_rules(self.rules)
+        self._compiled = compile_rules(self.rules, admits_fn)
         self._starts = Starts(self._compiled)
 
     def start(self, graph: Graph) -> State:

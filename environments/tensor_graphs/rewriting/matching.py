@@ -22,7 +22,13 @@ from environments.tensor_graphs.operators.table import evaluate
 from environments.tensor_graphs.rewriting.joins import Start, joined, make_start
 from environments.tensor_graphs.rewriting.orders import ascending, orders
 from environments.tensor_graphs.rewriting.patterns import Found, Pattern
-from environments.tensor_graphs.rewriting.plans import Plan, Planner, Step
+from environments.tensor_graphs.rewriting.plans import (
+    AdmitsFn,
+    Plan,
+    Planner,
+    Step,
+    admits_all,
+)
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
     Call,
@@ -74,8 +80,13 @@ class CompiledRule:
       starts: the ways to search for matches: one for each order of inputs and each expression.
     """
 
-    def __init__(self, rule: Rule, number: int = 0) -> None:
+    def __init__(self, rule: Rule, number: int = 0, admits_fn: AdmitsFn = admits_all) -> None:
         """Compile a rule.
+
+        Args:
+          rule: the rule.
+          number: its index among the rules that are used together.
+          admits_fn: says which operators it may make.
 
         Raises:
           RuleError: the rule uses an operator or attribute that does not exist.
@@ -83,7 +94,7 @@ class CompiledRule:
         self.rule, self.number = rule, number
         rule = with_computed_attributes(rule)
         self._variables, self._names = rule.variables, rule.names
-        self._planner = Planner(rule)
+        self._planner = Planner(rule, admits_fn)
         try:
             found = [
                 tuple(Pattern(root, self._variables, self._names) for root in source)
@@ -238,8 +249,14 @@ def _number(edit: Edit, step: Step, inputs: Sequence[Ref | None]) -> np.ndarray 
     return found if np.isfinite(found).all() else None
 
 
-def compile_rules(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:
+def compile_rules(
+    rules: Sequence[Rule], admits_fn: AdmitsFn = admits_all
+) -> tuple[CompiledRule, ...]:
     """Compile rules that are used together.
+
+    Args:
+      rules: the rules.
+      admits_fn: says which operators they may make.
 
     Raises:
       RuleError: two rules have the same name, or a rule uses an operator or attribute that does not
@@ -249,7 +266,7 @@ def compile_rules(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:
     for name in names:
         if names.count(name) > 1:
             raise RuleError(f"rule {name}: there are {names.count(name)} of this name")
-    return tuple(CompiledRule(one, number) for number, one in enumerate(rules))
+    return tuple(CompiledRule(one, number, admits_fn) for number, one in enumerate(rules))
 
 
 def _ref(made: Sequence[Ref], place: Any, num_variables: int) -> Ref:

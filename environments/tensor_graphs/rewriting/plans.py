@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -38,6 +38,14 @@ from environments.tensor_graphs.rules.language.terms import (
     holds,
     make_array,
 )
+
+AdmitsFn = Callable[[str, Sequence[TensorType | None], int], bool]
+"""Returns whether an operator may be made, for the types of its inputs and a version of opset."""
+
+
+def admits_all(op: str, inputs: Sequence[TensorType | None], opset: int) -> bool:
+    """Admit all operators; see `AdmitsFn`."""
+    return True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,14 +129,18 @@ class Plan:
 class Planner:
     """Makes and caches the plans of one rule."""
 
-    def __init__(self, rule: Rule, max_known: int = 1 << 12) -> None:
+    def __init__(
+        self, rule: Rule, admits_fn: AdmitsFn = admits_all, max_known: int = 1 << 12
+    ) -> None:
         """Begin with an empty cache.
 
         Args:
           rule: the rule.
+          admits_fn: says which operators may be made.
           max_known: number of plans that the cache holds; it is emptied when it is full.
         """
         self._rule = rule
+        self._admits_fn = admits_fn
         self._variables, self._names = rule.variables, rule.names
         self._known: dict[object, Plan | None] = {}
         self._max_known = max_known
@@ -175,9 +187,30 @@ class Planner:
         if not all(holds(one, bindings) for one in self._rule.restrictions):
             return None
         try:
-            return _Making(self._variables, types, bindings).plan(self._rule.target)
+            plan = _Making(self._variables, types, bindings).plan(self._rule.target)
         except (TermError, OperatorError):
             return None
+        return plan if self._is_admitted(plan, types, are_constant, opset) else None
+
+    def _is_admitted(
+        self,
+        plan: Plan,
+        types: Sequence[TensorType | None],
+        are_constant: Sequence[bool],
+        opset: int,
+    ) -> bool:
+        """Return whether all nodes may be made that are computed when the model runs."""
+        known: list[tuple[TensorType | None, ...]] = [(one,) for one in types]
+        constant = list(are_constant)
+        for step in plan.steps:
+            places = [one for one in step.inputs if one is not None]
+            is_constant = all(constant[one.number] for one in places)
+            given = [None if one is None else known[one.number][one.output] for one in step.inputs]
+            if not is_constant and not self._admits_fn(step.op, given, opset):
+                return False
+            known.append(step.types)
+            constant.append(is_constant)
+        return True
 
 
 class _Making:

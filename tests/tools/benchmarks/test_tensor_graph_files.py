@@ -32,7 +32,8 @@ def test_what_stands_in_the_cells():
     refused = {**record, "outcome": "refused: no model", "rows": []}
     *_, first, second = table({"a": record, "b": refused}).splitlines()
     assert first == (
-        "| a | 1.2 | n=2 | 0.800 [0.790, 0.810] | 0.810 | [0.990, 1.020] | 0.900 [0.800, 1.000] wrong | "
+        "| a | 1.2 | n=2 | 0.800 [0.790, 0.810] | 0.810 | [0.990, 1.020] | 0.900 [0.800, 1.000] "
+        "wrong | "
         "failed: a / b | 15 s, 21 s of 70 s | faster |"
     )
     assert second == "| b | 1.2 |  |  |  |  |  |  | 15 s, 21 s of 70 s | refused: no model |"

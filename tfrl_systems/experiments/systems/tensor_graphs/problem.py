@@ -20,6 +20,7 @@ from environments.tensor_graphs.costs.objectives import Objective, make_objectiv
 from environments.tensor_graphs.execution.backends import Arrays
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes, together
+from environments.tensor_graphs.execution.support import is_supported
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT
 from environments.tensor_graphs.models import families
@@ -279,7 +280,7 @@ class GraphProblem:
 
     def _start(self, rules: tuple[Rule, ...]) -> State:
         try:
-            return Engine(rules, self.objective).start(self.graph)
+            return Engine(rules, self.objective, is_supported).start(self.graph)
         except RuleError as error:
             raise UserError(str(error)) from None
 

@@ -1,0 +1,78 @@
+"""Which operators onnxruntime runs, for which types.
+
+Its CPU provider lacks kernels that ONNX's definition promises, for example a Gemm of integers. A
+rewrite that makes such a node gives a model that does not load.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from environments.tensor_graphs.graph.nodes import TensorType
+from environments.tensor_graphs.onnx_io.tensors import NUMBERS
+
+# An operator is expanded to others where it has no kernel of its own.
+_EXPANDED = ("has_function", "has_context_dependent_function")
+
+_Kernel = tuple[int, int, Mapping[str, frozenset[str]]]
+"""First and last opset, and the types for each of the operator's type parameters."""
+
+
+def is_supported(op: str, inputs: Sequence[TensorType | None], opset: int) -> bool:
+    """Return whether onnxruntime runs an operator on the CPU; True if that is not known.
+
+    Args:
+      op: name of the operator.
+      inputs: types of its inputs; None for one that is left out or is no tensor.
+      opset: version of ONNX's operators.
+    """
+    return _is_supported(op, tuple(one.dtype if one else "" for one in inputs), opset)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _is_supported(op: str, dtypes: tuple[str, ...], opset: int) -> bool:
+    kernels = _kernels().get(op)
+    if not kernels or not opset:
+        return True
+    try:
+        schema = onnx.defs.get_schema(op, opset)
+    except onnx.defs.SchemaError:
+        return True
+    if any(getattr(schema, one, False) for one in _EXPANDED):
+        return True
+    wanted: dict[str, frozenset[str]] = {}
+    for place, dtype in enumerate(dtypes):
+        if dtype and schema.inputs:
+            parameter = schema.inputs[min(place, len(schema.inputs) - 1)]
+            wanted[parameter.type_str] = _onnx_types(dtype)
+    return any(
+        first <= schema.since_version <= last
+        and all(types[name] & any_of for name, any_of in wanted.items() if name in types)
+        for first, last, types in kernels
+    )
+
+
+def _onnx_types(dtype: str) -> frozenset[str]:
+    """Return the types of kernels that take an element type."""
+    name = onnx.TensorProto.DataType.Name(NUMBERS[dtype]).lower()
+    # onnxruntime converts float16 to float32 where it lacks a kernel.
+    return frozenset({f"tensor({name})"} | ({"tensor(float)"} if dtype == "float16" else set()))
+
+
+@functools.cache
+def _kernels() -> Mapping[str, list[_Kernel]]:
+    """Return the kernels of ONNX's own operators; none if this onnxruntime does not tell."""
+    found: dict[str, list[_Kernel]] = collections.defaultdict(list)
+    try:
+        from onnxruntime.capi.onnxruntime_pybind11_state import get_all_opkernel_def
+    except ImportError:
+        return found
+    for one in get_all_opkernel_def():
+        if one.provider == "CPUExecutionProvider" and one.domain in ("", "ai.onnx"):
+            types = {name: frozenset(kinds) for name, kinds in one.type_constraints.items()}
+            found[one.op_name].append((*one.version_range, types))
+    return found

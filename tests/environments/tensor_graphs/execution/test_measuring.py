@@ -80,6 +80,34 @@ def test_random_inputs_are_within_bounds() -> None:
     assert all(np.array_equal(found[name], again[name]) for name in found)
 
 
+def test_integers_span_the_range_unless_they_index() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (int64[99] id, int64[99] word, int8[99] small) => (float[99,1] y, int64[99] h, int8[99] s)
+        <float[5,1] table = {1, 2, 3, 4, 5}>
+        { y = Gather(table, word) h = Mul(id, id) s = Mul(small, small) }"""
+    )
+    found = inputs.whole_range_inputs(model)
+    assert set(found["word"].tolist()) == set(range(5))
+    assert set(found["small"].tolist()) >= {-128, 127} and found["small"].dtype == np.int8
+    assert found["id"].min() == -(2**63) and found["id"].max() == 2**63 - 1
+    assert len({int(abs(float(one))).bit_length() // 8 for one in found["id"]}) > 5
+
+
+def test_integers_that_are_compared_are_what_they_are_compared_with() -> None:
+    """Each seed begins with another one of them; what is compared with nothing is 0 or 1."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (int64 rate, int64[9] many, int64[9] mask) => (bool y, bool[9] z, int64[9] m)
+        <int64 high = {16000}, int64 low = {8000}, int64[1] three = {3}, int64[1] all = {0}>
+        { a = Equal(rate, high) b = Equal(low, rate) y = Or(a, b) u = Unsqueeze(many, all)
+          v = Squeeze(u, all) z = Less(v, three) m = Add(mask, mask) }"""
+    )
+    drawn = [inputs.random_inputs(model, seed) for seed in range(2)]
+    assert {int(one["rate"]) for one in drawn} == {8000, 16000}
+    assert set(drawn[0]["many"].tolist()) == {3} and set(drawn[0]["mask"].tolist()) <= {0, 1}
+
+
 def test_inputs_of_the_users(tmp_path: pathlib.Path) -> None:
     model, path = chain("Relu", size="N"), tmp_path / "inputs.npz"
     x = np.ones([3, 64], np.float32)

@@ -211,3 +211,19 @@ def test_sizes_that_cannot_be_used():
         chosen(sizes, accept=lambda _: False)
     with pytest.raises(UsageError, match=f"up to {MOST_POINTS} combinations of sizes, found 16"):
         chosen(sizes, {"n": (1, 2, 3, 4), "w": (1, 2, 3, 4)})
+
+
+def test_unusual_sizes():
+    """0 and 1, each alone and all together; and each place of a name alone, beside the others."""
+    sizes = open_sizes(x=["n", "m"], z=["n"])
+    found = [dict(one.shapes) for one in sizes.edges(sizes.at({"n": 4, "m": 5}))]
+    assert found[:6] == [
+        {"x": (1, 5), "z": (1,)},
+        {"x": (4, 1), "z": (4,)},
+        {"x": (1, 1), "z": (1,)},
+        {"x": (0, 5), "z": (0,)},
+        {"x": (4, 0), "z": (4,)},
+        {"x": (0, 0), "z": (0,)},
+    ]
+    varied = [(shapes["x"], shapes["z"]) for shapes in found[6:]]
+    assert varied == [((1, 5), (4,)), ((6, 5), (4,)), ((4, 5), (1,)), ((4, 5), (6,))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -11,6 +12,7 @@ from environments.tensor_graphs.execution import equivalence
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.differences import compare_outputs
 from environments.tensor_graphs.execution.inputs import NoInputsError
+from environments.tensor_graphs.execution.precise import Precise
 from environments.tensor_graphs.execution.sizes import OpenSizes
 from environments.tensor_graphs.execution.trials import Trial, make_trials, silent_outputs
 from tests.environments.tensor_graphs.small_models import model_of
@@ -162,3 +164,34 @@ def test_outputs_are_as_exact_as_what_they_are_computed_in():
              helper.make_node("Cast", ["h"], ["y"], to=TensorProto.FLOAT)]  # fmt: skip
     assert equivalence.least_exact_type(onnx_io.read(relu_of(*nodes))) == "float16"
     assert equivalence.least_exact_type(onnx_io.read(scaled(2.0))) == "float32"
+
+
+def parsed(text):
+    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+
+
+def special_of(text, **sizes):
+    model = parsed(text)
+    graph = onnx_io.read(model)
+    known = OpenSizes(graph)
+    point, precise = known.at(sizes), Precise(graph)
+    program = backend().open(model)
+    return make_trials(model, program, [point], precise=precise, edges=known.edges(point))
+
+
+def test_special_inputs_are_those_on_which_the_model_runs():
+    """At n = 0 there is no first row to take; near 100, and with large integers, there is."""
+    text = """g (float[n] x, int64[n] i) => (float[n] y) <float far = {100}, int64 zero = {0}>
+        { c = Sub(x, far) f = Gather(i, zero) g = Cast <to = 1> (f) y = Mul(c, g) }"""
+    found = special_of(text, n=3)
+    shapes = {(one.inputs["x"].shape, one.inputs["i"].shape) for one in found.special}
+    assert ((1,), (1,)) in shapes and ((0,), (0,)) not in shapes
+    assert sum(np.abs(one.inputs["x"] - 100).max() < 10 for one in found.special) == 2
+    assert max(np.abs(one.inputs["i"]).max() for one in found.special) > 2**40
+    assert found.compared == (*found.special, *found.first) and found.unseen == ()
+
+
+def test_an_output_without_a_finite_number_is_unseen():
+    text = """g (float[2] x) => (float[2] y, float[2] z) <float minus = {-1}>
+        { a = Sqrt(minus) y = Mul(x, a) z = Sqrt(x) }"""
+    assert special_of(text).unseen == ("y",)

@@ -40,10 +40,12 @@ class Equivalence:
     Attributes:
       differences: the largest difference of each output, in the model's order.
       num_trials: number of inputs that both were run on.
+      num_exact: on how many of these they were also compared with float64.
     """
 
     differences: tuple[Difference, ...]
     num_trials: int
+    num_exact: int = 0
 
     @property
     def worst(self) -> Difference:
@@ -97,9 +99,7 @@ def check(
     program, trials = on.open(other), list(trials)
     usual = reference.usual_errors(trials)
     worst: dict[str, Difference] = {}
-    num_trials = 0
     for trial, inputs in enumerate(trials):
-        num_trials += 1
         expected = reference.run(inputs)
         found = program.run(inputs)
         differences = compare_outputs(expected, found, trial)
@@ -115,7 +115,8 @@ def check(
                     unlike(difference.output, lost[difference.output]), trial=trial
                 )
             _keep_worst(worst, difference)
-    return Equivalence(tuple(worst.values()), num_trials)
+    num_exact = sum(reference.exact(inputs) is not None for inputs in trials)
+    return Equivalence(tuple(worst.values()), len(trials), num_exact)
 
 
 def _keep_worst(worst: dict[str, Difference], found: Difference) -> None:
@@ -129,4 +130,5 @@ def joined(one: Equivalence, other: Equivalence) -> Equivalence:
     found = {difference.output: difference for difference in one.differences}
     for difference in other.differences:
         _keep_worst(found, difference)
-    return Equivalence(tuple(found.values()), one.num_trials + other.num_trials)
+    num_trials, num_exact = one.num_trials + other.num_trials, one.num_exact + other.num_exact
+    return Equivalence(tuple(found.values()), num_trials, num_exact)

@@ -41,6 +41,8 @@ _NUM_PROCESSES = 3
 # Parts of the time that is left: when no further candidate is screened, and how long the final
 # measurement may take then.
 _SCREENED, _FINAL = 0.4, 0.6
+# Runs of models in the shortest measurement, warm-up included.
+_NUM_RUNS = 18
 _NUM_FINALISTS = 3
 _SAME = Ratio(1.0, 1.0, 1.0)
 
@@ -191,6 +193,8 @@ class Selector:
         right = [one for one in candidates if not one.refusal]
         if not right:
             return Selection(None, _why_none(candidates), tuple(candidates))
+        if not self._affordable(1):
+            return Selection(None, "there was no time to measure a candidate", tuple(candidates))
         screened = {one.path: one for one in self._screen(right)}
         everyone = {one.path: screened.get(one.path, one) for one in candidates}
         finalists = sorted(screened.values(), key=_screened_ratio)
@@ -213,9 +217,25 @@ class Selector:
             return Selection(None, _why_none(all_of_them), all_of_them)
         return Selection(None, _why_not(tried[0]), all_of_them, tried[0])
 
+    def _affordable(self, share: float) -> int:
+        """Return for how many short measurements a share of the time that is left suffices."""
+        return math.floor(share * self._left_s / (_NUM_RUNS * max(self._run_s, 1e-9)))
+
+    @functools.cached_property
+    def _run_s(self) -> float:
+        """Wall time of one run of the original, however busy the machine is."""
+        inputs = self._trials.measured[0].inputs
+        began_s = time.monotonic()
+        self._reference.program.run(inputs)
+        return time.monotonic() - began_s
+
     def _screen(self, right: Sequence[Candidate]) -> Iterator[Candidate]:
+        """Yield the candidates that are worth a long measurement, as far as there is time."""
         end_s = time.monotonic() + _SCREENED * self._left_s
-        for number, one in enumerate(right):
+        num_affordable = self._affordable(_SCREENED)
+        if not num_affordable:
+            yield right[0]
+        for number, one in enumerate(right[:num_affordable]):
             if number and time.monotonic() > end_s:
                 return
             self._on_progress(f"measuring candidate {number + 1} of {len(right)}")
@@ -248,6 +268,10 @@ class Selector:
         found = self._measure_first(one.path)
         for trial in others:
             if not found.is_gain:
+                break
+            if not self._left_s:
+                why = f"there was no time to measure it at {trial.sizes}; give more --seconds"
+                one = dataclasses.replace(one, refusal=why)
                 break
             self._on_progress(f"measuring the fastest candidate at {trial.sizes}")
             one = verified(self._reference, one, [trial], self._levels[0])

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 _BOUND_S = 60.0
 # All of it may take the seconds of the searches, twice those of a final measurement, and so many.
 _BESIDE_S = 30.0
-# Seconds of these that are left for writing the model.
-_WRITING_S = 4.0
+# Seconds of these that are left for starting the program and for writing the model.
+_WRITING_S = 8.0
 # Parts of the time after the search: for checking candidates, and for choosing one of them.
 _CHECKING, _CHOOSING = 0.3, 0.65
 

@@ -42,7 +42,9 @@ cheapest graph that it finds. With --method policy it plays alone.
 measurement does not fit in are estimated by a formula.
 
 Rules are right for numbers. Some may turn a NaN or an infinity into a number: x / y * y becomes x,
-also where y is 0. --strict leaves those rules out.
+also where y is 0. Some may lose digits where large numbers cancel: (x - c) * a becomes
+x * a - c * a. --strict leaves both kinds out. For integers, which wrap around, and truth values
+rules are used only if they give exactly the same.
 
 Ctrl-C ends the search and goes on with the best so far; pressed again, it ends the program.
 """

@@ -6,7 +6,7 @@ import argparse
 import collections
 import shlex
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from environments import files
 from environments.errors import UserError
@@ -14,6 +14,10 @@ from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import say, show, show_json
 from tfrl_systems.experiments.arguments import path_of_file, whole_number
 from tfrl_systems.experiments.reporting import Terminal
+
+if TYPE_CHECKING:
+    from environments.tensor_graphs.rules.language.rule import Rule
+    from environments.tensor_graphs.rules.verification.verify import Verdict
 
 _GENERATE = """\
 Makes a file of rules: enumerates small expressions, finds equal ones by evaluating them, learns the
@@ -26,8 +30,9 @@ written rules. The file that comes with the package was made so; it takes long.
 """
 _VERIFY = """\
 Verifies each rule of a file anew, over random shapes and attributes: by identity testing modulo
-2^31-1, and in floating point. Exit status 1 if one is wrong, or changes NaN or infinity although
-the file says that it does not.
+2^31-1, and in floating point; and with integers of every type, which wrap around. Exit status 1 if
+one is wrong, or does what the file denies: it changes NaN or infinity, loses digits where large
+numbers cancel, or is wrong for some of its types.
 
   tfrl rules verify
   tfrl rules verify mine.json --instances 5000 --seed 7
@@ -35,11 +40,13 @@ the file says that it does not.
 """
 _LIST = """\
 Lists rules: what is replaced by what, under which conditions, where the rule comes from, how it was
-verified, and whether it may change NaN or infinity (tfrl optimize --strict leaves such rules out).
+verified, and for which types. It marks those that may change NaN or infinity, and those that may
+lose digits where large numbers cancel (tfrl optimize --strict leaves such rules out).
 
   tfrl rules list
   tfrl rules list mine.json --json
 """
+_NONFINITE, _DIGITS = "may change NaN or infinity", "may lose digits"
 _IMPORT = """\
 Takes over the rules of TASO's graph_subst.pb that are right, and says why the others are not taken.
 
@@ -197,9 +204,8 @@ def run_verify(options: argparse.Namespace) -> int:
         )
     wrong = {name: one.how for name, one in verdicts.items() if not one.is_right}
     for rule in file.rules:
-        change = verdicts[rule.name].nonfinite_change
-        if change and not rule.may_change_nonfinite:
-            wrong[rule.name] = f"changes NaN or infinity, which its file denies: {change}"
+        if rule.name not in wrong and (denied := _denied(rule, verdicts[rule.name])):
+            wrong[rule.name] = denied
     if options.json:
         entries = [
             {
@@ -208,6 +214,8 @@ def run_verify(options: argparse.Namespace) -> int:
                 "how": one.how,
                 "instances": one.num_instances,
                 "may_change_nonfinite": bool(one.nonfinite_change),
+                "may_lose_digits": bool(one.digit_loss),
+                "types": list(one.types),
             }
             for name, one in verdicts.items()
         ]
@@ -236,13 +244,32 @@ def run_list(options: argparse.Namespace) -> int:
         return 0
     for rule in file.rules:
         show(f"{rule}\n    {file.origins[rule.name]}; {rule.verified_by or 'not verified'}")
-        if rule.may_change_nonfinite:
-            show("    may change NaN or infinity")
+        show(f"    types: {', '.join(rule.types)}")
+        for mark, is_marked in _marks(rule).items():
+            if is_marked:
+                show(f"    {mark}")
     counts = collections.Counter(file.origins[one.name] for one in file.rules)
     origins = ", ".join(f"{count} {origin}" for origin, count in sorted(counts.items()))
-    marked = sum(one.may_change_nonfinite for one in file.rules)
-    show(f"{len(file.rules)} rules: {origins}; {marked} may change NaN or infinity")
+    marks = collections.Counter(
+        mark for one in file.rules for mark, is_marked in _marks(one).items() if is_marked
+    )
+    marked = ", ".join(f"{marks[mark]} {mark}" for mark in (_NONFINITE, _DIGITS))
+    show(f"{len(file.rules)} rules: {origins}; {marked}")
     return 0
+
+
+def _marks(rule: Rule) -> dict[str, bool]:
+    return {_NONFINITE: rule.may_change_nonfinite, _DIGITS: rule.may_lose_digits}
+
+
+def _denied(rule: Rule, verdict: Verdict) -> str:
+    """Return what a rule does although its file denies it; "" if nothing."""
+    if verdict.nonfinite_change and not rule.may_change_nonfinite:
+        return f"changes NaN or infinity, which its file denies: {verdict.nonfinite_change}"
+    if verdict.digit_loss and not rule.may_lose_digits:
+        return f"loses digits, which its file denies: {verdict.digit_loss}"
+    wrong = [one for one in rule.types if one not in verdict.types]
+    return f"is not right for these of its types: {', '.join(wrong)}" if wrong else ""
 
 
 def run_import(options: argparse.Namespace) -> int:

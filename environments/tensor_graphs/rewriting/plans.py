@@ -22,6 +22,7 @@ from environments.tensor_graphs.graph.nodes import (
 )
 from environments.tensor_graphs.operators.operator import OperatorError
 from environments.tensor_graphs.operators.table import complete, infer
+from environments.tensor_graphs.rules.language.element_types import group_of, special_types
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
     Array,
@@ -142,6 +143,8 @@ class Planner:
         self._rule = rule
         self._admits_fn = admits_fn
         self._variables, self._names = rule.variables, rule.names
+        special = special_types(rule.source)
+        self._ordinary = [name for name in self._variables if name not in special]
         self._known: dict[object, Plan | None] = {}
         self._max_known = max_known
 
@@ -154,8 +157,8 @@ class Planner:
     ) -> Plan | None:
         """Return the plan for some variables; None if the rule does not apply to them.
 
-        A rule does not apply if one of its conditions or restrictions does not hold, or if its
-        target is not valid for these types.
+        A rule does not apply if it is not right for the element types of these variables, if one of
+        its conditions or restrictions does not hold, or if its target is not valid for these types.
 
         Args:
           types: types of the variables; None for one that is no tensor.
@@ -180,6 +183,9 @@ class Planner:
         opset: int,
     ) -> Plan | None:
         known = {n: one for n, one in zip(self._variables, types, strict=True) if one is not None}
+        groups = {group_of(known[name].dtype) for name in self._ordinary if name in known}
+        if not groups.issubset(self._rule.types):
+            return None
         constants = {n for n, one in zip(self._variables, are_constant, strict=True) if one}
         bindings = Bindings(known, dict(zip(self._names, values, strict=True)), constants, opset)
         if not all(holds(one, bindings) for one in self._rule.conditions):

@@ -3,8 +3,9 @@
 `rules.json` holds the rules and says how it was made. Some rules were generated (`generation`),
 most were written by people (`library`). For each rule, `verified_by` says how it was verified, and
 `instances` in how many instances. `may_change_nonfinite` is false if none of these instances showed
-a change of NaN or infinity (`nonfinite`). `sha256` is the digest of the rule that was verified; a
-rule that was changed since then is refused.
+a change of NaN or infinity (`nonfinite`), and `may_lose_digits` if none showed a loss of digits
+(`digits`). `types` says for which groups of element types the rule is right (`wrapping`). `sha256`
+is the digest of the rule that was verified; a rule that was changed since then is refused.
 
 `load` does not trust these entries. It verifies each rule that is neither one of the package's own
 nor was verified on this machine before. A file with a wrong rule is refused.
@@ -29,9 +30,11 @@ PATH = pathlib.Path(__file__).with_name("rules.json")
 GENERATED, WRITTEN, IMPORTED = "generated", "written", "imported"
 
 _OF_THE_FILE = frozenset({"origin", "instances", "sha256"})
-_FIELDS = {"name": str, "verified_by": str, "may_change_nonfinite": bool, "instances": int}
+_FOUND = {"verified_by": str, "may_change_nonfinite": bool, "may_lose_digits": bool, "types": list}
+"""What verification finds, by field of `Rule`."""
+_FIELDS = {"name": str, "instances": int, **_FOUND}
 _NUM_INSTANCES = 1000
-_METHOD = 3
+_METHOD = 4
 """Changes when verification becomes stricter: what was verified before is verified again."""
 
 
@@ -58,7 +61,7 @@ def load(path: str | pathlib.Path | None = None, strict: bool = False) -> tuple[
 
     Args:
       path: the file; by default the one that comes with the package.
-      strict: whether to leave out rules that may change NaN or infinity.
+      strict: whether to leave out rules that may change NaN or infinity, or may lose digits.
 
     Raises:
       UserError: the file does not exist, holds no rules, or holds a wrong rule.
@@ -66,7 +69,9 @@ def load(path: str | pathlib.Path | None = None, strict: bool = False) -> tuple[
     rules = _own().rules
     if path is not None:
         rules = tuple(_verified(one, path) for one in read(path).rules)
-    return tuple(one for one in rules if not (strict and one.may_change_nonfinite))
+    if not strict:
+        return rules
+    return tuple(one for one in rules if not (one.may_change_nonfinite or one.may_lose_digits))
 
 
 def read(path: str | pathlib.Path | None = None) -> RuleFile:
@@ -164,14 +169,15 @@ def _verified(rule: Rule, path: str | pathlib.Path) -> Rule:
     cache = VERIFIED_RULES.files()
     kept = cache.get(key)
     if kept is not None:
-        return dataclasses.replace(rule, **json.loads(kept))
+        fields = json.loads(kept)
+        return dataclasses.replace(rule, **fields | {"types": tuple(fields["types"])})
     from environments.tensor_graphs.rules.verification.verify import verify
 
     verdict = verify(rule, _NUM_INSTANCES)
     if not verdict.is_right:
         raise UserError(f"{path}: rule {rule.name} is refused: {verdict.how}")
     marked = verdict.mark(rule)
-    fields = {name: getattr(marked, name) for name in ("verified_by", "may_change_nonfinite")}
+    fields = {name: getattr(marked, name) for name in _FOUND}
     cache.put(key, json.dumps(fields).encode())
     return marked
 

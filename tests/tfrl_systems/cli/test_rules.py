@@ -29,15 +29,22 @@ def test_list_tells_what_is_shipped(tfrl):
         assert fields <= set(one) and one["verified_by"]
         assert one["instances"] >= 1000
         assert one["may_change_nonfinite"] in (True, False)
+        assert one["may_lose_digits"] in (True, False)
+        assert one["types"][0] == "float"
     assert "command" in listed["made"]
     counts = collections.Counter(one["origin"] for one in listed["rules"])
     assert counts.keys() == {"generated", "written"}
     marked = sum(one["may_change_nonfinite"] for one in listed["rules"])
+    inexact = sum(one["may_lose_digits"] for one in listed["rules"])
+    movers = sum(len(one["types"]) == 4 for one in listed["rules"])
     out = tfrl("rules", "list").out
     assert out.splitlines()[-1] == (
         f"{len(listed['rules'])} rules: {counts['generated']} generated, "
-        f"{counts['written']} written; {marked} may change NaN or infinity"
+        f"{counts['written']} written; {marked} may change NaN or infinity, "
+        f"{inexact} may lose digits"
     )
+    assert out.count("    may lose digits\n") == inexact > 0
+    assert out.count("    types: float, signed, unsigned, other\n") == movers > 0
     assert out.count("    may change NaN or infinity\n") == marked
 
 
@@ -57,6 +64,40 @@ def test_verify_tells_which_change_nan(tfrl, tmp_path):
     denied = write(tmp_path / "denied.json", {**rule, "may_change_nonfinite": False})
     ran = tfrl("rules", "verify", denied, "--instances", 50)
     assert ran.status == 1 and "cancelled: changes NaN or infinity" in ran.err
+
+
+def test_verify_tells_which_lose_digits(tfrl, tmp_path):
+    """x - c is exact where the two are near each other; x · s and c · s are rounded."""
+    rule = {
+        **TRUTH,
+        "name": "scaled",
+        "source": ["(Mul (Sub ?x ?c) ?s)"],
+        "target": ["(Sub (Mul ?x ?s) (Mul ?c ?s))"],
+        "may_change_nonfinite": True,
+        "may_lose_digits": True,
+    }
+    known = write(tmp_path / "known.json", rule)
+    found = tfrl("rules", "verify", known, "--instances", 100, "--json").json
+    assert found["rules"][0]["may_lose_digits"] and found["rules"][0]["right"]
+    denied = write(tmp_path / "denied.json", {**rule, "may_lose_digits": False})
+    ran = tfrl("rules", "verify", denied, "--instances", 100)
+    assert ran.status == 1 and "scaled: loses digits" in ran.err
+
+
+def test_verify_tells_which_are_wrong_for_integers(tfrl, tmp_path):
+    """|x · x| is not x · x where the product wraps around."""
+    rule = {
+        "name": "square",
+        "source": ["(Abs (Mul ?x ?x))"],
+        "target": ["(Mul ?x ?x)"],
+        "types": ["float", "unsigned"],
+    }
+    known = write(tmp_path / "known.json", rule)
+    found = tfrl("rules", "verify", known, "--instances", 50, "--json").json
+    assert found["rules"][0]["types"] == ["float", "unsigned"] and found["rules"][0]["right"]
+    claimed = write(tmp_path / "claimed.json", {**rule, "types": ["float", "signed"]})
+    ran = tfrl("rules", "verify", claimed, "--instances", 50)
+    assert ran.status == 1 and "square: is not right for these of its types: signed" in ran.err
 
 
 def test_verify_tells_which_are_wrong(tfrl, tmp_path):

@@ -6,7 +6,7 @@ import dataclasses
 import importlib.metadata
 import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from environments.tensor_graphs.rules.files import GENERATED, WRITTEN, RuleFile, digest
 from environments.tensor_graphs.rules.generation.generate import Generator
@@ -52,15 +52,16 @@ def make_rules(
         vocabulary.
       thoroughness: how to verify the rules.
       vocabularies: what to generate rules from.
-      earlier: a file that was made before. Its rules are not verified again, and its generated
-        rules are taken instead of new ones.
+      earlier: a file that was made before. What it verified is not verified again, its generated
+        rules are taken instead of new ones, and its written rules need the conditions that they
+        have there.
       command: command that makes the same file again; recorded in the file.
       progress_fn: called with a line of text on what was done.
     """
     thoroughness = thoroughness or Thoroughness()
     few = min(_FEW, thoroughness.num_instances)
     stages: dict[str, dict[str, int]] = {}
-    rules = _considered(written, _verified_before(earlier), few, seed, stages, progress_fn)
+    rules = _considered(written, earlier, few, seed, stages, progress_fn)
     if earlier is None:
         generator = Generator(seed, max_size, rules, few)
         generated = generator.run(vocabularies, progress_fn)
@@ -135,7 +136,7 @@ def _verified(
 
 def _considered(
     written: Sequence[Rule],
-    known: Mapping[str, tuple[Rule, int]],
+    earlier: RuleFile | None,
     num_instances: int,
     seed: int,
     stages: dict[str, dict[str, int]],
@@ -144,9 +145,12 @@ def _considered(
     """Return the written rules that are right in a few instances, without needless conditions."""
     rules: list[Rule] = []
     counts = {"given": len(written), "refused": 0, "conditions not needed": 0}
+    known = {} if earlier is None else {one.name: one for one in earlier.rules}
     for number, rule in enumerate(written, 1):
-        if digest(rule) in known:
-            rules.append(rule)
+        before = known.get(rule.name)
+        if before is not None and _is_less_conditional(before, rule):
+            rules.append(dataclasses.replace(rule, conditions=before.conditions))
+            counts["conditions not needed"] += len(rule.conditions) - len(before.conditions)
             continue
         verdict = verify(rule, num_instances, seed)
         if not verdict.is_right:
@@ -160,6 +164,14 @@ def _considered(
     stages[WRITTEN] = counts
     progress_fn(f"{WRITTEN}: {counts}")
     return rules
+
+
+def _is_less_conditional(rule: Rule, other: Rule) -> bool:
+    """Return whether a rule is another one, perhaps without some of its conditions."""
+    return (
+        (rule.source, rule.target, rule.restrictions)
+        == (other.source, other.target, other.restrictions)
+    ) and set(rule.conditions) <= set(other.conditions)
 
 
 def without_needless(rule: Rule, num_instances: int, seed: int = 0) -> Rule:

@@ -17,9 +17,10 @@ Every rule has one more condition: a new output has the type of the output that 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from environments.tensor_graphs.rules.language.element_types import FLOAT, GROUPS
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
     Array,
@@ -39,7 +40,7 @@ from environments.tensor_graphs.rules.language.expressions import (
 from environments.tensor_graphs.rules.language.terms import ARRAYS, FUNCTIONS
 
 _FIELDS = ("name", "source", "target", "conditions", "restrictions", "verified_by",
-           "may_change_nonfinite")  # fmt: skip
+           "may_change_nonfinite", "may_lose_digits", "types")  # fmt: skip
 
 
 class RuleError(ValueError):
@@ -59,6 +60,9 @@ class Rule:
       verified_by: how the rule was shown to be right; empty if it was not.
       may_change_nonfinite: whether the rule may turn NaN or infinity into something else, or
         something else into them; false only if verification found no such case.
+      may_lose_digits: whether the target may be much less exact than the source where large numbers
+        cancel; false only if verification found no such case.
+      types: the groups of element types that the rule is right for, some of GROUPS.
 
     Raises:
       RuleError: the rule is not well formed; for instance, it uses a variable that it does not
@@ -72,6 +76,8 @@ class Rule:
     restrictions: tuple[Term, ...] = ()
     verified_by: str = ""
     may_change_nonfinite: bool = True
+    may_lose_digits: bool = True
+    types: tuple[str, ...] = (FLOAT,)
 
     def __post_init__(self) -> None:
         for problem in _problems(self):
@@ -104,6 +110,8 @@ class Rule:
             self,
             verified_by=record.verified_by,
             may_change_nonfinite=record.may_change_nonfinite,
+            may_lose_digits=record.may_lose_digits,
+            types=record.types,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -113,6 +121,8 @@ class Rule:
             **{field: [str(one) for one in getattr(self, field)] for field in _FIELDS[1:5]},
             "verified_by": self.verified_by,
             "may_change_nonfinite": self.may_change_nonfinite,
+            "may_lose_digits": self.may_lose_digits,
+            "types": list(self.types),
         }
 
     @classmethod
@@ -137,6 +147,8 @@ class Rule:
                 tuple(map(parse_term, _texts(data, "restrictions"))),
                 str(data.get("verified_by", "")),
                 data.get("may_change_nonfinite") is not False,
+                data.get("may_lose_digits") is not False,
+                tuple(_texts(data, "types", (FLOAT,))),
             )
         except ExpressionError as error:
             raise RuleError(f"rule {name}: {error}") from None
@@ -149,8 +161,8 @@ class Rule:
         return "\n".join(lines)
 
 
-def _texts(data: Mapping[str, Any], field: str) -> list[str]:
-    found = data.get(field, [])
+def _texts(data: Mapping[str, Any], field: str, usual: Sequence[str] = ()) -> list[str]:
+    found = data.get(field, list(usual))
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise RuleError(f"rule {data['name']}: {field} is no list of texts")
     return found
@@ -159,6 +171,9 @@ def _texts(data: Mapping[str, Any], field: str) -> list[str]:
 def _problems(rule: Rule) -> Iterator[str]:
     if not rule.source or len(rule.source) != len(rule.target):
         yield f"{len(rule.source)} expressions are replaced by {len(rule.target)}"
+    for group in rule.types:
+        if group not in GROUPS:
+            yield f"expected types among {', '.join(GROUPS)}, found {group!r}"
     for one in rule.source:
         if not isinstance(one, Apply):
             yield f"its source {one} is no operator"

@@ -35,7 +35,6 @@ Place = tuple[int, int]
 MISFITS = (ImpossibleError, OperatorError, TermError, TooLargeError, IndexError)
 """Raised where choices do not fit together."""
 
-_DTYPES = ("float32",) * 8 + ("float64", "int64")
 _TRIES_OF_OPERATOR = 4
 _TRIES_OF_SOURCE = 6
 
@@ -68,16 +67,24 @@ class Attempt:
     Args:
       draw: makes the random choices.
       hints: what the conditions say about shapes and attributes.
-      dtypes: element types of the variables whose type differs from that of the others, by name.
+      special_types: element types of the variables whose type differs from that of the others, by
+        name.
+      dtypes: element types to choose that of the others from.
     """
 
-    def __init__(self, draw: Draw, hints: Hints, dtypes: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        draw: Draw,
+        hints: Hints,
+        special_types: Mapping[str, str],
+        dtypes: Sequence[str],
+    ) -> None:
         self.draw = draw
         self.computation = Computation()
         self.state = _State({}, {}, {}, [], set())
         self._hints = hints
-        self._dtypes = dtypes
-        self._dtype = draw.rng.choice(_DTYPES)
+        self._special_types = special_types
+        self._dtype = draw.rng.choice(dtypes)
 
     @property
     def bindings(self) -> Bindings:
@@ -205,7 +212,7 @@ class Attempt:
                     if isinstance(value, int) and -len(sizes) <= index < len(sizes):
                         sizes[index] = value
         check(all(size > 0 for size in sizes))
-        dtype = self._dtypes.get(expression.name, self._dtype)
+        dtype = self._special_types.get(expression.name, self._dtype)
         self.state.types.setdefault(expression.name, TensorType(dtype, tuple(sizes)))
 
     def _all_attributes(self, op: str, use: Use) -> dict[str, Any]:

@@ -15,21 +15,23 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from environments.tensor_graphs.graph.nodes import TensorType
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES, OperatorError
 from environments.tensor_graphs.rules.language import terms
+from environments.tensor_graphs.rules.language.element_types import special_types
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
     Array,
     Expression,
+    Literal,
     Name,
     Term,
     Variable,
-    parts,
+    names,
 )
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.language.terms import Bindings, TermError
@@ -44,12 +46,10 @@ Place = tuple[int, int]
 SMALL_PER_ROUND = 3
 """How many small instances there are for each usual one."""
 
-# Inputs of operators whose element type differs from that of the others.
-_OTHER_DTYPES = {
-    ("Where", 0): "bool",
-    ("Gather", 1): "int64",
-    **{(op, place): "bool" for op in ("And", "Or", "Xor", "Not") for place in (0, 1)},
-}
+DTYPES = ("float32",) * 8 + ("float64", "int64")
+"""Element types of instances; those that come more often are drawn more often."""
+
+FLOATS_ONLY = tuple("float64" if dtype == "int64" else dtype for dtype in DTYPES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,15 +107,23 @@ class InstanceDrawer:
     Args:
       rule: the rule; its restrictions are ignored.
       seed: seed of everything random.
+      dtypes: element types to choose from.
     """
 
-    def __init__(self, rule: Rule, seed: int = 0) -> None:
+    def __init__(self, rule: Rule, seed: int = 0, dtypes: Sequence[str] = DTYPES) -> None:
         self._rule = rule
         self._rng = random.Random(f"{seed} {rule.source} {rule.conditions}")
         self._fills: dict[str, Term] = {}
         self._sources = [self._without_arrays(one) for one in rule.source]
         self._hints = Hints(rule.conditions)
-        self._dtypes = dict(_other_dtypes(self._sources))
+        self._dtypes = dtypes
+        self._special_types = special_types(self._sources)
+        bound = names(*self._sources)
+        self._free = {
+            one.name
+            for one in self._fills.values()
+            if isinstance(one, Name) and one.name not in bound
+        }
         self._rank = self._hints.rank
         self._combinations = RankCombinations(self._sources, self._rng)
 
@@ -166,6 +174,36 @@ class InstanceDrawer:
         small = (self.draw_small() for _ in range(SMALL_PER_ROUND))
         return [usual, *(one for one in small if one is not None)]
 
+    @property
+    def literals(self) -> frozenset[str]:
+        """Names of the source's constants whose number is part of the rule, as in (full 1.0)."""
+        return frozenset(name for name, one in self._fills.items() if isinstance(one, Literal))
+
+    def retyped(
+        self, instance: Instance, dtype: str, number_fn: Callable[[], int]
+    ) -> Instance | None:
+        """Return an instance with another element type in place of floating-point types.
+
+        Args:
+          instance: an instance that this object drew.
+          dtype: the element type.
+          number_fn: draws a number of this type for each constant that the source names.
+
+        Returns:
+          The instance; None if the source does not take this type, or a condition fails.
+        """
+        types = {
+            name: one._replace(dtype=dtype) if one.dtype in FLOAT_TYPES else one
+            for name, one in instance.bindings.types.items()
+        }
+        attributes = {**instance.bindings.attributes, **{name: number_fn() for name in self._free}}
+        bindings, computation = Bindings(types, attributes), Computation()
+        try:
+            sources = [add_expression(computation, one, bindings) for one in self._sources]
+            return self._instance(computation, bindings, sources, instance.limits)
+        except MISFITS:
+            return None
+
     def _without_arrays(self, expression: Expression) -> Expression:
         """Replace each constant by a variable of its own, because their shapes may differ."""
         if isinstance(expression, Array):
@@ -183,46 +221,47 @@ class InstanceDrawer:
 
     def _attempt(self, ranks: Mapping[str, int] | None = None) -> Instance:
         draw = Draw(self._rng, self._rank, is_small=ranks is not None)
-        attempt = Attempt(draw, self._hints, self._dtypes)
+        attempt = Attempt(draw, self._hints, self._special_types, self._dtypes)
         attempt.bind_ranks(ranks or {})
         sources = [attempt.add_source(one) for one in self._sources]
         for term, value in attempt.state.to_check:
             check(terms.as_attribute(terms.evaluate(term, attempt.bindings)) == value)
-        fills: dict[str, float] = {}
-        for name, term in self._fills.items():
+        for term in self._fills.values():
             if isinstance(term, Name) and term.name not in attempt.bindings.attributes:
                 attempt.bind(term.name, attempt.draw.number())
-            fills[name] = float(terms.evaluate(term, attempt.bindings))
-            dtype = attempt.bindings.types[name].dtype
-            check(dtype in FLOAT_TYPES or fills[name].is_integer())
+        return self._instance(attempt.computation, attempt.bindings, sources, attempt.state.limits)
+
+    def _instance(
+        self,
+        computation: Computation,
+        bindings: Bindings,
+        sources: list[Place],
+        limits: Mapping[str, int],
+    ) -> Instance:
+        """Complete an instance whose source is computed and whose bindings are known."""
+        fills = {name: terms.evaluate(term, bindings) for name, term in self._fills.items()}
+        for name, fill in fills.items():
+            is_float = bindings.types[name].dtype in FLOAT_TYPES
+            check(is_float or float(fill).is_integer())
         for condition in self._rule.conditions:
-            check(terms.holds(condition, attempt.bindings))
-        targets = self._targets(attempt, sources)
-        computation, places = attempt.computation.only([*sources, *targets])
+            check(terms.holds(condition, bindings))
+        targets = self._targets(computation, bindings, sources)
+        computation, places = computation.only([*sources, *targets])
         return Instance(
-            attempt.bindings,
+            bindings,
             computation,
             tuple(places[: len(sources)]),
             tuple(places[len(sources) :]),
             fills,
-            attempt.state.limits,
+            limits,
         )
 
-    def _targets(self, attempt: Attempt, sources: list[Place]) -> list[Place]:
-        computation = attempt.computation
+    def _targets(
+        self, computation: Computation, bindings: Bindings, sources: list[Place]
+    ) -> list[Place]:
         try:
-            targets = [
-                add_expression(computation, one, attempt.bindings) for one in self._rule.target
-            ]
+            targets = [add_expression(computation, one, bindings) for one in self._rule.target]
         except (OperatorError, TermError, IndexError):
             return []
         old, new = ([computation.type_of(one) for one in given] for given in (sources, targets))
         return targets if old == new else []
-
-
-def _other_dtypes(sources: list[Expression]) -> Iterator[tuple[str, str]]:
-    for part in (part for source in sources for part in parts(source)):
-        if isinstance(part, Apply):
-            for place, one in enumerate(part.inputs):
-                if isinstance(one, Variable) and (part.op, place) in _OTHER_DTYPES:
-                    yield one.name, _OTHER_DTYPES[part.op, place]

@@ -36,7 +36,7 @@ def make_point(
         shape = _sizes(tensor.shape)
         is_float = tensor.dtype in FLOAT_TYPES
         if name in instance.fills:
-            filled = np.full(shape, instance.fills[name])
+            filled = np.full(shape, instance.fills[name], np.float64)
             given[name] = fill_fn(filled) if is_float else filled.astype(tensor.dtype)
         elif is_float:
             given[name] = np.asarray(point_fn(rng, shape))

@@ -13,8 +13,9 @@ ties, numbers of different magnitude. Where the source has a finite number, the 
 same. Some rules need properties that the field lacks, for instance Relu(2·x) = 2·Relu(x). They can
 only be shown in floating point; this takes more instances, and `Verdict.how` says so.
 
-Values that are NaN or infinite may differ: the rule still counts as right, and `nonfinite` marks
-it.
+What is right in floating point may still have flaws, which become marks of the rule: it may change
+values that are NaN or infinite (`nonfinite`), lose digits where large numbers cancel (`digits`), or
+be wrong for integers and truth values (`type_trials`).
 """
 
 from __future__ import annotations
@@ -29,11 +30,16 @@ import numpy as np
 from environments.tensor_graphs.operators.algebra import FLOATS
 from environments.tensor_graphs.operators.field import PRIME, Field
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
+from environments.tensor_graphs.rules.language.element_types import FLOAT, GROUPS
 from environments.tensor_graphs.rules.language.expressions import Term
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.language.terms import holds
-from environments.tensor_graphs.rules.verification.instances import Instance, InstanceDrawer
-from environments.tensor_graphs.rules.verification.nonfinite import nonfinite_change
+from environments.tensor_graphs.rules.verification.instances import (
+    FLOATS_ONLY,
+    Instance,
+    InstanceDrawer,
+)
+from environments.tensor_graphs.rules.verification.marks import Marks
 from environments.tensor_graphs.rules.verification.points import FINITE, make_point
 
 _TOLERANCE = 2e-6
@@ -55,6 +61,9 @@ class Verdict:
       counterexample: an instance in which the rule is wrong; empty if none was found.
       nonfinite_change: an instance in which the rule changes NaN or infinity, as `nonfinite`
         defines it; empty if none was found.
+      digit_loss: an instance in which the rule loses digits, as `digits` defines it; empty if none
+        was found.
+      types: the groups of element types that the rule is right for.
     """
 
     is_right: bool
@@ -62,16 +71,22 @@ class Verdict:
     num_instances: int
     counterexample: str = ""
     nonfinite_change: str = ""
+    digit_loss: str = ""
+    types: tuple[str, ...] = (FLOAT,)
 
     def mark(self, rule: Rule) -> Rule:
         """Return the rule with the results of its verification."""
         return dataclasses.replace(
-            rule, verified_by=self.how, may_change_nonfinite=bool(self.nonfinite_change)
+            rule,
+            verified_by=self.how,
+            may_change_nonfinite=bool(self.nonfinite_change),
+            may_lose_digits=bool(self.digit_loss),
+            types=self.types,
         )
 
 
 def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
-    """Test a rule in random instances.
+    """Test a rule in random instances. Those of floating point decide whether it is right at all.
 
     Args:
       rule: the rule. Its conditions restrict the instances; its restrictions do not. They only say
@@ -80,10 +95,9 @@ def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
         cannot show that the rule is right.
       seed: seed of everything random.
     """
-    drawer = InstanceDrawer(rule, seed)
-    rng, nonfinite_rng = (np.random.default_rng([seed, stream]) for stream in (1, 4))
-    degree, num_compared, change = 1, 0, ""
-    is_exact = True
+    drawer = InstanceDrawer(rule, seed, FLOATS_ONLY)
+    rng, marks = np.random.default_rng([seed, 1]), Marks(rule, drawer, seed)
+    degree, num_compared, is_exact = 1, 0, True
     count, wanted = 0, num_instances
     while count < wanted:
         instances = drawer.draw_round()
@@ -98,14 +112,15 @@ def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
             problem, compared = _float_problem(instance, rng, count)
             num_compared += compared
             count += 1
-            if problem:
-                example = f"{instance}: {problem}"[:_MAX_SHOWN]
+            if not problem:
+                marks.add(instance)
+            if problem or marks.problem:
+                example = marks.problem or f"{instance}: {problem}"[:_MAX_SHOWN]
                 return Verdict(False, f"wrong for {example}", count, example)
-            if not change and (found := nonfinite_change(instance, rule.constants, nonfinite_rng)):
-                change = f"{instance}: {found}"[:_MAX_SHOWN]
     if not num_compared:
         return Verdict(False, "its source never had a finite value", count)
-    return Verdict(True, _how(is_exact, count, degree), count, nonfinite_change=change)
+    how = _how(is_exact, count, degree)
+    return Verdict(True, how, count, "", marks.nonfinite_change, marks.digit_loss, marks.types)
 
 
 def needs(rule: Rule, condition: Term, num_instances: int = 2000, seed: int = 0) -> str | None:
@@ -285,13 +300,16 @@ def _mapped(jobs: Sequence[tuple[Rule, int, tuple[int, ...]]], num_jobs: int) ->
 
 def _verified(job: tuple[Rule, int, tuple[int, ...]]) -> Verdict:
     rule, num_instances, seeds = job
-    count, how, change = 0, "", ""
+    count, how, change, loss = 0, "", "", ""
+    types: tuple[str, ...] = GROUPS
     for seed in seeds:
         verdict = verify(rule, num_instances, seed)
         count += verdict.num_instances
         if not verdict.is_right:
             return Verdict(False, f"{verdict.how} (seed {seed})", count, verdict.counterexample)
         how, change = how or verdict.how, change or verdict.nonfinite_change
+        loss = loss or verdict.digit_loss
+        types = tuple(group for group in types if group in verdict.types)
     if len(seeds) > 1:
         how += f"; with each of {len(seeds)} seeds"
-    return Verdict(True, how, count, nonfinite_change=change)
+    return Verdict(True, how, count, "", change, loss, types)

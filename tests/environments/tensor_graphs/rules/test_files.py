@@ -145,6 +145,7 @@ def test_shipped_rules_are_right_in_a_few_instances(rules, num_instances):
         assert not verdict.counterexample, f"{rule.name}: {verdict.how}"
         assert verdict.num_instances >= num_instances, f"{rule.name}: {verdict.how}"
         assert rule.may_change_nonfinite or not verdict.nonfinite_change, verdict.nonfinite_change
+        assert rule.may_lose_digits or not verdict.digit_loss, verdict.digit_loss
 
 
 def test_each_shipped_rule_was_verified_in_a_thousand_instances():
@@ -161,6 +162,8 @@ def test_shipped_rules_survive_1000_instances(name):
     assert verdict.is_right, verdict.how
     assert verdict.num_instances >= 1000
     assert bool(verdict.nonfinite_change) == BY_NAME[name].may_change_nonfinite
+    assert bool(verdict.digit_loss) == BY_NAME[name].may_lose_digits
+    assert verdict.types == BY_NAME[name].types
 
 
 def test_a_rule_that_was_changed_is_refused(tmp_path):
@@ -233,9 +236,11 @@ def test_a_broken_record_is_made_again(few_instances, tmp_path, cache):
         assert record.path.read_bytes() == whole
 
 
-def test_strict_leaves_out_what_may_change_nan():
+def test_strict_leaves_out_what_may_change_nan_or_lose_digits():
     strict = rule_files.load(strict=True)
-    assert strict == tuple(one for one in SHIPPED.rules if not one.may_change_nonfinite)
+    assert strict == tuple(
+        one for one in SHIPPED.rules if not (one.may_change_nonfinite or one.may_lose_digits)
+    )
     names = {one.name for one in strict}
     assert {"transposed_twice", "linear_is_gemm", "batch_norm_into_conv"} <= names
     assert not names & {
@@ -243,7 +248,27 @@ def test_strict_leaves_out_what_may_change_nan():
         "common_factor",
         "left_product_first",
         "larger_kernel",
+        "add_before_matrix",
+        "batch_norm_is_linear",
+        "scaled_sum_with_constant",
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "types"),
+    [
+        ("transposed_twice", ("float", "signed", "unsigned", "other")),
+        ("reshaped_not_at_all", ("float", "signed", "unsigned", "other")),
+        ("constants_multiplied", ("float", "signed", "unsigned")),
+        ("negative_twice", ("float", "signed")),
+        ("abs_mul_to_mul", ("float", "unsigned")),
+        ("div_div_to_div_mul", ("float",)),
+        ("maximum_with_zero", ("float",)),
+        ("linear_is_gemm", ("float",)),
+    ],
+)
+def test_which_rules_are_for_integers(name, types):
+    assert BY_NAME[name].types == types
 
 
 def test_a_file_is_not_believed_that_its_rules_keep_nan(few_instances, tmp_path):

@@ -100,7 +100,7 @@ class Rewriting:
         """Load the rules of searches and policies.
 
         Args:
-          strict: whether to leave out those that may change NaN or infinity.
+          strict: whether to leave out those that may change NaN or infinity, or may lose digits.
 
         Raises:
           UserError: the rules cannot be used.
@@ -245,7 +245,8 @@ class GraphProblem:
           original: the model.
           rewriting: rules and objective.
           choice: the sizes.
-          strict: whether to leave out rules that may change NaN or infinity in this model.
+          strict: whether to leave out rules that may change NaN or infinity in this model, or may
+            lose digits.
           inputs: what to run the model on for the sizes of inner values; random ones if not given.
 
         Raises:

@@ -19,6 +19,8 @@ _GOOD: dict[str, Any] = {
             "restrictions": [],
             "verified_by": "identity testing",
             "may_change_nonfinite": False,
+            "may_lose_digits": False,
+            "types": ["float"],
             "origin": "written",
             "instances": 10,
         }
@@ -65,7 +67,8 @@ def _of_file(words: tuple[str, ...], seed: int) -> list[Case]:
     paths: list[tuple[Any, ...]] = [("rules",), ("rules", 0)]
     paths += [("rules", 0, name) for name in ("name", "source", "target", "conditions", "origin")]
     paths += [("rules", 0, name) for name in ("restrictions", "instances", "verified_by")]
-    paths += [("rules", 0, "may_change_nonfinite"), ("made",)]
+    paths += [("rules", 0, "may_change_nonfinite"), ("rules", 0, "may_lose_digits")]
+    paths += [("rules", 0, "types"), ("made",)]
     fine = _FINE_VALUES
     return [
         *damage.files("FILE", lambda path: (*words, path), good, seed, without=("an empty name",)),
@@ -89,6 +92,8 @@ _FINE_VALUES = frozenset(
         "rules.0.conditions is an empty list",
         "rules.0.restrictions is an empty list",
         "rules.0.may_change_nonfinite is true",
+        "rules.0.may_lose_digits is true",
+        "rules.0.types is an empty list",
         "rules.0.name is a text of 100,000 letters",
         "rules.0.verified_by is a text of 100,000 letters",
         "rules.0.verified_by is an empty text",

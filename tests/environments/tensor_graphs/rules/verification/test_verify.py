@@ -119,7 +119,6 @@ WRONG = {
         " :kernel_shape $k)",
         "(= (rank ?x) 4)",
     ),
-    "integers": make("(Mul (Div ?x ?y) ?z)", "(Div (Mul ?x ?z) ?y)"),
     "off by a little": make("(Add ?x (full 0.0001))", "?x"),
     "epsilon forgotten": make(
         "(Div ?x (Sqrt (Add (Mul ?x ?x) (full 0.00001))))", "(Div ?x (Sqrt (Mul ?x ?x)))"
@@ -174,7 +173,11 @@ HARD = {
     "reshape_div_to_div_reshape": make(
         "(Reshape (Div ?x ?y) :shape $s)", "(Div ?x (Reshape ?y :shape $s))"
     ),
-    "div_mul_mul_to_mul": make("(Div (Mul (Mul ?x ?x) ?y) ?y)", "(Mul ?x ?x)"),
+}
+
+WRONG_FOR_INTEGERS = {
+    "cut quotients": make("(Mul (Div ?x ?y) ?z)", "(Div (Mul ?x ?z) ?y)"),
+    "products that wrap around": make("(Div (Mul (Mul ?x ?x) ?y) ?y)", "(Mul ?x ?x)"),
 }
 
 
@@ -213,6 +216,13 @@ def test_what_is_wrong_in_corners_only_is_refused(name, seeds):
     for seed in seeds:
         verdict = verify(HARD[name], 1000, seed)
         assert verdict.counterexample, f"seed {seed}"
+
+
+@pytest.mark.parametrize("name", WRONG_FOR_INTEGERS)
+def test_what_is_wrong_for_integers_is_right_for_floats_only(name):
+    for seed in range(3):
+        verdict = verify(WRONG_FOR_INTEGERS[name], 60, seed)
+        assert verdict.is_right and verdict.types == ("float",)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,8 @@ class Optimization(Searching, Rewriting):
       policy: directory of a policy that tfrl train tensor_graphs learned; it leads the search of
         --method regions, or plays alone with --method policy.
       seconds: the time for all searches together, with the measurements of operators for them.
-      strict: leave out rules that may change NaN or infinity (see tfrl rules list).
+      strict: leave out rules that may change NaN or infinity, and those that may lose digits where
+        large numbers cancel (see tfrl rules list).
       measure: measure candidates end to end; without it the estimate decides.
       measure_seconds: seconds of each final measurement; longer measurements detect smaller gains.
       dimensions: sizes for a dimension that the model leaves open, by the file's own name or as

@@ -27,7 +27,7 @@ class Outcome:
       model: the file that was given.
       output: the file that was written.
       objective: name of the objective that was minimised.
-      strict: whether rules that may change NaN or infinity were left out.
+      strict: whether rules that may change NaN or infinity, or may lose digits, were left out.
       before: graph of the given model.
       found: what the search found.
       selection: the candidates, and which of them was chosen.

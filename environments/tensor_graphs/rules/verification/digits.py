@@ -1,0 +1,256 @@
+"""Find out whether a rule may lose digits where large numbers cancel.
+
+(x - c) · a has all its digits if x is near c, however large both are: x - c is exact then. But
+x · a - c · a has lost them, since both products were rounded before they cancel. Real numbers do
+not tell these two apart. So each instance of a rule is computed at points where numbers cancel: one
+of its tensors is plus or minus something that the source computes, or another of its tensors, but
+for a small rest. The ratio of the size of the numbers to that of the rest is one of RATIOS.
+
+Both sides are computed in float32, and the source in float64 of the same numbers. The target loses
+digits if its largest error is FACTOR times that of the source, and more than a few roundings of the
+largest result. Errors are taken together over several points of one kind, because the error of a
+single number may be small by chance. What was found is only believed if it is found again at new
+points. A rule is marked if any of its instances loses digits; no mark means that none did.
+
+The source must be the more exact side. A rule that loses digits in one direction gains them in the
+other, and each direction is a rule of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from environments.tensor_graphs.operators.algebra import FLOATS
+from environments.tensor_graphs.rules.verification.instances import Instance
+from environments.tensor_graphs.rules.verification.points import make_point
+
+Place = tuple[int, int]
+Point = dict[str, np.ndarray]
+
+RATIOS = (1.0, 1e3, 1e6, 1e8)
+"""The size of the numbers that cancel beside that of the rest; 1 stands for numbers of any kind."""
+
+FACTOR = 10.0
+_ROUNDINGS = 16
+_POINTS_TO_BELIEVE = 7
+_SCALES = (1e-3, 1.0, 1.0, 1e3)
+_CENTERED = 0.8
+_RANGE = (1e-30, 1e30)
+_EPSILON = float(np.finfo(np.float32).eps)
+
+
+@dataclasses.dataclass(frozen=True)
+class Loss:
+    """The errors of both sides in one instance, the largest of several points.
+
+    Attributes:
+      output: index of the output.
+      ratio: one of RATIOS.
+      source_error: the largest error of the source.
+      target_error: the largest error of the target.
+    """
+
+    output: int
+    ratio: float
+    source_error: float
+    target_error: float
+
+    def __str__(self) -> str:
+        return (
+            f"output {self.output} is off by {self.target_error:.1e} instead of "
+            f"{self.source_error:.1e}, where numbers are {self.ratio:.0e} times what is left"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Setting:
+    """What the points of one kind have in common.
+
+    Attributes:
+      ratio: one of RATIOS.
+      scales: the size of what is random, by name of the tensor.
+      centers: what the tensor's elements are near, in units of its scale; by name.
+      cancelling: name of the tensor that is near something else; empty if there is none.
+      other: the place of what it is near.
+      sign: 1, or -1 if it is near the negative.
+      seed: chooses the elements of `other` if it has more axes.
+    """
+
+    ratio: float
+    scales: dict[str, float]
+    centers: dict[str, float]
+    cancelling: str
+    other: Place
+    sign: float
+    seed: int
+
+
+def digit_loss(
+    instance: Instance,
+    literals: Collection[str],
+    rng: np.random.Generator,
+    ratio: float | None = None,
+) -> Loss | None:
+    """Return how the target loses digits at points of one kind; None if it does not.
+
+    Args:
+      instance: an instance of a rule. If its numbers are not float32, the result is None.
+      literals: names of the constants whose number is part of the rule; nothing is near them.
+      rng: draws the kind of points, and the points.
+      ratio: one of RATIOS; by default, one is drawn.
+    """
+    names = [name for name, one in instance.given.items() if one.dtype == "float32"]
+    names = [name for name in names if name not in instance.fills]
+    if not names or any(one.dtype == "float64" for one in instance.given.values()):
+        return None
+    chosen = float(rng.choice(RATIOS)) if ratio is None else ratio
+    setting = _setting(instance, names, literals, chosen, rng)
+    if _loss(instance, setting, [_point(instance, setting, rng)]) is None:
+        return None
+    points = [_point(instance, setting, rng) for _ in range(_POINTS_TO_BELIEVE)]
+    return _loss(instance, setting, points)
+
+
+def _setting(
+    instance: Instance,
+    names: Sequence[str],
+    literals: Collection[str],
+    ratio: float,
+    rng: np.random.Generator,
+) -> _Setting:
+    scales = {name: float(rng.choice(_SCALES)) for name in names}
+    centers = {name: float(rng.choice((-1, 0, 0, 1))) * ratio for name in names}
+    if ratio == 1.0:
+        return _Setting(ratio, scales, dict.fromkeys(names, 0.0), "", (0, 0), 1.0, 0)
+    cancelling = str(rng.choice(names))
+    others = _others(instance, cancelling, literals)
+    if not others:
+        return _Setting(ratio, scales, centers, "", (0, 0), 1.0, 0)
+    steps = instance.computation.steps
+    given = [place for place in others if steps[place[0]].name]
+    if given and len(given) < len(others) and rng.random() < 0.5:
+        others = [place for place in others if place not in given]
+    elif given:
+        others = given
+    other = others[rng.integers(len(others))]
+    # What the other is computed from must not vary around 0, else the other does.
+    for step in instance.computation.only([other])[0].steps:
+        if step.name in centers and not centers[step.name]:
+            centers[step.name] = ratio * float(rng.random() < _CENTERED)
+    sign = float(rng.choice((-1, 1)))
+    return _Setting(ratio, scales, centers, cancelling, other, sign, int(rng.integers(2**31)))
+
+
+def _others(instance: Instance, name: str, literals: Collection[str]) -> list[Place]:
+    """Return the places of what the source computes, or is given, without a certain tensor."""
+    computation = instance.computation
+    needed = {place for place, _ in instance.sources}
+    for number in range(len(computation.steps) - 1, -1, -1):
+        if number in needed:
+            inputs = computation.steps[number].inputs
+            needed.update(one[0] for one in inputs if one is not None)
+    depends: set[int] = set()
+    others = []
+    for number, step in enumerate(computation.steps):
+        if step.name == name or any(one is not None and one[0] in depends for one in step.inputs):
+            depends.add(number)
+        elif number in needed and step.name not in literals:
+            types = enumerate(step.types)
+            others += [(number, output) for output, one in types if one.dtype == "float32"]
+    return others
+
+
+def _point(instance: Instance, setting: _Setting, rng: np.random.Generator) -> Point:
+    point = make_point(instance, rng, lambda rng, shape: rng.standard_normal(shape))
+    point = {name: _single(one) for name, one in point.items()}
+    for name, scale in setting.scales.items():
+        # Points with one and the same center would have the same errors.
+        center = setting.centers[name] * rng.uniform(0.5, 1.5)
+        point[name] = _single((point[name] + center) * scale)
+    if not setting.cancelling:
+        return point
+    with np.errstate(all="ignore"):
+        found = instance.computation.run(point, FLOATS)
+    other = found[setting.other[0]][setting.other[1]].astype(np.float64)
+    if other.size and np.all(np.isfinite(other)):
+        shape = point[setting.cancelling].shape
+        near = _fitted(other, shape, np.random.default_rng(setting.seed))
+        rest = float(np.max(np.abs(near), initial=0.0)) / setting.ratio
+        near = near + rest * rng.standard_normal(shape)
+        with np.errstate(over="ignore"):
+            point[setting.cancelling] = _single(setting.sign * near)
+    return point
+
+
+def _single(array: np.ndarray) -> np.ndarray:
+    return np.asarray(array, np.float32) if array.dtype.kind == "f" else array
+
+
+def _fitted(array: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Give an array another shape: align axes of equal size, index the others, and broadcast.
+
+    Axes are mostly aligned from the last on, as elementwise operators do; but a vector may also
+    stand along another axis, as the mean of a normalization does.
+    """
+    sizes, index = [1] * len(shape), [0] * array.ndim
+    kept: list[int] = []
+    end = len(shape)
+    for axis in range(array.ndim - 1, -1, -1):
+        size = array.shape[axis]
+        places = [place for place in range(end) if shape[place] == size > 1]
+        if places:
+            end = places[-1] if rng.random() < 0.5 else int(rng.choice(places))
+            sizes[end] = size
+            kept.append(axis)
+        else:
+            index[axis] = int(rng.integers(size))
+    where = tuple(slice(None) if axis in kept else one for axis, one in enumerate(index))
+    return np.broadcast_to(array[where].reshape(sizes), shape)
+
+
+def _loss(instance: Instance, setting: _Setting, points: Sequence[Point]) -> Loss | None:
+    """Return the loss at some points taken together; None if there is none."""
+    worst: dict[int, np.ndarray] = {}
+    for point in points:
+        for number, errors in enumerate(_errors(instance, point)):
+            worst[number] = np.maximum(worst.get(number, np.zeros(3)), errors)
+    for number, (source, target, size) in worst.items():
+        if target > FACTOR * source + _ROUNDINGS * _EPSILON * size:
+            return Loss(number, setting.ratio, float(source), float(target))
+    return None
+
+
+def _errors(instance: Instance, point: Point) -> list[np.ndarray]:
+    """Return, for each output, the largest error of source and target, and the largest result.
+
+    Points at which anything is near the end of the numbers' range are left out: overflow and
+    underflow are another matter.
+    """
+    wide = {name: one.astype(np.float64) if one.dtype.kind == "f" else one
+            for name, one in point.items()}  # fmt: skip
+    with np.errstate(all="ignore"):
+        exact = instance.computation.run(wide, FLOATS)
+        single = instance.computation.run(point, FLOATS)
+    if not all(_is_usual(array) for arrays in exact for array in arrays):
+        return []
+    errors = []
+    pairs = zip(instance.outputs(exact), instance.outputs(single), strict=True)
+    for (right, _), (source, target) in pairs:
+        if right.dtype.kind != "f":
+            errors.append(np.zeros(3))
+            continue
+        fits = np.isfinite(right) & np.isfinite(source) & np.isfinite(target)
+        with np.errstate(all="ignore"):
+            sizes = [np.abs(one) for one in (source - right, target - right, right)]
+        errors.append(np.array([np.max(one, where=fits, initial=0.0) for one in sizes]))
+    return errors
+
+
+def _is_usual(array: np.ndarray) -> bool:
+    if array.dtype.kind != "f":
+        return True
+    sizes = np.abs(array[np.isfinite(array) & (array != 0)])
+    return bool(np.all((sizes > _RANGE[0]) & (sizes < _RANGE[1])))

@@ -24,8 +24,8 @@ from environments.tensor_graphs.search import (
     Result,
     Visited,
 )
-from environments.tensor_graphs.selection.candidates import verify
-from environments.tensor_graphs.selection.leaving_out import Account, LeavingOut
+from environments.tensor_graphs.selection.candidates import Candidate, verify
+from environments.tensor_graphs.selection.leaving_out import Account, LeavingOut, replay_without
 from environments.tensor_graphs.selection.selection import Selection, Selector, first_right
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import option
@@ -183,6 +183,8 @@ class _Optimizer:
         self._reporter = reporter
         self._levels = original.levels
         self._began_s = began_s
+        rules = (*problem.rules, *problem.block_rules)
+        self._lossy = frozenset(one.name for one in rules if one.may_lose_digits)
 
     def run(self, policy: GraphPolicy | None) -> Outcome:
         """Search, check, and measure; return the outcome, whose model is not written yet."""
@@ -239,23 +241,46 @@ class _Optimizer:
             return Selection(None, _why_unseen(trials.unseen), ())
         with self._reporter.status() as tell:
             tell("comparing the outputs of candidates")
-            until_s = self._share_s(_CHECKING)
-            candidates = list(
-                verify(
-                    reference,
-                    found.proposed,
-                    trials.compared,
-                    directory,
-                    self._levels[0],
-                    until_s,
-                )
-            )
-            for one in candidates:
-                if one.refusal:
-                    self._reporter.say(f"refused: {one.refusal}")
+            candidates = self._checked(found.proposed, directory)
+            candidates += self._checked(self._careful(candidates), directory / "careful")
             if not self._asked.measure:
                 return first_right(reference, candidates, trials.others, self._levels[0])
             return self._selector(tell, self._share_s(_CHOOSING)).select(candidates)
+
+    def _checked(self, proposed: Sequence[Visited], directory: pathlib.Path) -> list[Candidate]:
+        """Compare candidates with the model; say which are refused."""
+        directory.mkdir(exist_ok=True)
+        found = verify(
+            self._original.reference,
+            proposed,
+            self._trials.compared,
+            directory,
+            self._levels[0],
+            self._share_s(_CHECKING),
+            self._lossy,
+        )
+        candidates = list(found)
+        for one in candidates:
+            if one.refusal:
+                self._reporter.say(f"refused: {one.refusal}")
+        return candidates
+
+    def _careful(self, candidates: Sequence[Candidate]) -> list[Visited]:
+        """Return refused candidates without the steps that may lose digits."""
+        known = {one.visited.state.graph for one in candidates}
+        found = []
+        for one in candidates:
+            steps = [
+                state
+                for state in one.visited.trail
+                if state.step is not None and state.step.rule in self._lossy
+            ]
+            if one.refusal and steps:
+                visited = replay_without(one.visited, steps)
+                if len(visited.trail) > 1 and visited.state.graph not in known:
+                    known.add(visited.state.graph)
+                    found.append(visited)
+        return found
 
     def _share_s(self, share: float) -> float:
         """Return when a share of the time that is left will be over, by `time.monotonic`."""

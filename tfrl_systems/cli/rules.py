@@ -116,8 +116,8 @@ def _add_generate(verbs: Any) -> None:
         "--reuse",
         type=path_of_file,
         metavar="FILE",
-        help="take the generated rules of a file that was made before, and verify only those "
-        "written that it does not have",
+        help="take the generated rules of a file that was made before, and the conditions of those "
+        "written; verify what it does not have verified",
     )
     _add_instances(generate, 1000)
     generate.add_argument(

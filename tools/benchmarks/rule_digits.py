@@ -4,7 +4,8 @@
 
 draws instances of each rule, and looks at points of one kind in each, at every ratio of the numbers
 that cancel to what is left (`verification.digits`). The table has the rules that lose digits at
-some ratio: in which share of the instances, and the largest quotient of the errors of both sides.
+some ratio: in which share of the instances, and the largest quotient of the errors of both sides,
+where the source has an error at all.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ from environments.tensor_graphs.rules.verification.instances import Instance, In
 from tfrl_systems.experiments.arguments import path_of_file, whole_number
 from tools import running
 from tools.benchmarks import shared
-
-_LEAST_ERROR = 1e-30
 
 
 def losses(rule: Rule, num_instances: int, seed: int) -> dict[float, list[Loss | None]]:
@@ -46,12 +45,12 @@ def row(name: str, found: dict[float, list[Loss | None]]) -> list[str]:
         for several in found.values()
     ]
     quotients = [
-        one.target_error / max(one.source_error, _LEAST_ERROR)
+        one.target_error / one.source_error
         for several in found.values()
         for one in several
-        if one is not None
+        if one is not None and one.source_error
     ]
-    return [name, *shares, f"{max(quotients):.0e}"]
+    return [name, *shares, f"{max(quotients):.0e}" if quotients else ""]
 
 
 def run(options: argparse.Namespace) -> None:

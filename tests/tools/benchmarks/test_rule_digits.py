@@ -31,7 +31,7 @@ def test_the_table_has_what_loses_digits(tmp_path, capsys):
 
 
 def test_a_row_by_hand():
-    """One of four instances loses a factor of 100, another 20."""
-    losses = [Loss(0, 1e3, 1e-3, 1e-1), None, Loss(0, 1e3, 1e-3, 2e-2), None]
+    """Of four instances, one loses a factor of 100, one that of 20; an exact source has none."""
+    losses = [Loss(0, 1e3, 1e-3, 1e-1), None, Loss(0, 1e3, 1e-3, 2e-2), Loss(0, 1e3, 0.0, 1.0)]
     found = dict.fromkeys(RATIOS, [None] * 4) | {1e3: losses}
-    assert rule_digits.row("name", found) == ["name", "0.0%", "50.0%", "0.0%", "0.0%", "1e+02"]
+    assert rule_digits.row("name", found) == ["name", "0.0%", "75.0%", "0.0%", "0.0%", "1e+02"]

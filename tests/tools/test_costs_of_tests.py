@@ -25,7 +25,8 @@ def test_with_children():
 def test_a_table_of_two_tests(workers, tmp_path):
     path = tmp_path / "test_two.py"
     path.write_text(TESTS)
-    plugin = ("-p", "tools.costs_of_tests", "--rootdir", tmp_path, "-c", "/dev/null")
+    (tmp_path / "pytest.ini").touch()
+    plugin = ("-p", "tools.costs_of_tests", "--rootdir", tmp_path, "-c", tmp_path / "pytest.ini")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", f"-n{workers}", path],
         capture_output=True,

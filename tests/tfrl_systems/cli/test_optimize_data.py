@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from environments.tensor_graphs.execution.isolation import remote
 from tests.environments.tensor_graphs.onnx_io import external_data
 from tests.environments.tensor_graphs.onnx_io.external_data import PRODUCT, X
 from tests.environments.tensor_graphs.onnx_io.running import run
@@ -112,7 +113,7 @@ def test_what_is_interrupted_leaves_what_was_there(error, source, out, monkeypat
     def fail(name):
         raise error
 
-    monkeypatch.setattr(writing, "backend", fail)
+    monkeypatch.setattr(remote, "isolated", fail)
     with pytest.raises(error):
         writing.write(source, out, None, None)
     assert files_in(out.parent) == before

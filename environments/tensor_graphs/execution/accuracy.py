@@ -11,7 +11,7 @@ each index of each axis of an output, the largest error of the candidate there m
   the largest number there.
 
 So neither a row nor a column of an output can hide behind larger ones. Where an index has few
-elements that are not 0, the error of the model may be small by chance. It then counts as what is
+elements that count, the error of the model may be small by chance. It then counts as what is
 usual among the indices whose numbers are about as large, and in an output of few elements as what
 is usual among all trials; and _FACTOR is larger.
 """
@@ -80,16 +80,20 @@ def _size(exact: np.ndarray) -> np.ndarray:
 def _along_axes(
     own: np.ndarray, found: np.ndarray, size: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield the largest numbers at each index of each axis, and how many sizes there are not 0.
+    """Yield the largest numbers at each index of each axis, and how many sizes make them up.
 
-    Axes of one index tell nothing of their own, unless there are no others.
+    Of sizes that are all alike, each counts; beside a large one, small ones hardly do. Axes of one
+    index tell nothing of their own, unless there are no others.
     """
     shape = size.shape
     axes: list[int | None] = [axis for axis, length in enumerate(shape) if length > 1]
     for axis in axes or [None]:
         others = tuple(one for one in range(len(shape)) if one != axis)
         largest = (array.max(axis=others) for array in (own, found, size))
-        yield *map(np.atleast_1d, largest), np.atleast_1d(np.count_nonzero(size, axis=others))
+        relative = size / np.maximum(size.max(axis=others, keepdims=True), 1e-300)
+        square = np.maximum(np.square(relative).sum(axis=others), 1e-300)
+        count = np.square(relative.sum(axis=others)) / square
+        yield *map(np.atleast_1d, largest), np.atleast_1d(count)
 
 
 def _usual_among_alike(errors: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -148,8 +148,10 @@ class Bench:
         if not num_processes:
             programs = [self._first, on.open(other), self._copy]
             self._measure(programs, times, seconds, block_s, pairs, until_s)
+        # Models that take long to open are not opened again and again.
+        enough_s = min(until_s, time.monotonic() + 1.5 * seconds)
         for _ in range(num_processes):
-            if len(times[0]) >= FEW_PAIRS and time.monotonic() >= until_s:
+            if len(times[0]) >= FEW_PAIRS and time.monotonic() >= enough_s:
                 break
             share = seconds / num_processes, block_s, math.ceil(pairs / num_processes), until_s
             with contextlib.ExitStack() as stack:

@@ -36,7 +36,7 @@ _AT_OTHER_SIZES = 0.25
 """Part of the time of a final measurement that one at other sizes takes."""
 
 _NUM_PROCESSES = 3
-"""How many fresh processes each model is finally measured in."""
+"""How many fresh processes each model is finally measured in; at other sizes it is one."""
 
 # Parts of the time that is left: when no further candidate is screened, and how long the final
 # measurement may take then.
@@ -249,13 +249,20 @@ class Selector:
         """Wall time that is left; plenty if nobody waits."""
         return max(0.0, min(self._until_s - time.monotonic(), 1e9))
 
-    def _finally(self, path: pathlib.Path, bench: Bench, part: float, **others: Any) -> Comparison:
+    def _finally(
+        self,
+        path: pathlib.Path,
+        bench: Bench,
+        part: float = 1.0,
+        num_processes: int = _NUM_PROCESSES,
+        **others: Any,
+    ) -> Comparison:
         """Measure a candidate as a user would, in fresh processes, for a part of the usual time."""
         return bench.compare(
             path,
             seconds=min(part * self._seconds, _FINAL * self._left_s),
             until_s=time.monotonic() + _FINAL * self._left_s,
-            num_processes=_NUM_PROCESSES,
+            num_processes=num_processes,
             **others,
         )
 
@@ -265,7 +272,8 @@ class Selector:
         self._on_progress(
             f"measuring the fastest candidate: {self._seconds:.0f} s at {first.sizes}"
         )
-        found = self._measure_first(one.path)
+        full, level = self._finally(one.path, self._bench), self._levels[0].name
+        found = Measurement((Row(first.sizes, full),), full, level, level)
         for trial in others:
             if not found.is_gain:
                 break
@@ -278,24 +286,22 @@ class Selector:
             if one.refusal:
                 break
             bench = self._bench.at(trial.inputs)
-            row = Row(trial.sizes, self._finally(one.path, bench, _AT_OTHER_SIZES))
+            row = Row(trial.sizes, self._finally(one.path, bench, _AT_OTHER_SIZES, 1))
             found = dataclasses.replace(found, rows=(*found.rows, row))
+        if found.is_gain and not one.refusal and len(self._levels) > 1 and self._left_s:
+            found = self._at_best_levels(one.path, found)
         return one, found
 
-    def _measure_first(self, path: pathlib.Path) -> Measurement:
-        levels, trial = self._levels, self._trials.measured[0]
-        full = self._finally(path, self._bench, 1.0)
-        rows = (Row(trial.sizes, full),)
-        if not full.is_faster or len(levels) == 1 or not self._left_s:
-            return Measurement(rows, full, levels[0].name, levels[0].name)
+    def _at_best_levels(self, path: pathlib.Path, found: Measurement) -> Measurement:
+        """Return the measurement with that of both models at the levels that suit them best."""
         self._on_progress("measuring both at each level of optimisation")
         best = self._best_level(self._original)
-        own = self._best_level(path, full.ratio)
-        if best.name == own.name == levels[0].name:
-            return Measurement(rows, full, best.name, own.name)
-        bench = Bench(self._original, trial.inputs, best)
-        at_best = self._finally(path, bench, 1.0, other_backend=own)
-        return Measurement(rows, at_best, best.name, own.name)
+        own = self._best_level(path, found.fully_optimised.ratio)
+        if best.name == own.name == self._levels[0].name:
+            return found
+        bench = Bench(self._original, self._trials.measured[0].inputs, best)
+        at_best = self._finally(path, bench, other_backend=own)
+        return Measurement(found.rows, at_best, best.name, own.name)
 
     def _best_level(self, model: pathlib.Path, at_first: Ratio = _SAME) -> Backend:
         end_s = time.monotonic() + _SCREENED * self._left_s

@@ -132,6 +132,7 @@ def alone(on: Backend) -> Iterator[Backend]:
         yield on
         return
     process = Process()
+    process.start()
     try:
         yield Isolated(on.own, process)
     finally:

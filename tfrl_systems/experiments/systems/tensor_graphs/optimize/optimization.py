@@ -48,7 +48,7 @@ _BESIDE_S = 30.0
 # Seconds of these that are left for starting the program and for writing the model.
 _WRITING_S = 8.0
 # Parts of the time after the search: for checking candidates, and for choosing one of them.
-_CHECKING, _CHOOSING = 0.3, 0.65
+_CHECKING, _CHOOSING = 0.3, 0.85
 
 METHODS = ("regions", "greedy", "taso", "beam", "policy")
 _WITH_POLICY = ("regions", "policy")

@@ -39,12 +39,13 @@ class ImpreciseError(Exception):
 class Precise:
     """A model whose outputs are computed in float64.
 
-    Args:
+    Attributes:
       graph: its graph, as it was read.
     """
 
     def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+        """Remember the graph; nothing is computed yet."""
+        self.graph = graph
         self._kernels: dict[tuple[int, tuple[np.dtype, ...]], Callable[[Values], Values]] = {}
 
     def run(self, inputs: Arrays, until_s: float = math.inf) -> dict[str, np.ndarray]:
@@ -58,10 +59,10 @@ class Precise:
           ImpreciseError: a part of the model cannot be computed, or not on these inputs, or not in
             time.
         """
-        frame = _Frame(self, self._graph.outputs, inputs, {}, until_s)
+        frame = _Frame(self, self.graph.outputs, inputs, {}, until_s)
         with np.errstate(all="ignore"):
             values = frame.run()
-        return dict(zip(self._graph.output_names, values, strict=True))
+        return dict(zip(self.graph.output_names, values, strict=True))
 
     def value(self, ref: Ref) -> np.ndarray:
         """Return a constant.
@@ -74,7 +75,7 @@ class Precise:
 
     def computed(self, number: int, arrays: Values, sizes: Mapping[str, int]) -> Values:
         """Return the outputs of a node without bodies, given those that it uses."""
-        node = self._graph.nodes[number]
+        node = self.graph.nodes[number]
         try:
             if node.op in table.OPERATORS:
                 return list(table.evaluate(node.op, arrays, _concrete(node.attributes, sizes)))
@@ -93,14 +94,9 @@ class Precise:
         ) as error:
             raise ImpreciseError(f"{node.op}: {error}") from error
 
-    @property
-    def graph(self) -> Graph:
-        """The graph."""
-        return self._graph
-
     def _kernel(self, node: Node, arrays: Values) -> Callable[[Values], Values]:
         """Return what computes an Opaque node: the most exact that takes it."""
-        declared = [self._graph.type_of(ref) for ref in node.inputs if ref is not None]
+        declared = [self.graph.type_of(ref) for ref in node.inputs if ref is not None]
         own = [kind.dtype if kind is not None else "" for kind in declared]
         if not all(map(is_numpy, own)):
             raise ImpreciseError(f"{node.attribute('operator')} of types that NumPy lacks")
@@ -128,7 +124,7 @@ class Precise:
         outputs = [f"o{place}" for place in range(len(node.types))]
         asked = [name for name, one in zip(outputs, node.attribute("outputs"), strict=True) if one]
         model = onnx.ModelProto()
-        shell = self._graph.header.shell
+        shell = self.graph.header.shell
         model.ir_version = shell.ir_version
         model.opset_import.extend(shell.opset_import)
         model.functions.extend(shell.functions)

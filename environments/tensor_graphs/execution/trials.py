@@ -66,10 +66,10 @@ class Trials:
     Attributes:
       first: those at the sizes that lead the search, at least one.
       others: one for each of the other combinations of sizes.
+      note: what is special about them, for people; "" if nothing is.
       special: further inputs to compare on.
       unseen: outputs that have no finite number on any of the inputs, so that a wrong model could
         not be told from a right one.
-      note: what is special about them, for people; "" if nothing is.
     """
 
     first: tuple[Trial, ...]
@@ -170,8 +170,9 @@ def _special_inputs(model: onnx.ModelProto, precise: Precise, sizes: Sizes) -> I
         usual = random_inputs(model, 0, sizes)
         if any(array.dtype.kind in "iu" for array in usual.values()):
             yield Trial(sizes, whole_range_inputs(model, 0, sizes))
+        layers = anchors(precise, sizes)
         for scale in _SCALES:
-            for seed, layer in enumerate(anchors(precise, sizes)):
+            for seed, layer in enumerate(layers):
                 yield Trial(sizes, inputs_near(layer, scale, model, seed, sizes))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -36,6 +37,11 @@ def random_graph(seed: int, num_nodes: int = 14) -> Graph:
             refs += _add(edit, op, rng, numbers, refs)
         except OperatorError:
             continue
+    return finished(edit, refs)
+
+
+def finished(edit: Edit, refs: Sequence[Ref]) -> Graph:
+    """The graph that an edit made; what nothing uses are its outputs."""
     used = {ref.node for node in edit._nodes.values() for ref in node.inputs if ref is not None}
     outputs = [ref for ref in refs if ref.node not in used and edit.node(ref.node).op != CONSTANT]
     edit.set_outputs(outputs, [f"output_{number}" for number in range(len(outputs))])

@@ -8,14 +8,15 @@ onnx cannot tell about it stays unknown.
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 import onnx
 
 _SILENT = 4
 
 
-def is_accepted(source: pathlib.Path | onnx.ModelProto) -> bool:
-    """Return whether onnxruntime loads a model.
+def session_of(source: pathlib.Path | onnx.ModelProto) -> Any:
+    """Return onnxruntime's session of a model, without optimisations; None if it does not load it.
 
     Args:
       source: path of the model, or the model if all of its weights are in it.
@@ -28,8 +29,12 @@ def is_accepted(source: pathlib.Path | onnx.ModelProto) -> bool:
     options.log_severity_level = _SILENT
     try:
         model = str(source) if isinstance(source, pathlib.Path) else source.SerializeToString()
-        onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception:
         # onnxruntime's exceptions have no base class other than Exception.
-        return False
-    return True
+        return None
+
+
+def is_accepted(source: pathlib.Path | onnx.ModelProto) -> bool:
+    """Return whether onnxruntime loads a model; see `session_of`."""
+    return session_of(source) is not None

@@ -12,8 +12,8 @@ from typing import Any
 import onnx
 
 from environments.tensor_graphs.onnx_io.header import opset_of
+from environments.tensor_graphs.onnx_io.reading.acceptance import session_of
 
-_SILENT = 4
 _NUMBERS = {name.lower(): number for name, number in onnx.TensorProto.DataType.items()}
 _TENSOR = re.compile(r"tensor\((\w+)\)")
 
@@ -61,23 +61,14 @@ def _shape(info: onnx.ValueInfoProto) -> bool:
 
 def _types(skeleton: onnx.ModelProto, names: Set[str]) -> dict[str, onnx.ValueInfoProto]:
     """Return what onnxruntime says of the types of some values, as far as it knows them."""
-    import onnxruntime
-
     if not names:
         return {}
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = _SILENT
     asked = onnx.ModelProto()
     asked.CopyFrom(skeleton)
     outputs = {one.name for one in asked.graph.output}
     asked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names - outputs)
-    try:
-        content = asked.SerializeToString()
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception:
-        # onnxruntime's exceptions have no base class other than Exception.
+    session = session_of(asked)
+    if session is None:
         return {}
     infos = {one.name: _info(one) for one in session.get_outputs() if one.name in names}
     return {name: info for name, info in infos.items() if info is not None}

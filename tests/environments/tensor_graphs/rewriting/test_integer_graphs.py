@@ -16,6 +16,7 @@ from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.language.element_types import GROUPS
 from environments.tensor_graphs.rules.verification.wrapping import Wrapping
+from tests.environments.tensor_graphs.random_graphs import finished
 
 SIGNED = ("Add", "Sub", "Mul", "Mul", "Div", "Div", "Max", "Neg", "Abs", "Relu", "Transpose",
           "Concat")  # fmt: skip
@@ -61,10 +62,7 @@ def random_graph(dtype, seed):
             refs += building.add(edit, op, *inputs, **ATTRIBUTES.get(op, {}))
         except OperatorError:
             continue
-    used = {ref.node for node in edit._nodes.values() for ref in node.inputs if ref is not None}
-    outputs = [ref for ref in refs if ref.node not in used and edit.node(ref.node).op != CONSTANT]
-    edit.set_outputs(outputs, [f"output_{number}" for number in range(len(outputs))])
-    return edit.finish()[0]
+    return finished(edit, refs)
 
 
 def values_of(graph, seed, key):

@@ -89,7 +89,11 @@ class Original:
         Raises:
           UserError: the backend refuses it.
         """
-        return Reference(self.program, Precise(self.graph))
+        return Reference(self.program, self._precise)
+
+    @functools.cached_property
+    def _precise(self) -> Precise:
+        return Precise(self.graph)
 
     @functools.cached_property
     def proto(self) -> onnx.ModelProto:
@@ -144,8 +148,7 @@ class Original:
           NoInputsError: none are given, and none can be drawn on which the model runs.
         """
         edges = [] if freezes else self.open_sizes.edges(choice.points[0])
-        precise = Precise(self.graph)
-        return make_trials(self.proto, self.reference, choice.points, own, precise, edges)
+        return make_trials(self.proto, self.reference, choice.points, own, self._precise, edges)
 
     def with_inner_sizes(self, sizes: Sizes, inputs: Arrays | None = None) -> Sizes:
         """Return sizes with those of inner values, as a run of the model shows them.

@@ -108,12 +108,13 @@ def _reshape_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
         raise OperatorError(f"expected known sizes or names, found {target}")
     if dimensions.product(shape) != dimensions.product(target):
         raise OperatorError(f"expected as many elements as in {shape}, found {target}")
-    if reshape_request(shape, target) is None and _without_ones(shape) != _without_ones(target):
+    if reshape_request(shape, target) is None and without_ones(shape) != without_ones(target):
         raise OperatorError(f"cannot write Reshape of {shape} to {target}")
     return (target,)
 
 
-def _without_ones(shape: Shape) -> list[Dimension]:
+def without_ones(shape: Shape) -> list[Dimension]:
+    """Return a shape's sizes that are not 1."""
     return [size for size in shape if size != 1]
 
 

@@ -63,6 +63,7 @@ def verify(
     on: Backend,
     until_s: float = math.inf,
     lossy: Collection[str] = (),
+    below: Backend | None = None,
 ) -> Iterator[Candidate]:
     """Write each proposed graph to a file, and compare its outputs with the original's.
 
@@ -75,6 +76,7 @@ def verify(
       until_s: from this time of `time.monotonic` on, one candidate that is right is enough.
       lossy: names of rules that may lose digits; what they made is refused unless it was compared
         with float64.
+      below: see `equivalence.check`.
 
     Yields:
       A candidate for each state, with a refusal if it does not compute what the original does.
@@ -92,7 +94,7 @@ def verify(
         except UserError as error:
             yield dataclasses.replace(candidate, refusal=str(error))
             continue
-        checked = verified(reference, candidate, trials, on)
+        checked = verified(reference, candidate, trials, on, below)
         found = checked.equivalence
         if found and not checked.refusal and not found.num_exact and _uses(visited, lossy):
             refusal = "it may lose digits, and float64 could not be computed to tell"
@@ -106,7 +108,11 @@ def _uses(visited: Visited, rules: Collection[str]) -> bool:
 
 
 def verified(
-    original: Program | Reference, candidate: Candidate, trials: Sequence[Trial], on: Backend
+    original: Program | Reference,
+    candidate: Candidate,
+    trials: Sequence[Trial],
+    on: Backend,
+    below: Backend | None = None,
 ) -> Candidate:
     """Return a candidate that was compared with the original on further inputs.
 
@@ -115,13 +121,15 @@ def verified(
       candidate: the candidate, whose file exists.
       trials: the inputs to compare the models on.
       on: the backend that runs the candidate.
+      below: see `equivalence.check`.
     """
     try:
         inputs = [one.inputs for one in trials]
         start = candidate.visited.trail[0].state.graph
         assert isinstance(start, Graph)
+        least_exact = least_exact_type(start)
         found = equivalence.check(
-            original, candidate.path, inputs, on=on, computed_in=least_exact_type(start)
+            original, candidate.path, inputs, on=on, below=below, computed_in=least_exact
         )
     except UserError as error:
         return dataclasses.replace(candidate, refusal=str(error))

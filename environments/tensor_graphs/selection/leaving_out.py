@@ -75,6 +75,7 @@ class LeavingOut:
         seconds: float,
         until_s: float,
         on_progress: Callable[[str], None] = lambda _: None,
+        below: Backend | None = None,
     ) -> None:
         """Remember what to measure with; nothing is measured yet.
 
@@ -87,11 +88,12 @@ class LeavingOut:
           seconds: wall time of each measurement.
           until_s: when to be ready, by `time.monotonic`; nothing is measured after that.
           on_progress: called with what is being done.
+          below: see `equivalence.check`.
         """
         self._original = original
         self._reference = Reference.of(program)
         self._trials = trials
-        self._on = on
+        self._on, self._below = on, below
         self._directory = directory
         self._seconds = seconds
         self._until_s = until_s
@@ -162,7 +164,9 @@ class LeavingOut:
         self._round += 1
         directory.mkdir()
         trials, inputs = self._trials.compared, self._trials.measured[0].inputs
-        (candidate,) = verify(self._reference, [visited], trials, directory, self._on)
+        (candidate,) = verify(
+            self._reference, [visited], trials, directory, self._on, below=self._below
+        )
         if candidate.refusal:
             return account
         bench = Bench(account.candidate.path, inputs, self._on)

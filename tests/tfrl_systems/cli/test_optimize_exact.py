@@ -5,6 +5,7 @@ Each model has room for a rewrite that is right for usual numbers only, or for n
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -12,6 +13,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from environments.tensor_graphs.execution import differences, equivalence
 from environments.tensor_graphs.execution.isolation import remote
 
 QUICK = ("--objective", "analytic", "--expansions", "60", "--measure-seconds", "0.05")
@@ -150,3 +152,41 @@ def test_a_number_that_chooses_a_branch_is_one_that_the_file_knows(optimize):
     assert json.loads(ran.out)["sizes"][0]["m"] == 3
     x = np.ones((1, 3), np.float32)
     assert outputs(out, x=x, rate=np.array(16000))[0].tolist() == [[6]]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "rows"),
+    [
+        # Only sizes of 1 come and go; onnxruntime computes no size where there are no elements.
+        ("u = Unsqueeze(x, one)", (0, 1, 3, 2)),
+        ("u = Flatten(x)", (0, 6)),
+        ("u = Flatten<axis = 2>(x)", (0, 2)),
+    ],
+)
+def test_what_only_moves_elements_does_so_with_none_of_them(optimize, nodes, rows):
+    text = f"""g (float[n,m,2] x) => (y) <int64[1] one = {{1}}>
+        {{ {nodes} a = Neg(u) b = Neg(a) y = Relu(b) }}"""
+    ran, out = optimize(text, *QUICK, "--dimension", "n=4", "--dimension", "m=3")
+    assert ran.status == 0 and ran.json["gain"], ran.err
+    (found,) = outputs(out, x=np.zeros((0, 3, 2), np.float32))
+    assert found.shape == rows
+
+
+def test_one_rule_that_rounds_too_much_costs_no_others(optimize, monkeypatch):
+    """Whatever lacks the product is refused, as if folding it had cost digits."""
+    check = equivalence.check
+
+    def refuse(first, other, *arguments, **keywords):
+        found = check(first, other, *arguments, **keywords)
+        if "Mul" in {node.op_type for node in onnx.load(other).graph.node}:
+            return found
+        wrong = differences.unlike(found.worst.output, "it is less exact")
+        return dataclasses.replace(found, differences=(wrong,))
+
+    monkeypatch.setattr(equivalence, "check", refuse)
+    text = """g (float[n,2] x) => (y) <float[2,2] w = {1, 2, 3, 4}, float s = {3}>
+        { p = MatMul(x, w) q = Mul(p, s) a = Neg(q) b = Neg(a) y = Relu(b) }"""
+    ran, out = optimize(text, *QUICK, "--dimension", "n=4")
+    assert ran.status == 0 and ran.json["gain"], ran.err
+    operators = [node.op_type for node in onnx.load(out).graph.node]
+    assert "Mul" in operators and "Neg" not in operators

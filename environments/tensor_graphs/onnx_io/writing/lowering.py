@@ -13,10 +13,14 @@ from environments.errors import UserError
 from environments.tensor_graphs.graph.nodes import Attribute, Node, TensorType
 from environments.tensor_graphs.onnx_io.older_forms import MOVED, OPTIONAL_BIAS, SOFTMAX_OF_AXIS
 from environments.tensor_graphs.onnx_io.tensors import NUMBERS, storage
-from environments.tensor_graphs.operators.layout import reshape_request
+from environments.tensor_graphs.operators.layout import reshape_request, reshaped, without_ones
+from environments.tensor_graphs.operators.operator import Shape
 from environments.tensor_graphs.operators.table import OPERATORS
 
 Values = dict[str, Any]
+
+_FLATTEN_OF_ALL = 9
+"""The first version of the operators in which Flatten takes all types."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,16 +122,27 @@ def _integers(values: Sequence[int]) -> np.ndarray:
 def _reshape(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
     shape, target = types[0].shape or (), values["shape"]
     request = reshape_request(shape, target)
-    if request is None:
-        ones = [axis for axis, size in enumerate(shape) if size == 1]
-        new = [axis for axis, size in enumerate(target) if size == 1]
-        chain = [OnnxNode("Squeeze", {}, [_integers(ones)])] if ones else []
-        return [*chain, OnnxNode("Unsqueeze", {}, [_integers(new)])] if new else chain
+    if request is None or -1 in request:
+        # onnxruntime computes no size of an array without elements, where another size is copied.
+        if without_ones(shape) == without_ones(target):
+            return _with_other_ones(shape, target)
+        for axis in range(len(shape) + 1 if len(target) == 2 and opset >= _FLATTEN_OF_ALL else 0):
+            if target == reshaped("Flatten", shape, {"axis": axis}):
+                return [OnnxNode("Flatten", {"axis": axis})]
+    assert request is not None
     copied = all(
         size or (place < len(shape) and shape[place] == target[place])
         for place, size in enumerate(request)
     )
     return [OnnxNode("Reshape", {} if copied else {"allowzero": 1}, [_integers(request)])]
+
+
+def _with_other_ones(shape: Shape, target: Shape) -> list[OnnxNode]:
+    """Return what removes the sizes of 1 and adds those of the target."""
+    ones = [axis for axis, size in enumerate(shape) if size == 1]
+    new = [axis for axis, size in enumerate(target) if size == 1]
+    chain = [OnnxNode("Squeeze", {}, [_integers(ones)])] if ones else []
+    return [*chain, OnnxNode("Unsqueeze", {}, [_integers(new)])] if new else chain
 
 
 def _expand(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:

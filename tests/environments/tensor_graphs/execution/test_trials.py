@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from environments.errors import UserError
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.execution import equivalence
 from environments.tensor_graphs.execution.backends import backend
@@ -195,3 +196,22 @@ def test_an_output_without_a_finite_number_is_unseen():
     text = """g (float[2] x) => (float[2] y, float[2] z) <float minus = {-1}>
         { a = Sqrt(minus) y = Mul(x, a) z = Sqrt(x) }"""
     assert special_of(text).unseen == ("y",)
+
+
+def test_onnxruntimes_layout_of_images_without_elements():
+    """It keeps channels in blocks, and fails where it adds two of no image at all."""
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[n,16,h,4] x, float[n,16,i,4] z) => (float[n,16,h,4] y)
+        { a = Conv(x, w) b = Conv(z, w) c = Add(a, b) y = Conv(c, w) }"""
+    model = onnx.parser.parse_model(text)
+    kernel = np.ones((16, 16, 1, 1), np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(kernel, "w"))
+    full, below = backend("onnxruntime"), backend("onnxruntime-extended")
+    first = below.open(model)
+    none, image = (
+        dict.fromkeys("xz", np.ones((number, 16, 4, 4), np.float32)) for number in (0, 1)
+    )
+    with pytest.raises(UserError):
+        equivalence.check(first, model, [none], on=full)
+    assert equivalence.check(first, model, [none], on=full, below=below).is_limited
+    assert not equivalence.check(first, model, [image], on=full, below=below).is_limited

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import pathlib
 import tempfile
@@ -66,7 +67,8 @@ class Optimization(Searching, Rewriting):
         --method regions, or plays alone with --method policy.
       seconds: the time for all searches together, with the measurements of operators for them.
       strict: leave out rules that may change NaN or infinity, and those that may lose digits where
-        large numbers cancel (see tfrl rules list).
+        large numbers cancel (see tfrl rules list); and what onnxruntime no longer runs at a size of
+        0 with all its optimisation.
       measure: measure candidates end to end; without it the estimate decides.
       measure_seconds: seconds of each final measurement; longer measurements detect smaller gains.
       dimensions: sizes for a dimension that the model leaves open, by the file's own name or as
@@ -185,6 +187,8 @@ class _Optimizer:
         self._began_s = began_s
         rules = (*problem.rules, *problem.block_rules)
         self._lossy = frozenset(one.name for one in rules if one.may_lose_digits)
+        # Without elements, a model may need less optimisation than before, unless --strict.
+        self._below = None if asked.strict or len(self._levels) < 2 else self._levels[1]
 
     def run(self, policy: GraphPolicy | None) -> Outcome:
         """Search, check, and measure; return the outcome, whose model is not written yet."""
@@ -203,7 +207,7 @@ class _Optimizer:
             found=found,
             selection=selection,
             choice=problem.choice,
-            note=self._trials.note,
+            note="; ".join(filter(None, (self._trials.note, _limit_of(selection)))),
             account=account,
             bound=bound_of(problem, _BOUND_S, self._reporter) if asked.bound else None,
         )
@@ -243,6 +247,7 @@ class _Optimizer:
             tell("comparing the outputs of candidates")
             candidates = self._checked(found.proposed, directory)
             candidates += self._checked(self._careful(candidates), directory / "careful")
+            candidates += self._without_a_rule(candidates, directory)
             if not self._asked.measure:
                 return first_right(reference, candidates, trials.others, self._levels[0])
             return self._selector(tell, self._share_s(_CHOOSING)).select(candidates)
@@ -258,6 +263,7 @@ class _Optimizer:
             self._levels[0],
             self._share_s(_CHECKING),
             self._lossy,
+            self._below,
         )
         candidates = list(found)
         for one in candidates:
@@ -281,6 +287,31 @@ class _Optimizer:
                     known.add(visited.state.graph)
                     found.append(visited)
         return found
+
+    def _without_a_rule(
+        self, candidates: Sequence[Candidate], directory: pathlib.Path
+    ) -> list[Candidate]:
+        """Try the likeliest candidate without one of its rules, if its outputs differ too much.
+
+        Any rule that makes new weights rounds them, which counts where numbers have few digits.
+        """
+        likeliest = next(iter(candidates), None)
+        if likeliest is None or not likeliest.refusal or likeliest.equivalence is None:
+            return []
+        steps = collections.defaultdict(list)
+        for state in likeliest.visited.trail:
+            if state.step is not None:
+                steps[state.step.rule].append(state)
+        until_s = self._share_s(_CHECKING)
+        checked: list[Candidate] = []
+        for number, group in enumerate(sorted(steps.values(), key=len, reverse=True)):
+            if time.monotonic() > until_s:
+                break
+            visited = replay_without(likeliest.visited, group)
+            checked += self._checked([visited], directory / f"without-rule-{number}")
+            if not checked[-1].refusal:
+                break
+        return checked
 
     def _share_s(self, share: float) -> float:
         """Return when a share of the time that is left will be over, by `time.monotonic`."""
@@ -310,8 +341,20 @@ class _Optimizer:
                 asked.measure_seconds / 10,
                 self._share_s(1.0),
                 tell,
+                self._below,
             )
             return leaving_out.run(selection, self._selector(tell, self._share_s(1.0)))
+
+
+def _limit_of(selection: Selection) -> str:
+    """Return what the chosen candidate does not do as the model does; "" for nothing."""
+    chosen = selection.chosen
+    if chosen is None or chosen.equivalence is None or not chosen.equivalence.is_limited:
+        return ""
+    return (
+        "at a size of 0 onnxruntime runs it only without its layout optimisation "
+        "(ORT_ENABLE_EXTENDED); --strict leaves such changes out"
+    )
 
 
 def _why_unseen(outputs: Sequence[str]) -> str:

@@ -15,18 +15,23 @@ Runs COMMAND, and lets a policy decide what its clangs inline.
 
   tfrl build --policy runs/quickstart/policy -- cmake --build b
   tfrl build --policy runs/quickstart/policy -- make -j8
-  tfrl build --policy default -- ninja -C b          LLVM's own decisions: the same objects
+  tfrl build --policy default -- ninja -C b          as COMMAND alone: LLVM's own decisions
   tfrl build --policy DIR --compare plain/ -- ninja  sizes beside those of a plain build in plain/
 
 The tree stays configured as it is. Only functions that are compiled for size (-Oz) are decided by
-the policy. Each stock clang from LLVM 19 on is steered whose headers are there (llvm-N-dev); a
-plugin for it is built on first use and kept. GCC, other clangs, the assembler and links go their
-way. If nothing can be steered, COMMAND runs as it would alone. The exit status is COMMAND's.
+the policy; -Os, as CMake's MinSizeRel has it, is not enough. Each stock clang from LLVM 19 on is
+steered whose headers are there (llvm-N-dev); a plugin for it is built on first use and kept. GCC,
+other clangs, clang-cl, zig, the assembler and links go their way. What cannot be steered is
+compiled as it would be alone, and named at the end. The exit status is COMMAND's.
 
 With link-time optimisation (-flto) LLVM inlines when it links, so nothing is steered.
 
+Clangs learn of the policy from environment variables (CCC_OVERRIDE_OPTIONS, TFRL_INLINING_LOG and
+TFRL_INLINING_CONFIG), so a build that gives its compilers an environment of its own, as SCons and
+Bazel do, has to let these through.
+
 Make and Ninja compile only what has changed: to have everything decided by the policy, clean first.
-ccache and sccache know the policy and give no objects of another one.
+ccache and sccache know the policy and give no objects of another one; Go gets a cache for each.
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -98,10 +99,15 @@ def _place(digest: str) -> Iterator[pathlib.Path]:
                 acquire(lock, fcntl.LOCK_EX, _TIMEOUT_S)
             yield directory
     except OSError as error:
-        raise UserError(
-            f"plugin: expected to write it into {directory}, found: {error}; free some space, or "
-            "set XDG_CACHE_HOME to a place that can be written"
-        ) from error
+        raise unwritable(directory, error) from error
+
+
+def unwritable(directory: pathlib.Path, error: OSError) -> UserError:
+    """Return the message for a place in the cache where nothing can be written."""
+    remedy = "set XDG_CACHE_HOME to a place that can be written"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        remedy = f"free some space, or {remedy}"
+    return UserError(f"plugin: expected to write it into {directory}, found: {error}; {remedy}")
 
 
 def _is_whole(target: pathlib.Path) -> bool:

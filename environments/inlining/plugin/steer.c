@@ -6,6 +6,8 @@
  * or it cannot be loaded, the clang compiles as it would alone.
  *
  * TFRL_INLINING_LOG names a file to append to: a line of JSON for each clang that is not steered.
+ * TFRL_INLINING_CONFIG is the directory of configuration files that made clang load this library. Its
+ * name is blanked in the entry that clang writes for -MJ into a compilation database.
  */
 
 #define _GNU_SOURCE
@@ -67,20 +69,33 @@ static int is_source(const char *argument) {
   return 0;
 }
 
+/* Reads a process's command line, words that end with a zero byte; returns its length, 0 if it cannot. */
+static ssize_t read_arguments(pid_t process, char *arguments, size_t room) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/cmdline", (int)process);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0)
+    return 0;
+  const ssize_t length = read(file, arguments, room - 1);
+  close(file);
+  arguments[length > 0 ? length : 0] = 0;
+  return length > 0 ? length : 0;
+}
+
+/* Replaces what cannot stand in a string of JSON. */
+static void make_printable(char *text) {
+  for (; *text; ++text)
+    if (*text < ' ' || *text > '~' || *text == '"' || *text == '\\')
+      *text = '?';
+}
+
 /* Finds the name of the file that this clang compiles. A driver that runs its cc1 in its own process
  * has the user's arguments; a cc1 of its own is told the name. */
 static void find_source(char *name, size_t room) {
   static const char option[] = "-main-file-name";
-  char arguments[1 << 14];
+  static char arguments[1 << 16];
   name[0] = 0;
-  const int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-  if (file < 0)
-    return;
-  const ssize_t length = read(file, arguments, sizeof arguments - 1);
-  close(file);
-  if (length <= 0)
-    return;
-  arguments[length] = 0;
+  const ssize_t length = read_arguments(getpid(), arguments, sizeof arguments);
   for (const char *at = arguments; at < arguments + length; at += strlen(at) + 1)
     if (!strcmp(at, option) && at + sizeof option < arguments + length) {
       snprintf(name, room, "%s", at + sizeof option);
@@ -89,29 +104,90 @@ static void find_source(char *name, size_t room) {
       const char *slash = strrchr(at, '/');
       snprintf(name, room, "%s", slash ? slash + 1 : at);
     }
-  for (char *c = name; *c; ++c)
-    if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
-      *c = '?'; /* it goes into JSON */
+  make_printable(name);
 }
 
-/* Says in the log why this clang is not steered. */
-static void tell(unsigned major, const char *reason) {
+/* Appends a line to the log. */
+static void append(const char *line) {
   const char *path = getenv("TFRL_INLINING_LOG");
-  char source[256], line[512];
   if (!path || !*path)
     return;
   const int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0)
     return;
-  find_source(source, sizeof source);
-  const int length =
-      snprintf(line, sizeof line,
-               "{\"source\":\"%s\",\"llvm\":%u,\"steered\":false,\"reason\":\"%s\"}\n", source,
-               major, reason);
-  if (length > 0 && write(file, line, (size_t)length) < 0) {
+  if (write(file, line, strlen(line)) < 0) {
     /* Nothing can be done: a build must not notice. */
   }
   close(file);
+}
+
+/* Says in the log why this clang is not steered. */
+static void tell(unsigned major, const char *reason) {
+  char source[256], line[512];
+  find_source(source, sizeof source);
+  snprintf(line, sizeof line,
+           "{\"source\":\"%s\",\"llvm\":%u,\"steered\":false,\"reason\":\"%s\"}\n", source, major,
+           reason);
+  append(line);
+}
+
+/* Finds the file that a command line names by -MJ; returns NULL if there is none. */
+static const char *find_fragment(const char *arguments, ssize_t length) {
+  const char *fragment = NULL;
+  for (const char *at = arguments; at < arguments + length; at += strlen(at) + 1)
+    if (!strncmp(at, "-MJ", 3))
+      fragment = at[3] ? at + 3 : at + 4 < arguments + length ? at + 4 : NULL;
+  return fragment;
+}
+
+/* Overwrites each word in a file with spaces. Other clangs may append to it meanwhile. */
+static void blank(const char *path, const char *const *words, int num_words) {
+  struct stat status;
+  const int file = open(path, O_RDWR | O_CLOEXEC);
+  if (file < 0)
+    return;
+  char *text = NULL;
+  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_size < (64 << 20))
+    text = malloc((size_t)status.st_size + 1);
+  const ssize_t length = text ? read(file, text, (size_t)status.st_size) : 0;
+  for (int k = 0; k < num_words && length > 0; ++k) {
+    const size_t size = strlen(words[k]);
+    char spaces[PATH_MAX + 64];
+    memset(spaces, ' ', sizeof spaces);
+    for (char *at = text; (at = memmem(at, (size_t)(text + length - at), words[k], size)); at += size)
+      if (pwrite(file, spaces, size, at - text) < 0)
+        break;
+  }
+  free(text);
+  close(file);
+}
+
+/* When the process ends, clang has written what it records for -MJ, with the options that made it
+ * load this library. */
+__attribute__((destructor)) static void clean_fragment(void) {
+  static char arguments[1 << 16];
+  char option[PATH_MAX + 64], plugin[PATH_MAX + 64], line[PATH_MAX + 64], here[PATH_MAX];
+  const char *place = getenv("TFRL_INLINING_CONFIG"), *fragment;
+  if (!place || !*place || strlen(place) >= PATH_MAX)
+    return;
+  if ((fragment = find_fragment(arguments, read_arguments(getpid(), arguments, sizeof arguments)))) {
+    snprintf(option, sizeof option, "\"--config-user-dir=%s\", ", place);
+    snprintf(plugin, sizeof plugin, "\"-fpass-plugin=%s/steer.so\", ", place);
+    const char *const words[] = {option, plugin};
+    blank(fragment, words, 2);
+  } else if ((fragment = find_fragment(arguments,
+                                       read_arguments(getppid(), arguments, sizeof arguments)))) {
+    /* The driver, which waits for this process, will write it. `tfrl build` looks at it at the end. */
+    const int is_absolute = *fragment == '/';
+    if (!is_absolute && !getcwd(here, sizeof here))
+      return;
+    if (snprintf(line, sizeof line, "{\"fragment\":\"%s%s%s", is_absolute ? "" : here,
+                 is_absolute ? "" : "/", fragment) >= PATH_MAX)
+      return;
+    make_printable(line + strlen("{\"fragment\":\""));
+    strcat(line, "\"}\n");
+    append(line);
+  }
 }
 
 static void do_nothing(void *builder) { (void)builder; }

@@ -1,9 +1,10 @@
 """Steer the clangs of somebody else's build, by environment variables alone.
 
 Every stock clang edits its own command line by `CCC_OVERRIDE_OPTIONS`. So a configured tree needs
-no new configuration, and it does not matter by which path it calls its compiler. The option that is
-added loads a library which any clang can load (steer.c); it hands over to the plugin for the LLVM
-that it finds itself in, or does nothing. Other programs ignore the variable.
+no new configuration, and it does not matter by which path it calls its compiler. What is added
+names a directory of configuration files (configuration.py). These load a library which any clang
+can load (steer.c); it hands over to the plugin for the LLVM that it finds itself in, or does
+nothing. Other programs ignore the variable.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from environments.caches.table import PLUGINS
 from environments.errors import UserError
-from environments.inlining.plugin.building import build_plugin, build_steering
+from environments.inlining.plugin.building import build_plugin, build_steering, unwritable
+from environments.inlining.plugin.configuration import configuration_texts, read_defaults
+from environments.inlining.plugin.object_caches import cache_variables
 from environments.inlining.plugin.source import PolicySource
 from environments.inlining.plugin.toolchain import Toolchain
 
 _LOG = "TFRL_INLINING_LOG"
+_CONFIG = "TFRL_INLINING_CONFIG"
 _OPTIONS = "CCC_OVERRIDE_OPTIONS"
+_NO_PLUGIN = "no plugin was built for this clang"  # as steer.c says it
 _TIMEOUT_S = 60.0
 
 
@@ -56,121 +61,195 @@ class Steering:
     Attributes:
       environment: variables to add to the command's, or to put in their place.
       log: file in which clangs tell what they did.
-      failures: why there is no plugin for some of the clangs.
+      failures: why some of the clangs are not steered.
+      excuses: why there is no plugin for a version of LLVM, by its major number.
     """
 
     environment: Mapping[str, str]
     log: pathlib.Path
     failures: tuple[str, ...] = ()
+    excuses: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     def compiles(self) -> list[Compile]:
         """Return what the clangs have told so far."""
+        return [self._compile(line) for line in self._lines() if "steered" in line]
+
+    def why_no_log(self) -> str:
+        """Return why clangs cannot tell what they did; "" if they can."""
+        try:
+            with self.log.open("ab") as file:
+                file.write(b"\n" * 4096)
+        except OSError as error:
+            return f"what was steered is not known: {self.log} cannot be written ({error.strerror})"
+        return ""
+
+    def clean_fragments(self) -> None:
+        """Blank our options in what clangs wrote for -MJ, where they could not do so themselves."""
+        place = self.environment[_CONFIG]
+        words = (f'"--config-user-dir={place}", ', f'"-fpass-plugin={place}/steer.so", ')
+        for line in self._lines():
+            with contextlib.suppress(OSError, KeyError, TypeError):
+                path = pathlib.Path(line["fragment"])
+                text = path.read_text(encoding="utf-8", errors="surrogateescape")
+                blank = text
+                for word in words:
+                    blank = blank.replace(word, " " * len(word))
+                if blank != text:
+                    path.write_text(blank, encoding="utf-8", errors="surrogateescape")
+
+    def _lines(self) -> list[dict]:
         if not self.log.exists():
             return []
-        found = []
-        for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines():
+        lines = []
+        for text in self.log.read_text(encoding="utf-8", errors="replace").splitlines():
             # A full disk may leave half a line.
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                found.append(_read(json.loads(line)))
-        return found
+            with contextlib.suppress(ValueError):
+                lines.append(json.loads(text))
+        return [line for line in lines if isinstance(line, dict)]
 
-
-def _read(told: dict) -> Compile:
-    return Compile(
-        source=str(told["source"]) or f"a file compiled by clang {told['llvm']}",
-        reason="" if told["steered"] else str(told["reason"]),
-        decisions=int(told.get("decisions", 0)),
-        departures=int(told.get("departures", 0)),
-        policy_us=int(told.get("policy_ns", 0)) / 1e3,
-    )
+    def _compile(self, line: Mapping) -> Compile:
+        reason = "" if line["steered"] else str(line.get("reason", ""))
+        llvm = int(line.get("llvm", 0))
+        if reason == _NO_PLUGIN:
+            reason = self.excuses.get(llvm, reason)
+        return Compile(
+            source=str(line.get("source") or f"a file compiled by clang {llvm}"),
+            reason=reason,
+            decisions=int(line.get("decisions", 0)),
+            departures=int(line.get("departures", 0)),
+            policy_us=int(line.get("policy_ns", 0)) / 1e3,
+        )
 
 
 @contextlib.contextmanager
-def steer(toolchains: Sequence[Toolchain], policy: PolicySource) -> Iterator[Steering]:
+def steer(
+    toolchains: Sequence[Toolchain],
+    policy: PolicySource,
+    clangs: Sequence[str] = (),
+    excuses: Mapping[int, str] | None = None,
+) -> Iterator[Steering]:
     """Prepare plugins for some clangs of different versions.
 
     Args:
       toolchains: one for each version, at least one.
       policy: what decides.
+      clangs: all clangs that the command may call, also those that no plugin is for; () for those
+        of the toolchains.
+      excuses: why a version of LLVM has no toolchain, by its major number.
 
     Yields:
       How to start a command; valid inside the context.
 
     Raises:
-      UserError: no plugin can be built.
+      UserError: no plugin can be built, or no clang takes it.
     """
-    files: dict[str, pathlib.Path] = {}
-    failures = []
+    excuses = dict(excuses or {})
+    libraries: dict[str, pathlib.Path] = {}
     for toolchain in toolchains:
         try:
             for path in (build_plugin(toolchain, policy), build_steering(toolchain)):
-                files.setdefault(path.name, path)
+                libraries.setdefault(path.name, path)
         except UserError as error:
-            failures.append(f"clang {toolchain.major} is not steered: {error}")
-    if not files:
-        raise UserError("; ".join(failures))
-    directory = _gather(list(files.values()))
-    with tempfile.TemporaryDirectory(prefix="tfrl-build-") as private:
-        log = pathlib.Path(private) / "log"
+            excuses[toolchain.major] = str(error)
+    if not libraries:
+        raise UserError("; ".join(excuses.values()))
+    failures = [f"clang {major} is not steered: {excuse}" for major, excuse in excuses.items()]
+    names = clangs or [toolchain.clang for toolchain in toolchains]
+    with _private_directory() as private:
+        place, directory, refusals = _place(libraries, names, private)
+        log = private / "log"
+        environment = {**_loading(place, log), **cache_variables(directory)}
+        yield Steering(environment, log, (*failures, *refusals), excuses)
+
+
+def _place(
+    libraries: Mapping[str, pathlib.Path], clangs: Sequence[str], private: pathlib.Path
+) -> tuple[pathlib.Path, pathlib.Path, list[str]]:
+    """Put libraries and configuration files where clangs find them.
+
+    Returns:
+      The directory as clangs are told of it, the directory itself, and why some clangs will load
+      nothing. Of the clangs none fails with it.
+    """
+    defaults = {clang: read_defaults(clang) for clang in clangs}
+    content = {name: path.read_bytes() for name, path in libraries.items()}
+    refusing: set[str] = set()
+    while True:
+        texts, failures = configuration_texts(defaults, refusing)
+        directory = _gather({**content, **{name: text.encode() for name, text in texts.items()}})
         place = directory
         if re.search(r"\s", os.fspath(directory)):
             # Clang splits the variable at spaces.
-            place = pathlib.Path(private) / "plugins"
+            place = private / "plugins"
+            place.unlink(missing_ok=True)
             place.symlink_to(directory)
-        yield Steering(_environment(place, directory, log), log, tuple(failures))
+        environment = _loading(place, private / "probe")
+        refusals = {clang for clang in clangs if _refuses(clang, environment)} - refusing
+        if not refusals:
+            break
+        refusing |= refusals
+    if not texts:
+        raise UserError("; ".join(failures))
+    return place, directory, failures
 
 
-def _gather(files: Sequence[pathlib.Path]) -> pathlib.Path:
-    """Return a directory that holds the plugins and the library that picks one.
+@contextlib.contextmanager
+def _private_directory() -> Iterator[pathlib.Path]:
+    """Make a directory for what clangs write, if possible at a path without spaces."""
+    places = [tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"]
+    writable = [place for place in places if os.access(place, os.W_OK | os.X_OK)]
+    straight = [place for place in writable if not re.search(r"\s", place)]
+    try:
+        directory = tempfile.TemporaryDirectory(
+            prefix="tfrl-build-", dir=next(iter([*straight, *writable]), None)
+        )
+    except OSError as error:
+        raise UserError(
+            f"plugin: expected to make a temporary directory, found: {error}; set TMPDIR to a "
+            "place that can be written"
+        ) from error
+    with directory as name:
+        yield pathlib.Path(name)
+
+
+def _gather(files: Mapping[str, bytes]) -> pathlib.Path:
+    """Return a directory that holds what clangs load.
 
     Its name depends on what is in it alone, because a compiler cache may have it in its keys.
     """
-    content = [(path.name, path.read_bytes()) for path in sorted(files, key=lambda one: one.name)]
     digest = hashlib.sha256()
-    for name, data in content:
+    for name, data in sorted(files.items()):
         digest.update(f"{name} {len(data)} ".encode() + data)
     name = f"set-{digest.hexdigest()[:32]}"
     target = PLUGINS.path / name
     try:
         PLUGINS.directories().entry(name)
-        for file, data in content:
+        for file, data in files.items():
             path = target / file
             if path.is_file() and path.read_bytes() == data:
                 continue
             # A clang of another build may have the file open, so it is replaced, not written to.
-            with tempfile.NamedTemporaryFile(dir=target, prefix=".", delete=False) as fresh:
-                fresh.write(data)
-            pathlib.Path(fresh.name).replace(path)
+            with tempfile.TemporaryDirectory(dir=target, prefix=".") as scratch:
+                fresh = pathlib.Path(scratch) / file
+                fresh.write_bytes(data)
+                fresh.replace(path)
     except OSError as error:
-        raise UserError(
-            f"plugin: expected to write it into {target}, found: {error}; free some space, or set "
-            "XDG_CACHE_HOME to a place that can be written"
-        ) from error
+        raise unwritable(target, error) from error
     return target
 
 
-def _environment(place: pathlib.Path, directory: pathlib.Path, log: pathlib.Path) -> dict[str, str]:
-    present = os.environ.get(_OPTIONS, "")
+def _loading(place: pathlib.Path, log: pathlib.Path) -> dict[str, str]:
+    """Return the variables by which clangs load what is in a directory."""
     # "#" keeps clang from telling about the edit. "^" adds in front: behind "--" there are files.
-    edits = [present or "#", f"^-fpass-plugin={place / 'steer.so'}"]
-    files = sorted(os.fspath(path) for path in directory.glob("*.so"))
-    extra = [os.environ.get("CCACHE_EXTRAFILES", ""), *files]
-    buster = [os.environ.get("SCCACHE_C_CUSTOM_CACHE_BUSTER", ""), directory.name]
-    return {
-        _OPTIONS: " ".join(edits),
-        _LOG: os.fspath(log),
-        # Neither cache knows of the plugin, and would take objects of another policy for these.
-        "CCACHE_EXTRAFILES": os.pathsep.join(filter(None, extra)),
-        "SCCACHE_C_CUSTOM_CACHE_BUSTER": "-".join(filter(None, buster)),
-    }
+    edits = [os.environ.get(_OPTIONS) or "#", f"^--config-user-dir={place}"]
+    return {_OPTIONS: " ".join(edits), _LOG: os.fspath(log), _CONFIG: os.fspath(place)}
 
 
-def refuses(clang: str, steering: Steering) -> bool:
+def _refuses(clang: str, environment: Mapping[str, str]) -> bool:
     """Return whether a clang fails only because of the plugin: some are built without plugins."""
     with tempfile.TemporaryDirectory(prefix="tfrl-probe-") as scratch:
         command = [clang, "-x", "c", "-c", os.devnull, "-o", f"{scratch}/probe.o"]
-        environment = {**os.environ, **steering.environment, _LOG: f"{scratch}/log"}
-        steered = _succeeds(command, environment)
+        steered = _succeeds(command, {**os.environ, **environment})
         return not steered and _succeeds(command, dict(os.environ))
 
 

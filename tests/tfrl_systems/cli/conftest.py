@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
+from environments.inlining.plugin.building import build_plugin
+from environments.inlining.plugin.source import heuristic_source
+from environments.inlining.plugin.toolchain import find_toolchain
 from tests.requirements import skip_if
 from tests.tfrl_systems.cli.small_project import CLANGS, find_clang
 
@@ -32,6 +37,16 @@ def one_clang(build_environment):
     if not path:
         skip_if("; ".join(missing for _, missing in found))
     return path
+
+
+@pytest.fixture
+def own_plugins(one_clang, plugin_cache, tmp_path, monkeypatch):
+    """The plugins of `never`, in a cache of the test's own; the cache's directory."""
+    build_plugin(find_toolchain(one_clang.replace("++", "")), heuristic_source("never"))
+    cache = tmp_path / "my own cache"
+    shutil.copytree(plugin_cache / "tfrl", cache / "tfrl")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    return cache
 
 
 @pytest.fixture(autouse=True)

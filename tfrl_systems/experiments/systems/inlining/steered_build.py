@@ -6,28 +6,35 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from environments import files
 from environments.errors import UsageError, UserError
-from environments.inlining.plugin.source import PolicySource
-from environments.inlining.plugin.steering import Compile, Steering, refuses, steer
+from environments.inlining.plugin.source import PolicySource, heuristic_source
+from environments.inlining.plugin.steering import Compile, Steering, steer
 from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
 from tfrl_systems.experiments.reporting import Reporter
+from tfrl_systems.experiments.systems.inlining.compilers_of_tree import candidates, find_clangs
 from tfrl_systems.experiments.systems.inlining.exporting import policy_source
-from tfrl_systems.experiments.systems.inlining.trees_on_disk import Tree, look
+from tfrl_systems.experiments.systems.inlining.trees_on_disk import Made, Tree, look, unheard
 
-_ON_PATH = ("cc", "c++", "clang", "clang++", *(f"clang-{number}" for number in range(19, 31)))
-_CACHED_COMPILER = re.compile(r"^CMAKE_(?:C|CXX)_COMPILER:[A-Z]+=(.+)$", re.MULTILINE)
-_VERSION = re.compile(r"clang version (\d{1,6})")
-_TIMEOUT_S = 30.0
+LLVMS_OWN = heuristic_source("default")
+"""The policy that leaves every decision to LLVM."""
+
 _STDERR = 2
+_NOTHING_TO_DO = "default is LLVM's own policy and needs no plugin"
+_UNHEARD = (
+    "no clang told of it: it came from a compiler cache, or its clang did not get this build's "
+    "environment (SCons, Bazel, env -i, another user or machine)"
+)
+# What a terminal sends to the command, too.
+_OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,32 +78,55 @@ def build(asked: Build, reporter: Reporter) -> dict[str, Any]:
     tree = Tree.of(asked.command)
     with contextlib.ExitStack() as stack:
         steering, excuse = _prepare(asked, source, tree, stack)
-        if steering is None:
-            reporter.say(f"{excuse}; the command runs as it would alone")
-        else:
+        if steering is not None:
             for failure in steering.failures:
                 reporter.say(failure)
+        elif excuse != _NOTHING_TO_DO:
+            reporter.say(f"{excuse}; the command runs as it would alone")
         began_ns = _now_ns()
         status = _run(asked, steering)
-        compiles = steering.compiles() if steering is not None else []
-    plain = [{"file": one.source, "reason": one.reason} for one in compiles if one.reason]
-    others, images = look(tree, began_ns, asked.compared)
+        compiles = []
+        if steering is not None:
+            compiles = steering.compiles()
+            steering.clean_fragments()
+            excuse = steering.why_no_log()
+    made = look(tree, began_ns, asked.compared)
+    plain = _plain(compiles, made, is_heard=steering is not None and not excuse)
+    steered = sum(not compile.reason for compile in compiles)
     return {
         "status": status,
-        "compiles": len(compiles) + len(others),
-        "steered": sum(not one.reason for one in compiles),
-        "plain": plain + others,
+        "compiles": steered + len(plain) + (0 if steering is not None else len(made.objects)),
+        "steered": steered,
+        "plain": plain,
         **_counts(compiles),
         "reason": excuse,
-        "images": images,
+        "images": made.images,
     }
+
+
+def _plain(compiles: Sequence[Compile], made: Made, is_heard: bool) -> list[dict[str, str]]:
+    """Return what the policy did not decide, and why.
+
+    Args:
+      compiles: what clangs told.
+      made: what is on disk.
+      is_heard: whether each clang would have told of what it compiled.
+    """
+    reasons = [(compile.source, compile.reason) for compile in compiles if compile.reason]
+    reasons += made.foreign.items()
+    if is_heard:
+        silent = unheard(made.objects, [compile.source for compile in compiles])
+        if not compiles and not made.objects:
+            silent = made.linked
+        reasons += [(path, _UNHEARD) for path in silent]
+    return [{"file": file, "reason": reason} for file, reason in reasons]
 
 
 def _counts(compiles: Sequence[Compile]) -> dict[str, Any]:
     return {
-        "decisions": sum(one.decisions for one in compiles),
-        "departures": sum(one.departures for one in compiles),
-        "policy_seconds": sum(one.policy_us for one in compiles) / 1e6,
+        "decisions": sum(compile.decisions for compile in compiles),
+        "departures": sum(compile.departures for compile in compiles),
+        "policy_seconds": sum(compile.policy_us for compile in compiles) / 1e6,
     }
 
 
@@ -104,62 +134,37 @@ def _prepare(
     asked: Build, source: PolicySource, tree: Tree, stack: contextlib.ExitStack
 ) -> tuple[Steering | None, str]:
     """Return how to steer; None and the reason if nothing can be steered."""
-    clangs = _find_clangs(asked.compilers or _candidates(tree))
+    if source == LLVMS_OWN:
+        return None, _NOTHING_TO_DO
+    clangs = find_clangs(asked.compilers or candidates(tree.roots, asked.command))
     toolchains: dict[int, Toolchain] = {}
-    excuses = []
+    excuses: dict[int, str] = {}
     for clang, major in clangs.items():
         if major in toolchains:
             continue
         try:
             toolchains[major] = find_toolchain(clang)
+            excuses.pop(major, None)
         except UserError as error:
-            excuses.append(str(error))
+            excuses.setdefault(major, str(error))
     if not toolchains:
         if asked.compilers and not clangs:
             return None, f"expected a clang, found none called {', '.join(asked.compilers)}"
-        return None, "; ".join(dict.fromkeys(excuses)) or "no clang of LLVM 19 or newer was found"
+        return None, "; ".join(excuses.values()) or "no clang of LLVM 19 or newer was found"
     try:
-        steering = stack.enter_context(steer(list(toolchains.values()), source))
+        steering = steer(list(toolchains.values()), source, list(clangs), excuses)
+        return stack.enter_context(steering), ""
     except UserError as error:
         return None, str(error)
-    for clang in clangs:
-        if refuses(clang, steering):
-            return None, f"{clang} takes no plugins"
-    return steering, ""
-
-
-def _candidates(tree: Tree) -> list[str]:
-    """Return compilers that the build may use: the environment's, the tree's and those on PATH."""
-    named = [os.environ.get(name, "").split(" ")[0] for name in ("CC", "CXX")]
-    for root in tree.roots:
-        for path in (root / "CMakeCache.txt", *root.glob("*/CMakeCache.txt")):
-            with contextlib.suppress(OSError):
-                named += _CACHED_COMPILER.findall(files.read_bytes(path).decode(errors="replace"))
-    return [*filter(None, named), *_ON_PATH]
-
-
-def _find_clangs(names: Sequence[str]) -> dict[str, int]:
-    """Return the major version of each name that is a clang; each program once."""
-    found: dict[str, int] = {}
-    seen = set()
-    for name in names:
-        path = shutil.which(name)
-        if path is None or (real := os.path.realpath(path)) in seen:
-            continue
-        seen.add(real)
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            shown = subprocess.run(
-                [path, "--version"], capture_output=True, timeout=_TIMEOUT_S
-            ).stdout.decode(errors="replace")
-            if match := _VERSION.search(shown):
-                found[path] = int(match[1])
-    return found
 
 
 def _now_ns() -> int:
     """Return the time as file systems count it, which may be coarser than the clock."""
-    with tempfile.NamedTemporaryFile(prefix="tfrl-") as file:
-        return pathlib.Path(file.name).stat().st_mtime_ns
+    try:
+        with tempfile.NamedTemporaryFile(prefix="tfrl-") as file:
+            return pathlib.Path(file.name).stat().st_mtime_ns
+    except OSError:
+        return time.time_ns() - 10**9
 
 
 def _run(asked: Build, steering: Steering | None) -> int:
@@ -167,7 +172,10 @@ def _run(asked: Build, steering: Steering | None) -> int:
     environment = {**os.environ, **(steering.environment if steering is not None else {})}
     output = _STDERR if asked.quiet else None
     try:
-        process = subprocess.Popen(list(asked.command), env=environment, stdout=output)
+        # Open files stay open: make tells its parts through them which of them may run.
+        process = subprocess.Popen(
+            list(asked.command), env=environment, stdout=output, close_fds=False
+        )
     except (OSError, ValueError) as error:
         raise UsageError(
             f"build: expected {asked.command[0]} to start, found: {error}; name a program"
@@ -181,14 +189,18 @@ def _run(asked: Build, steering: Steering | None) -> int:
 def _passing_on(process: subprocess.Popen) -> Iterator[None]:
     """Leave it to the command to end when it is asked to, so that its compilers can clean up.
 
-    A terminal interrupts the command as well. An exception here would come between the command's
-    end and its status, and could lose that.
+    An exception here would come between the command's end and its status, and could lose that. What
+    this process ignores, as under nohup, it goes on to ignore, like the command.
     """
     handlers: dict[signal.Signals, Callable[[int, Any], None]] = {
-        signal.SIGTERM: lambda number, _: process.send_signal(number),
-        signal.SIGINT: lambda *_: None,
+        **dict.fromkeys(_OF_TERMINAL, lambda *_: None),
+        **dict.fromkeys(_PASSED_ON, lambda number, _: process.send_signal(number)),
     }
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    before = {
+        number: signal.signal(number, handler)
+        for number, handler in handlers.items()
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         yield
     finally:
@@ -211,7 +223,7 @@ def to_text(found: Mapping[str, Any]) -> str:
         reasons.setdefault(one["reason"], []).append(one["file"])
     lines += [f"  {len(files)} not: {reason} ({files[0]})" for reason, files in reasons.items()]
     if found["reason"]:
-        lines.append(f"  none: {found['reason']}")
+        lines.append(f"  {'' if found['steered'] else 'none: '}{found['reason']}")
     elif not found["compiles"]:
         lines.append("  nothing was compiled: to build all anew, clean the tree first")
     rows = []

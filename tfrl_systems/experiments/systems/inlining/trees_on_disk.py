@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from elftools.common.exceptions import ELFError
@@ -22,6 +24,8 @@ _SKIPPED = frozenset(
 # Where CMake keeps objects, and probes that it linked itself.
 _OF_CMAKE = "CMakeFiles"
 _ELF = b"\x7fELF"
+_IMAGES = ("ET_EXEC", "ET_DYN")
+_CLANG = b"clang version"
 _PARTS = ("text_bytes", "unwind_bytes", "rodata_bytes", "file_bytes")
 
 
@@ -38,11 +42,13 @@ class Tree:
     @classmethod
     def of(cls, command: Sequence[str]) -> Tree:
         """Return the directories that a command names, and the current one."""
-        named = [pathlib.Path.cwd()]
+        named = []
+        with contextlib.suppress(OSError):  # The current directory may have been removed.
+            named.append(pathlib.Path.cwd())
         for word in command[1:]:
             for text in (word, word.partition("=")[2], word[2:] if word.startswith("-C") else ""):
                 path = pathlib.Path(text)
-                if text and path.is_dir():
+                if text and _is_directory(path):
                     named.append(path.resolve())
         unique = sorted(set(named), key=lambda path: len(path.parts))
         kept: list[pathlib.Path] = []
@@ -51,15 +57,44 @@ class Tree:
                 kept.append(path)
         return cls(tuple(kept))
 
-    def files(self) -> Iterator[tuple[pathlib.Path, pathlib.Path]]:
-        """Yield (root, path) of each regular file that begins like an ELF file."""
+    def elf_files(
+        self, began_ns: int, names: Collection[str] = ()
+    ) -> Iterator[tuple[pathlib.Path, pathlib.Path]]:
+        """Yield (root, path) of ELF files.
+
+        Args:
+          began_ns: those that were written since then, as the file system counts.
+          names: and those of these names.
+        """
         for root in self.roots:
-            for directory, folders, names in os.walk(root):
-                folders[:] = [one for one in folders if one not in _SKIPPED]
-                for name in names:
-                    path = pathlib.Path(directory, name)
+            for entry in _files_below(root):
+                try:
+                    is_new = entry.stat(follow_symlinks=False).st_mtime_ns >= began_ns
+                except OSError:
+                    continue
+                if is_new or entry.name in names:
+                    path = pathlib.Path(entry.path)
                     if _begins_like_elf(path):
                         yield root, path
+
+
+def _is_directory(path: pathlib.Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _files_below(root: str | os.PathLike) -> Iterator[os.DirEntry]:
+    """Yield what is no directory below one, and follow no links."""
+    waiting = [os.fspath(root)]
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    yield entry
+                elif entry.name not in _SKIPPED:
+                    waiting.append(entry.path)
 
 
 def _begins_like_elf(path: pathlib.Path) -> bool:
@@ -72,44 +107,89 @@ def _begins_like_elf(path: pathlib.Path) -> bool:
         return False
 
 
-def look(
-    tree: Tree, began_ns: int, compared: pathlib.Path | None
-) -> tuple[list[dict[str, str]], list[dict[str, Any]]]:
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """What a build has written since it began.
+
+    Attributes:
+      foreign: objects of other compilers, and which these are.
+      objects: clang's objects.
+      linked: images of which a part was compiled by clang.
+      images: the linked images, as `tfrl build --json` prints them.
+    """
+
+    foreign: dict[str, str]
+    objects: list[str]
+    linked: list[str]
+    images: list[dict[str, Any]]
+
+
+def look(tree: Tree, began_ns: int, compared: pathlib.Path | None) -> Made:
     """Look at what a build has written since it began.
 
     Args:
       tree: where it writes.
       began_ns: when it began, as the file system counts.
-      compared: another build of the same tree; None for none.
-
-    Returns:
-      Objects of other compilers, as `tfrl build --json` prints "plain", and the linked images. With
-      `compared` also images that were not linked now, if both trees have them.
+      compared: another build of the same tree; None for none. Images that both trees have are then
+        shown even if they were not linked now.
     """
-    plain, images = [], []
-    for root, path in tree.files():
+    names = set() if compared is None else {entry.name for entry in _files_below(compared)}
+    made = Made({}, [], [], [])
+    for root, path in tree.elf_files(began_ns, names):
         try:
+            twin = None if compared is None else _twin(path, root, compared)
             is_new = path.stat().st_mtime_ns >= began_ns
-            other = None if compared is None else _twin(path, root, compared)
-            if not is_new and other is None:
-                continue
             with path.open("rb") as file:
                 elf = ELFFile(file)
-                kind = elf["e_type"]
-                if kind == "ET_REL" and is_new and (reason := _foreign(elf)):
-                    plain.append({"file": os.path.relpath(path), "reason": reason})
-            if kind in ("ET_EXEC", "ET_DYN") and _OF_CMAKE not in path.parts:
-                images.append(_weigh(path, other))
+                kind, comment = elf["e_type"], _comment(elf)
+            if kind == "ET_REL" and is_new:
+                if compiler := _foreign(comment):
+                    made.foreign[shown(path)] = compiler
+                elif _CLANG in comment:
+                    made.objects.append(shown(path))
+            if kind in _IMAGES and _OF_CMAKE not in path.parts and (is_new or twin is not None):
+                made.images.append(_weigh(path, twin))
+                if is_new and _CLANG in comment:
+                    made.linked.append(shown(path))
         except (OSError, ELFError, UserError):
             continue  # removed meanwhile, or half written by a build that was interrupted
-    return plain, sorted(images, key=lambda one: one["path"])
+    made.images.sort(key=lambda image: image["path"])
+    return made
 
 
-def _foreign(elf: ELFFile) -> str:
+def unheard(objects: Sequence[str], sources: Sequence[str]) -> list[str]:
+    """Return objects of clangs that told nothing.
+
+    Args:
+      objects: clang's objects.
+      sources: the sources of the compiles that were told of, without directories. Not all of them
+        have an object that is still there.
+    """
+    stems = collections.Counter(pathlib.PurePath(source).stem for source in sources)
+    silent = [path for path in objects if not any(stem in _name(path) for stem in stems)]
+    return silent[: max(0, len(objects) - len(sources))]
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def shown(path: pathlib.Path) -> str:
+    """Return a path as people know it, from the current directory if there is one."""
+    try:
+        return os.path.relpath(path)
+    except OSError:
+        return os.fspath(path)
+
+
+def _comment(elf: ELFFile) -> bytes:
+    section = elf.get_section_by_name(".comment")
+    return section.data() if section is not None else b""
+
+
+def _foreign(comment: bytes) -> str:
     """Return which other compiler made an object; "" if clang did, or if it does not say."""
-    comment = elf.get_section_by_name(".comment")
-    data = comment.data() if comment is not None else b""
-    if b"clang" in data or b"LLVM" in data or b"GCC:" not in data:
+    if b"clang" in comment or b"LLVM" in comment or b"GCC:" not in comment:
         return ""
     return "compiled by GCC"
 
@@ -125,7 +205,7 @@ def _twin(path: pathlib.Path, root: pathlib.Path, compared: pathlib.Path) -> pat
 
 
 def _weigh(path: pathlib.Path, other: pathlib.Path | None) -> dict[str, Any]:
-    found = {"path": os.path.relpath(path), **_sizes(path)}
+    found = {"path": shown(path), **_sizes(path)}
     if other is not None:
         found |= {f"default_{part}": value for part, value in _sizes(other).items()}
     return found

@@ -1,0 +1,68 @@
+"""Caches of objects between a build and its compiler: which policy an object is of.
+
+None of them knows of the plugin. Each would take an object that another policy decided for this
+one, so each is told, or gets a place of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+
+_TIMEOUT_S = 10.0
+
+
+def cache_variables(directory: pathlib.Path) -> dict[str, str]:
+    """Return environment variables that keep the objects of one policy apart.
+
+    Args:
+      directory: what clangs load. Its name depends on all that is in it.
+    """
+    digest = directory.name
+    files = sorted(os.fspath(path) for path in directory.iterdir() if path.name[0] != ".")
+    extra = [_ccache_setting("extra_files_to_hash", "CCACHE_EXTRAFILES"), *files]
+    space = [_ccache_setting("namespace", "CCACHE_NAMESPACE"), digest]
+    buster = [os.environ.get("SCCACHE_C_CUSTOM_CACHE_BUSTER", ""), digest]
+    return {
+        # A build may set either of these itself.
+        "CCACHE_EXTRAFILES": os.pathsep.join(filter(None, extra)),
+        "CCACHE_NAMESPACE": "-".join(filter(None, space)),
+        "SCCACHE_C_CUSTOM_CACHE_BUSTER": "-".join(filter(None, buster)),
+        # Go's cache has no key of ours.
+        "GOCACHE": f"{_go_cache()}-{digest}",
+    }
+
+
+def _ccache_setting(key: str, variable: str) -> str:
+    """Return a setting of ccache, from the environment or from the user's own files."""
+    own = os.environ.get(variable, "")
+    try:
+        done = subprocess.run(
+            ["ccache", "--get-config", key],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return own
+    return own if done.returncode else os.fsdecode(done.stdout).strip()
+
+
+def _go_cache() -> str:
+    """Return where Go keeps objects, as it finds the place itself.
+
+    Go need not be on PATH now in order to be called by the build.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path("~/.cache").expanduser()
+    default = os.environ.get("GOCACHE") or f"{home}/go-build"
+    try:
+        done = subprocess.run(
+            ["go", "env", "GOCACHE"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return default
+    return os.fsdecode(done.stdout).strip() or default

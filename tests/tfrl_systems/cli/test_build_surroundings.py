@@ -1,0 +1,310 @@
+"""Other people's builds: whatever is in them, they do what they would have done alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from environments.inlining.plugin.steering import Steering
+from tests.requirements import need_programs, needs_root
+from tests.tfrl_systems.cli.small_project import CLANGS, find_clang, objects, run, write_sources
+from tfrl_systems.experiments.systems.inlining.trees_on_disk import unheard
+
+ROOT = pathlib.Path(__file__).parents[3]
+NEVER = ("build", "--policy", "never", "--json", "--")
+NEVER_BY_ONE = (*NEVER[:-1], "--compiler")
+DEFAULT = ("build", "--policy", "default", "--json", "--")
+ZIG = f"{sys.executable} -m ziglang c++"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Sources, in a current directory that is theirs."""
+    sources = write_sources(tmp_path / "project")
+    monkeypatch.chdir(sources)
+    return sources
+
+
+def start(*command: object, cwd: pathlib.Path, **keywords) -> subprocess.Popen:
+    """Start `tfrl build` in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tfrl_systems.cli.main", *map(str, command)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        **keywords,
+    )
+
+
+def test_llvms_own_policy_needs_no_plugin(tfrl, one_clang, project):
+    """So also what records the command line stays the same."""
+    shell = f"{one_clang} -Oz -g -frecord-command-line -grecord-gcc-switches -MJ part -c main.cpp"
+    built = []
+    for verb in ([], DEFAULT):
+        for name in ("main.o", "part"):
+            (project / name).unlink(missing_ok=True)
+        if not verb:
+            run("sh", "-c", shell, cwd=project)
+        else:
+            ran = tfrl(*verb, "sh", "-c", f"{shell}; env")
+            assert ran.json["compiles"] == 1 and ran.json["steered"] == 0
+            assert "needs no plugin" in ran.json["reason"]
+            assert "TFRL_INLINING" not in ran.err and "CCC_OVERRIDE_OPTIONS" not in ran.err
+        built.append([(project / name).read_bytes() for name in ("main.o", "part")])
+    assert built[0] == built[1]
+
+
+def test_a_compilation_database_of_clang_does_not_name_the_plugin(tfrl, clang, project):
+    """Neither from a clang that compiles in its own process nor from one that starts another."""
+    shell = (
+        f"{clang} -Oz -MJ one.part -c 'library 0.cpp' && {clang} -Oz -MJ two.part main.cpp "
+        "'library 0.cpp' 'library 1.cpp' -o program"
+    )
+    run("sh", "-c", shell, cwd=project)
+    parts = {name: (project / name).read_text().rstrip(",\n") for name in ("one.part", "two.part")}
+    for name in parts:
+        (project / name).unlink()
+    assert tfrl(*NEVER, "sh", "-c", shell).json["steered"] == 4
+    for name, part in parts.items():
+        text = (project / name).read_text()
+        entries = json.loads(f"[{text.rstrip().rstrip(',')}]")
+        plain = json.loads(f"[{part}]")
+        assert len(entries) == len(plain)
+        assert [_lasting(entry) for entry in entries] == [_lasting(entry) for entry in plain]
+
+
+def _lasting(entry: dict) -> list[str]:
+    """The arguments but for names of temporary files."""
+    return [word for word in entry["arguments"] if not word.startswith("/tmp/")]
+
+
+def test_compilers_that_take_no_plugin_are_left_alone(tfrl, one_clang, project):
+    """A zig, whose clang can load nothing, beside a clang; warnings are errors."""
+    (project / "start.s").write_text(".text\n")
+    shell = (
+        f"{ZIG} -Werror -Oz -c main.cpp -o zig.o && {one_clang} -Werror -c start.s -o s.o && "
+        f"{one_clang} -Werror -Wall -Oz -c 'library 0.cpp' -o one.o && "
+        f"{one_clang} -Werror -E 'library 1.cpp' -o one.i && {one_clang} -Werror one.o -shared"
+    )
+    ran = tfrl(*NEVER, "sh", "-c", shell)
+    assert ran.status == 0 and ran.json["steered"] == 1
+
+
+def test_a_clang_that_takes_options_in_windows_style_is_left_alone(tfrl, one_clang, project):
+    clang = f"{one_clang} --driver-mode=cl --target=x86_64-pc-windows-msvc /WX"
+    (project / "k.cpp").write_text("int twice(int x) { return 2 * x; }\n")
+    run("sh", "-c", f"{clang} /c /O1 k.cpp /Fok.obj", cwd=project)
+    plain = (project / "k.obj").read_bytes()
+    assert tfrl(*NEVER, "sh", "-c", f"{clang} /c /O1 k.cpp /Fok.obj").status == 0
+    assert _without_date(project / "k.obj") == _without_date(plain)
+
+
+def _without_date(file: pathlib.Path | bytes) -> bytes:
+    data = file if isinstance(file, bytes) else file.read_bytes()
+    return data[:4] + data[8:]  # of the header of COFF
+
+
+def test_a_clang_keeps_the_configuration_that_lies_beside_it(tfrl, one_clang, project, tmp_path):
+    """As toolchains do that bring a system root along."""
+    real = pathlib.Path(one_clang).resolve()
+    own = tmp_path / "toolchain" / "bin"
+    own.mkdir(parents=True)
+    shutil.copy(real, own / "clang")
+    (own / "clang++").symlink_to("clang")
+    major = one_clang.rpartition("-")[2]
+    resources = run(one_clang, "-print-resource-dir", cwd=project).strip()
+    (own / "clang++.cfg").write_text(f"-DOWN=1 -resource-dir={resources}\n")
+    (project / "own.cpp").write_text('#include "library 0.cpp"\nint own() { return OWN; }\n')
+    shell = (
+        f"{own}/clang++ -Oz -Werror -c own.cpp -o own.o && {one_clang} -Oz -c main.cpp -o main.o"
+    )
+    environment = {**os.environ, "LD_LIBRARY_PATH": f"/usr/lib/llvm-{major}/lib"}
+    run("sh", "-c", shell, cwd=project, env=environment)
+    for compilers in ((own / "clang++",), (own / "clang++", one_clang)):
+        named = [word for compiler in compilers for word in ("--compiler", compiler)]
+        ran = tfrl("build", "--policy", "never", "--json", *named, "--", "sh", "-c", shell)
+        assert ran.status == 0, ran.err
+    # Both are for one target, and only one of them reads a file: none of them is steered.
+    assert "read different configuration files" in ran.err and ran.json["steered"] == 0
+
+
+def test_a_cache_that_vanishes_during_the_build(tfrl, one_clang, project, own_plugins):
+    """As for another user, or in a name space without the home directory."""
+    compile_main = f"{one_clang} -Werror -Oz -c main.cpp -o main.o"
+    run("sh", "-c", compile_main, cwd=project)
+    plain = objects(project)
+    build = (*NEVER_BY_ONE, one_clang, "--")
+    ran = tfrl(*build, "sh", "-c", f"mv '{own_plugins}' '{own_plugins}.gone'; {compile_main}")
+    assert ran.status == 0 and objects(project) == plain
+    (left_out,) = ran.json["plain"]
+    assert left_out["file"] == "main.o" and "another user" in left_out["reason"]
+
+
+@needs_root
+def test_a_part_of_the_build_that_runs_as_another_user(tfrl, one_clang, project):
+    project.chmod(0o777)
+    for directory in project.parents:
+        if directory.is_relative_to("/tmp/") and directory.stat().st_mode & 0o11 != 0o11:
+            directory.chmod(directory.stat().st_mode | 0o11)
+    shell = f"{one_clang} -Werror -Oz -c main.cpp -o main.o"
+    code = f"import os; os.setuid(65534); os.execvp('sh', ['sh', '-c', {shell!r}])"
+    ran = tfrl(*NEVER, sys.executable, "-c", code)
+    assert ran.status == 0, ran.err
+    assert "another user" in ran.json["plain"][0]["reason"]
+
+
+def test_open_files_and_input_reach_the_command(one_clang, project):
+    """make tells its parts by an open pipe how many of them may run."""
+    reader, writer = os.pipe()
+    os.write(writer, b"+")
+    code = f"import os, sys; os.write(2, os.read({reader}, 1) + sys.stdin.buffer.read())"
+    process = start(
+        *NEVER, sys.executable, "-c", code, cwd=project,
+        pass_fds=(reader,), stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    _, err = process.communicate(b"typed")
+    os.close(reader), os.close(writer)
+    assert process.returncode == 0 and b"+typed" in err
+
+
+@pytest.mark.usefixtures("default_signals")
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_reaches_the_command(project, number):
+    shell = f"trap 'echo got; exit 7' {number.name[3:]}; touch begun; while :; do sleep 0.1; done"
+    process = start(
+        "build", "--policy", "default", "--", "sh", "-c", shell, cwd=project,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    while not (project / "begun").exists():
+        assert process.poll() is None
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (7, b"got\n")
+
+
+def test_a_directory_that_is_gone(one_clang, tmp_path):
+    sources = write_sources(tmp_path / "project")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    shell = f"{one_clang} -Oz -c '{sources}/main.cpp' -o {sources}/main.o"
+    code = (
+        f"import os, sys; os.rmdir({str(gone)!r}); "
+        "os.execv(sys.executable, [sys.executable, '-m', 'tfrl_systems.cli.main', *sys.argv[1:]])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *NEVER, "sh", "-c", shell, "-C", str(sources)],
+        cwd=gone, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and json.loads(done.stdout)["steered"] == 1, done.stderr.decode()
+
+
+def test_a_clean_environment_is_named_as_the_reason(tfrl, one_clang, project):
+    """SCons gives its compilers one, too. Objects tell of it, and images where there are none."""
+    compile_all = "*.cpp -o program" if find_clang(one_clang) else ""
+    for arguments, left_out in (("-c main.cpp", "main.o"), (compile_all, "program")):
+        ran = tfrl(*NEVER, "env", "-i", "sh", "-c", f"PATH=/usr/bin {one_clang} -Oz {arguments}")
+        assert ran.status == 0, ran.err
+        assert [plain["file"] for plain in ran.json["plain"]] == [left_out]
+        assert "SCons" in ran.json["plain"][0]["reason"]
+        assert ran.json["compiles"] == 1 and ran.json["steered"] == 0
+        (project / left_out).unlink()
+
+
+@pytest.mark.parametrize(
+    ("objects", "sources", "silent"),
+    [
+        (["a.o", "b.cpp.o"], ["a.cpp", "b.cpp"], []),
+        (["lib/x_la-a.o", "b.o"], ["a.c"], ["b.o"]),
+        # A source without an object: it was compiled and linked at once.
+        (["b.o"], ["main.cpp"], []),
+        (["a.o"], [], ["a.o"]),
+    ],
+)
+def test_objects_of_clangs_that_told_nothing(objects, sources, silent):
+    assert unheard(objects, sources) == silent
+
+
+def test_headers_that_are_missing_for_one_of_two_clangs(tfrl, one_clang, project, tmp_path):
+    fake = tmp_path / "bin" / "clang"
+    fake.parent.mkdir()
+    fake.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && exec echo "clang version 27.1.0"\n'
+        f'exec {one_clang} "$@"\n'
+    )
+    fake.chmod(0o755)
+    compilers = ("--compiler", fake, "--compiler", one_clang)
+    command = (one_clang, "-Oz", "-c", "main.cpp")
+    ran = tfrl("build", "--policy", "never", *compilers, "--json", "--", *command)
+    assert ran.json["steered"] == 1
+    assert "clang 27 is not steered" in ran.err and "apt-get install llvm-27-dev" in ran.err
+
+
+def test_spaces_in_all_paths(tfrl, one_clang, project, own_plugins, tmp_path, monkeypatch):
+    scratch = tmp_path / "my scratch"
+    scratch.mkdir()
+    assert " " in str(own_plugins)
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    ran = tfrl(*NEVER_BY_ONE, one_clang, "--", one_clang, "-Oz", "-c", "main.cpp")
+    assert ran.status == 0 and ran.json["steered"] == 1, ran.err
+
+
+def test_a_log_that_cannot_be_written_is_said():
+    reason = Steering({}, pathlib.Path("/dev/full")).why_no_log()
+    assert "/dev/full cannot be written (No space left on device)" in reason
+
+
+def test_what_ccache_is_told_by_its_own_file_is_kept(
+    tfrl, one_clang, project, tmp_path, monkeypatch
+):
+    """Where the user has files hashed, an object is made anew when one of these changes."""
+    need_programs("ccache")
+    store = tmp_path / "store"
+    store.mkdir()
+    mine = tmp_path / "mine"
+    (store / "ccache.conf").write_text(f"extra_files_to_hash = {mine}\nnamespace = ours\n")
+    monkeypatch.setenv("CCACHE_DIR", str(store))
+    hits = []
+    for content in ("1", "1", "2"):
+        mine.write_text(content)
+        run("ccache", "-z", cwd=project)
+        assert tfrl(*NEVER, "ccache", one_clang, "-Oz", "-c", "main.cpp").status == 0
+        counters = run("ccache", "--print-stats", cwd=project).splitlines()
+        hits.append(any(line.startswith("direct_cache_hit\t1") for line in counters))
+    assert hits == [False, True, False]
+
+
+@pytest.mark.slow
+def test_go_gives_no_objects_of_another_policy(tfrl, project, monkeypatch, tmp_path):
+    need_programs("go", CLANGS[1])
+    clang, _ = find_clang(CLANGS[1])
+    monkeypatch.setenv("CXX", clang)
+    monkeypatch.setenv("CC", clang.replace("++", ""))
+    monkeypatch.setenv("GOCACHE", str(tmp_path / "go"))
+    for path in project.glob("*.cpp"):
+        path.unlink()
+    (project / "go.mod").write_text("module example.org/x\ngo 1.19\n")
+    (project / "shape.cpp").write_text(
+        '#include "shape.h"\nextern "C" int measure(int n) { Sum s; s.add(n); return s.total; }\n'
+    )
+    (project / "main.go").write_text(
+        "package main\n// #cgo CXXFLAGS: -Oz\n// #cgo LDFLAGS: -lstdc++\n// int measure(int);\n"
+        'import "C"\nfunc main() { if C.measure(3) != 6 { panic("wrong") } }\n'
+    )
+    texts = []
+    for policy in ("", "never", ""):
+        command = ("go", "build", "-o", "program", ".")
+        if policy:
+            assert tfrl("build", "--policy", policy, "--json", "--", *command).json["steered"] > 0
+        else:
+            run(*command, cwd=project)
+        run("./program", cwd=project)
+        run("objcopy", "-O", "binary", "-j", ".text", "program", "text", cwd=project)
+        texts.append((project / "text").read_bytes())
+    assert texts[0] == texts[2] != texts[1]

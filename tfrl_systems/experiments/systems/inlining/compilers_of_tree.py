@@ -1,0 +1,112 @@
+"""Find the clangs that a build may call."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import string
+import subprocess
+from collections.abc import Iterator, Sequence
+
+from environments.inlining.plugin.toolchain import MINIMUM_VERSION
+
+_ON_PATH = ("cc", "c++", "clang", "clang++")
+_NEWEST = 30
+_CACHED_COMPILER = re.compile(r"^CMAKE_(?:C|CXX)_COMPILER:[A-Z]+=(.+)$", re.MULTILINE)
+# The end of the path of a clang.
+_CLANG = re.compile(r"clang(?:\+\+)?(?:-\d{1,3})?(?![\w.+/-])")
+_PATH_CHARACTERS = f"{string.ascii_letters}{string.digits}/._+@-"
+_LONGEST_PATH = 500
+_BUILD_FILES = (
+    *("CMakeCache.txt", "build.ninja", "Makefile", "makefile", "GNUmakefile", "config.mk"),
+    *("config.status", "compile_commands.json", "SConstruct"),
+)
+_MOST_BYTES = 8_000_000
+_MOST_DIRECTORIES = 200
+_MOST_PROGRAMS = 64
+_VERSION = re.compile(r"clang version (\d{1,6})")
+_TIMEOUT_S = 30.0
+
+
+def find_clangs(names: Sequence[str]) -> dict[str, int]:
+    """Return the major version of each name that is a clang; each program once.
+
+    Args:
+      names: paths, or names on PATH.
+    """
+    majors: dict[str, int] = {}
+    programs = set()
+    for name in names:
+        path = shutil.which(name)
+        if path is None or (program := os.path.realpath(path)) in programs:
+            continue
+        programs.add(program)
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            shown = subprocess.run(
+                [path, "--version"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_TIMEOUT_S,
+            ).stdout.decode(errors="replace")
+            if match := _VERSION.search(shown):
+                majors[path] = int(match[1])
+    return majors
+
+
+def candidates(roots: Sequence[pathlib.Path], command: Sequence[str]) -> list[str]:
+    """Return compilers that a build may call, the likeliest first.
+
+    Args:
+      roots: the directories that it writes to.
+      command: what builds.
+    """
+    texts = [os.environ.get(name, "") for name in ("CC", "CXX")]
+    texts += [word.partition("=")[2] or word for word in command]
+    names = [word for text in texts for word in _words(text)]
+    for root in roots:
+        for path in _build_files(root):
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                text = file.read(_MOST_BYTES).decode(errors="replace")
+                names += [*_CACHED_COMPILER.findall(text), *_clangs_in(text)]
+    on_path = [*_ON_PATH, *(f"clang-{major}" for major in range(MINIMUM_VERSION, _NEWEST + 1))]
+    return list(dict.fromkeys([*list(dict.fromkeys(names))[:_MOST_PROGRAMS], *on_path]))
+
+
+def _clangs_in(text: str) -> Iterator[str]:
+    """Yield the paths and names of clangs that a text contains."""
+    for match in _CLANG.finditer(text):
+        before = text[max(0, match.start() - _LONGEST_PATH) : match.start()]
+        yield before[len(before.rstrip(_PATH_CHARACTERS)) :] + match[0]
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a variable that may be compilers, as in `ccache clang++ -m64`."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    return [word for word in words if not word.startswith("-")][:4]
+
+
+def _build_files(root: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yield the files of build systems in a directory and in those right below it."""
+    directories = [root]
+    with contextlib.suppress(OSError), os.scandir(root) as entries:
+        folders = sorted(entry.path for entry in entries if _is_directory(entry))
+        directories += map(pathlib.Path, folders[:_MOST_DIRECTORIES])
+    for directory in directories:
+        for name in _BUILD_FILES:
+            path = directory / name
+            if path.is_file():
+                yield path
+
+
+def _is_directory(entry: os.DirEntry) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False

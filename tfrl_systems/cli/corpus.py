@@ -73,6 +73,7 @@ def add_parser(subparsers: Any) -> None:
 def run_build(options: argparse.Namespace) -> int:
     """Build a corpus as the command line says."""
     from environments.inlining.corpus.building import BuildReport, build_corpus
+    from environments.inlining.corpus.compile_commands import count_kinds
 
     with Terminal() as progress:
         advance = None
@@ -90,11 +91,13 @@ def run_build(options: argparse.Namespace) -> int:
             on_source,
             project=options.project,
         )
-    for one in report.not_compiled[:_NAMED_ON_STDERR]:
-        say(f"not compiled: {one.name}: {one.error}")
+    for failure in report.not_compiled[:_NAMED_ON_STDERR]:
+        say(f"not compiled: {failure.name}: {failure.error}")
     if len(report.not_compiled) > _NAMED_ON_STDERR:
         rest = len(report.not_compiled) - _NAMED_ON_STDERR
         say(f"and {rest} more; see {options.output / 'not_compiled.json'}")
+    if report.skipped:
+        say(f"neither C nor C++, left out: {count_kinds(report.skipped)}")
     if options.json:
         show_json(_report_json(report))
         return 0
@@ -130,9 +133,10 @@ def _report_json(report: Any) -> dict[str, Any]:
         "duplicates": list(report.duplicates),
         "empty": list(report.empty),
         "not_compiled": [
-            {"module": one.name, "source": one.source, "error": one.error}
-            for one in report.not_compiled
+            {"module": failure.name, "source": failure.source, "error": failure.error}
+            for failure in report.not_compiled
         ],
+        "skipped": dict(report.skipped),
         "seconds": report.seconds,
     }
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.corpus.compile_commands import clean_arguments
+from environments.inlining.corpus.compile_options import clean_arguments
 from environments.inlining.corpus.projects import find_project_root
 from environments.inlining.corpus.sources import gather_units
 from environments.inlining.corpus.units import BitcodeUnit
@@ -57,7 +57,7 @@ def test_compile_commands_in_both_forms(tmp_path):
         },
         {"directory": "build", "file": "../src/start.S", "command": "cc -c ../src/start.S"},
     ]
-    a, b = gather_units([write_database(tmp_path, entries)])
+    a, b = gather_units([write_database(tmp_path, entries)]).units
     assert (a.name, a.source, a.language) == ("src/a.c", "../src/a.c", "c")
     assert a.argument_sets == (("-DTEXT=two words", "-I../include"),)
     assert (b.name, b.source, b.language) == ("src/deep/b.cc", "../src/deep/b.cc", "c++")
@@ -72,13 +72,13 @@ def test_language_of_an_entry(tmp_path):
         {"directory": ".", "file": "b.c", "command": "cc -x c++ -c b.c"},
         {"directory": ".", "file": "c.c", "command": "cc c.c"},
     ]
-    units = gather_units([write_database(tmp_path, entries)])
+    units = gather_units([write_database(tmp_path, entries)]).units
     assert [unit.language for unit in units] == ["c++", "c++", "c"]
 
 
 def test_one_source_compiled_twice_gives_two_names(tmp_path):
     entries = [{"directory": ".", "file": "a.c", "command": f"cc -DN={n} -c a.c"} for n in (1, 2)]
-    units = gather_units([write_database(tmp_path, entries)])
+    units = gather_units([write_database(tmp_path, entries)]).units
     assert [unit.name for unit in units] == [f"{tmp_path.name}/a.c", f"{tmp_path.name}/a.c-2"]
 
 
@@ -97,7 +97,7 @@ def test_tree_includes_what_lies_near_first(tmp_path):
         path = tmp_path / "p" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    (unit,) = gather_units([tmp_path / "p"])
+    (unit,) = gather_units([tmp_path / "p"]).units
     assert unit.name == "p/src/core/x.cc"
     near, every, own = unit.argument_sets
     assert near == ("-std=c++17", "-Isrc/core", "-Isrc", "-I.", "-Iinclude")
@@ -109,7 +109,7 @@ def test_bitcode_files_and_directories(tmp_path):
     (tmp_path / "bits/deep").mkdir(parents=True)
     (tmp_path / "bits/deep/a.bc").write_bytes(b"BC\xc0\xde")
     (tmp_path / "bits/b.bc").write_bytes(b"\xde\xc0\x17\x0b")
-    units = gather_units([tmp_path / "bits", tmp_path / "bits/b.bc"])
+    units = gather_units([tmp_path / "bits", tmp_path / "bits/b.bc"]).units
     assert [unit.name for unit in units] == ["b", "bits/b", "bits/deep/a"]
     assert all(isinstance(unit, BitcodeUnit) for unit in units)
 
@@ -135,9 +135,9 @@ def test_a_project_is_named_after_its_top_directory(tmp_path):
     top = tmp_path / "jsoncpp"
     library = top / "src/lib_json"
     touch(library / "json_value.cpp", tmp_path / "bare/src/a.c", *builds(top, top / "src", library))
-    names = {unit.name for unit in gather_units([library, tmp_path / "bare/src"])}
+    names = {unit.name for unit in gather_units([library, tmp_path / "bare/src"]).units}
     assert names == {"jsoncpp/src/lib_json/json_value.cpp", "src/a.c"}
-    (named,) = gather_units([library], project="mine")
+    (named,) = gather_units([library], project="mine").units
     assert named.name == "mine/json_value.cpp"
     # Names say where a module belongs; what is compiled stays the same.
     assert (named.source, named.root) == ("json_value.cpp", library)
@@ -146,7 +146,7 @@ def test_a_project_is_named_after_its_top_directory(tmp_path):
 def test_trees_of_one_project_side_by_side_are_projects(tmp_path):
     folders = [tmp_path / "checkout" / name for name in ("words", "shapes")]
     touch(*builds(tmp_path / "checkout"), *(folder / "a.c" for folder in folders))
-    assert [unit.name for unit in gather_units(folders)] == ["shapes/a.c", "words/a.c"]
+    assert [unit.name for unit in gather_units(folders).units] == ["shapes/a.c", "words/a.c"]
 
 
 def builds(*directories):
@@ -171,14 +171,14 @@ def test_cmake_tells_the_top_of_the_sources(tmp_path):
     cache = f"//...\nCMAKE_HOME_DIRECTORY:INTERNAL={tmp_path}/checkout\n"
     (build / "CMakeCache.txt").write_text(cache)
     write_database(build, [{"directory": ".", "file": str(source), "command": f"cc {source}"}])
-    (unit,) = gather_units([build])
+    (unit,) = gather_units([build]).units
     assert unit.name == "checkout/library/lib.c"
-    (named,) = gather_units([build], project="mine")
+    (named,) = gather_units([build], project="mine").units
     assert named.name == "mine/library/lib.c"
 
 
 def test_names_are_made_safe(tmp_path):
     (tmp_path / "odd $(name)\n").mkdir()
     (tmp_path / "odd $(name)\n" / "-o.c").touch()
-    (unit,) = gather_units([tmp_path / "odd $(name)\n"])
+    (unit,) = gather_units([tmp_path / "odd $(name)\n"]).units
     assert unit.name == "odd___name__/-o.c"

@@ -7,6 +7,7 @@ command. The compiler is not always the first word (`env A=B ccache gcc`, `nice 
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import pathlib
 import re
@@ -16,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from environments import files
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
+_QUOTING = re.compile(r"[\"'\\]")
+_WORD = re.compile(r"[^ \t\r\n]+")
 _OPERATOR = re.compile(r"[;&|]+")
 _COMPILER = re.compile(
     r"(?:.*[-_])?"  # arm-none-eabi-gcc, wrapped_clang
@@ -39,6 +42,7 @@ _NOT_BEFORE_PROGRAMS = frozenset(
 )
 _COMPILES = frozenset(("-c", "/c", "-S", "-E", "-fsyntax-only"))
 _MAX_WORDS = 100_000
+_MAX_FILES = 1000
 _MAX_DEPTH = 20
 
 
@@ -100,37 +104,40 @@ def parse_command(command: str | Sequence[str], directory: pathlib.Path) -> Comm
         if first is None or (line.compiles and not first.compiles):
             first = line
     if first is None:
-        raise ValueError("an empty command")
+        raise ValueError("expected a command, found none")
     return first
 
 
-def expand_response_files(
-    words: Sequence[str], directory: pathlib.Path, opened: tuple[pathlib.Path, ...] = ()
-) -> list[str]:
+def expand_response_files(words: Sequence[str], directory: pathlib.Path) -> list[str]:
     """Replace each `@FILE` by the words in the file, as GCC and clang do.
 
     Args:
         words: options of a compiler.
         directory: where the compiler runs; names of files are relative to it.
-        opened: files that are being expanded.
 
     Returns:
         The options without response files.
 
     Raises:
-        ValueError: if a file is missing, includes itself, has an open quote or is very large.
+        ValueError: if a file is missing, includes itself or has an open quote, or there is no end.
     """
     expanded: list[str] = []
-    for word in words:
-        if len(word) < 2 or not word.startswith("@"):
+    num_files = 0
+    opened: list[tuple[Iterator[str], pathlib.Path]] = [(iter(words), directory)]
+    while opened:
+        word = next(opened[-1][0], None)
+        if word is None:
+            opened.pop()
+        elif len(word) < 2 or not word.startswith("@"):
             expanded.append(word)
-            continue
-        path = directory / word[1:]
-        if path in opened or len(opened) > _MAX_DEPTH:
-            raise ValueError(f"the file of options {word}, which includes itself")
-        expanded += expand_response_files(_response_words(path, word), directory, (*opened, path))
-        if len(expanded) > _MAX_WORDS:
-            raise ValueError(f"more than {_MAX_WORDS:,} options in {word}")
+        else:
+            path = directory / word[1:]
+            if any(path == place for _, place in opened):
+                raise ValueError(f"expected a file of options {path}, found that it reads itself")
+            opened.append((iter(_response_words(path)), path))
+            num_files += 1
+        if len(expanded) > _MAX_WORDS or num_files > _MAX_FILES:
+            raise ValueError(f"expected at most {_MAX_WORDS:,} options in {_MAX_FILES:,} files")
     return expanded
 
 
@@ -139,21 +146,27 @@ def program_name(word: str) -> str:
     return re.split(r"[/\\]", word)[-1]
 
 
-def _response_words(path: pathlib.Path, word: str) -> list[str]:
+def _response_words(path: pathlib.Path) -> list[str]:
     """Return the words of a response file.
 
     Raises:
         ValueError: see `expand_response_files`.
     """
     try:
-        text = files.read_bytes(path).decode("utf-8-sig", "surrogateescape")
+        data = files.read_bytes(path)
+        is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        text = data.decode("utf-16" if is_wide else "utf-8-sig", "surrogateescape")
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise ValueError(f"{reason} for the file of options {word}") from None
+        raise ValueError(
+            f"expected the file of options {path}, found: {reason}; run the build that writes it"
+        ) from None
+    if "\0" in text:
+        raise ValueError(f"expected options in {path}, found a zero byte")
     try:
-        return shlex.split(text)
+        return _shell_words(text)
     except ValueError as error:
-        raise ValueError(f"{str(error).lower()} in the file of options {word}") from None
+        raise ValueError(f"expected options in {path}, found: {str(error).lower()}") from None
 
 
 def _simple_commands(
@@ -177,7 +190,10 @@ def _split(command: str | Sequence[str]) -> list[list[str]]:
     """Split a text into commands of words; a list of words is one command."""
     if not isinstance(command, str):
         return [list(command)] if command else []
-    words = shlex.split(command)
+    try:
+        words = _shell_words(command)
+    except ValueError as error:
+        raise ValueError(f"expected a command, found: {str(error).lower()}") from None
     if not any(_OPERATOR.fullmatch(word) or word.endswith(";") for word in words):
         return [words] if words else []
     lexer = shlex.shlex(command, posix=True, punctuation_chars=";&|")
@@ -190,6 +206,16 @@ def _split(command: str | Sequence[str]) -> list[list[str]]:
         else:
             commands[-1].append(word)
     return [words for words in commands if words]
+
+
+def _shell_words(text: str) -> list[str]:
+    """Return the words of a text as a shell divides them.
+
+    Raises:
+        ValueError: if a quote is not closed.
+    """
+    # `shlex` reads letter by letter, and databases have megabytes of commands without quotes.
+    return shlex.split(text) if _QUOTING.search(text) else _WORD.findall(text)
 
 
 def _shell_text(words: Sequence[str]) -> str | None:
@@ -226,13 +252,15 @@ def _find_driver(words: Sequence[str]) -> tuple[int, bool]:
 
     Without such a name it is the last word before the first option, as in `launcher mycc -c`.
     """
-    before = ""
+    before, not_before = "", _NOT_BEFORE_PROGRAMS
     for number, word in enumerate(words):
+        name = program_name(word)
+        if name == "env":
+            not_before |= {"-u"}  # `env -u CC` names a variable, `python3 -u cc.py` a program.
         is_program = not word.startswith(("-", "@")) and not _ASSIGNMENT.fullmatch(word)
-        if is_program and before not in _NOT_BEFORE_PROGRAMS:
-            name = program_name(word)
-            if _COMPILER.fullmatch(name) or name in _INTERNAL:
-                return number, True
+        is_program = is_program and before not in not_before
+        if is_program and (_COMPILER.fullmatch(name) or name in _INTERNAL):
+            return number, True
         before = word
     options = (number for number, word in enumerate(words) if word.startswith(("-", "@")))
     return max(0, next(options, 1) - 1), False

@@ -23,6 +23,7 @@ from environments.inlining.corpus.command_lines import (
     CommandLine,
     expand_response_files,
     parse_command,
+    program_name,
 )
 from environments.inlining.corpus.modules import language_of
 from environments.inlining.corpus.projects import find_project_root
@@ -31,6 +32,7 @@ from environments.inlining.corpus.units import CompileUnit, Gathered, UnusableUn
 FILE_NAME = "compile_commands.json"
 _CMAKE_HOME = re.compile(r"^CMAKE_HOME_DIRECTORY:\w+=(.+)$", re.MULTILINE)
 _REMEDY = "let the build write it again (cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, or bear)"
+_NONE = ", found none; let the build write it again"
 _LANGUAGES = {"c": "c", "cpp-output": "c", "c++": "c++", "c++-cpp-output": "c++"}
 # Values of -x that are no language, such as a processor of Intel's compiler, change nothing.
 _OTHER_LANGUAGES = re.compile(
@@ -80,7 +82,7 @@ def read_units(path: pathlib.Path, project: str = "") -> Gathered:
         except ValueError as error:
             file = value.get("file") if isinstance(value, dict) else None
             name = file if isinstance(file, str) and file else f"entry-{number}"
-            unusable.append((name, f"entry {number} of {path.name} is not usable: {error}"))
+            unusable.append((name, f"entry {number} of {path.name}: {error}"))
     sources = [entry for entry in entries if entry.language]
     skipped = collections.Counter(entry.kind for entry in entries if not entry.language)
     if not sources:
@@ -150,9 +152,8 @@ def _compile_unit(
 
     options = compile_options.clean_arguments(entry.options, header_fn)
     source = os.path.relpath(entry.file, directory)
-    with contextlib.suppress(OSError):
-        if not entry.file.samefile(directory / source):  # The directory is a link.
-            source = os.path.relpath(entry.file, directory.resolve())
+    if (directory / source).resolve() != entry.file.resolve():  # The directory is a link.
+        source = os.path.relpath(entry.file, directory.resolve())
     return CompileUnit(
         name=safe_name(f"{project}/{_relative(str(entry.file), top)}"),
         source=source,
@@ -193,7 +194,7 @@ def _parse_entry(base: pathlib.Path, entry: Any) -> _Entry:
         ValueError: if it is damaged, with the reason.
     """
     if not isinstance(entry, dict):
-        raise ValueError("expected an object")
+        raise ValueError(f"expected an object{_NONE}")
     directory = _normal(base, _text(entry, "directory"))
     file = _normal(directory, _text(entry, "file"))
     language = language_of(file)
@@ -208,14 +209,15 @@ def _parse_entry(base: pathlib.Path, entry: Any) -> _Entry:
         raise
     if line.directory != directory and not files.exists(file):
         file = _normal(line.directory, entry["file"])
-    if language != "unknown" and (not line.compiles or line.mode == "internal"):
-        return _Entry(directory, file, "", line.driver)
+    is_internal = line.mode == "internal"
+    if language != "unknown" and (is_internal or not line.compiles):
+        return _Entry(directory, file, "", f"{line.driver} -cc1" if is_internal else line.driver)
     try:
         options = tuple(expand_response_files(line.options, line.directory))
-    except ValueError as error:
+    except ValueError:
         if language == "unknown":
             return _Entry(directory, file, "", file.suffix or "without suffix")
-        raise ValueError(f"expected to read every file of options, found: {error}") from None
+        raise
     if line.mode == "cl":
         options = tuple(gnu_options(options))
     return _with_language(_Entry(line.directory, file, language, "", options), line.mode)
@@ -242,7 +244,7 @@ def _explicit_language(options: Sequence[str], source: str) -> str:
         if group[0].startswith("-x"):
             if value in (*_LANGUAGES, "none") or _OTHER_LANGUAGES.fullmatch(value):
                 language = value.removeprefix("none")
-        elif pathlib.PurePath(group[0]).name == source and len(group) == 1:
+        elif len(group) == 1 and group[0].endswith(source) and program_name(group[0]) == source:
             break
     return language
 
@@ -255,10 +257,10 @@ def _command_line(command: Any, directory: pathlib.Path) -> CommandLine:
     """
     words = command if isinstance(command, list) else [command]
     if not command or not all(isinstance(word, str) for word in words):
-        raise ValueError("expected a command, as text or as a list of words")
+        raise ValueError(f"expected a command as text or a list of words{_NONE}")
     for word in words:
         if b"\0" in os.fsencode(word):  # Half a character is a ValueError, too.
-            raise ValueError("a zero byte in the command")
+            raise ValueError("expected a command, found a zero byte in it")
     return parse_command(command, directory)
 
 
@@ -270,11 +272,11 @@ def _text(entry: Mapping[str, Any], field: str) -> str:
     """
     value = entry.get(field)
     if not isinstance(value, str) or not value:
-        raise ValueError(f"expected {field!r} as text")
+        raise ValueError(f"expected {field} as text{_NONE}")
     try:
         files.checked_path(value)
     except ValueError:
-        raise ValueError(f"expected {field!r} as a name that a file can have") from None
+        raise ValueError(f"expected {field} as a name that a file can have{_NONE}") from None
     return value
 
 
@@ -282,10 +284,8 @@ def _normal(directory: pathlib.Path, name: str) -> pathlib.Path:
     """Return an absolute path without "..": through links to directories, where it really leads."""
     path = directory / name
     normal = pathlib.Path(os.path.normpath(path))
-    with contextlib.suppress(OSError):
-        if not path.samefile(normal):
-            return pathlib.Path(os.path.realpath(path))
-    return normal
+    real = pathlib.Path(os.path.realpath(path))
+    return real if files.exists(path) and real != pathlib.Path(os.path.realpath(normal)) else normal
 
 
 def _relative(file: str, top: pathlib.Path) -> str:

@@ -14,33 +14,33 @@ Group = tuple[str, ...]
 
 _KEPT_WITH_VALUE = frozenset(
     ("-I", "-D", "-U", "-F", "-isystem", "-iquote", "-idirafter", "-imacros", "-iprefix")
-    + ("-iwithprefix", "-iwithprefixbefore", "-iwithsysroot", "-iframework", "-cxx-isystem")
-    + ("-isystem-after", "-isysroot", "-include", "-include-pch", "-ivfsoverlay")
-    + ("--sysroot", "--include-directory", "--define-macro", "--undefine-macro", "--imacros")
-    + ("--include", "-gcc-toolchain", "-ftrapv-handler")
+    + ("-iwithprefix", "-iwithprefixbefore", "-iwithsysroot", "-iframework")
+    + ("-iframeworkwithsysroot", "-cxx-isystem", "-stdlib++-isystem", "-isystem-after")
+    + ("-isysroot", "-include", "-include-pch", "-ivfsoverlay", "--sysroot")
+    + ("--include-directory", "--define-macro", "--undefine-macro", "--imacros", "--include")
+    + ("-gcc-toolchain", "-ftrapv-handler")
 )
 # Where results go, what is linked, for which machine, how to optimise, and what loads other code.
 _DROPPED_WITH_VALUE = frozenset(
-    ("-o", "-x", "-MF", "-MT", "-MQ", "-MJ", "-arch", "-l", "-L", "-Xlinker", "-Xassembler", "-u")
-    + ("-T", "-z", "-e", "-G", "--param", "-target", "--target", "-mllvm", "-B", "-wrapper")
-    + ("--config", "-ccbin", "-specs", "-dumpbase", "-dumpbase-ext", "-dumpdir", "-aux-info")
-    + ("-rpath", "-framework", "-install_name", "-mthread-model", "-meabi", "-working-directory")
-    + ("-index-store-path", "-serialize-diagnostics", "--serialize-diagnostics", "-Xanalyzer")
-    + ("-dependency-file", "-dependency-dot", "-Xopenmp-target", "-Xcuda-ptxas", "--output")
-    + ("-Xoffload-linker", "-imultilib", "-imultiarch", "-undefined", "-current_version")
-    + (
-        "-compatibility_version",
-        "-mmlir",
-        "-module-dependency-dir",
-        "-filelist",
-        "-exported_symbols_list",
-    )
+    ("-o", "-x", "-MF", "-MT", "-MQ", "-MJ", "-arch", "-l", "-L", "-Xlinker", "-Xassembler")
+    + ("-u", "-b", "-T", "-z", "-e", "-G", "--param", "-target", "--target", "-mllvm", "-mmlir")
+    + ("-B", "-wrapper", "--config", "-ccbin", "-specs", "-dumpbase", "-dumpbase-ext", "-dumpdir")
+    + ("-aux-info", "-rpath", "-framework", "-install_name", "-filelist", "-undefined")
+    + ("-current_version", "-compatibility_version", "-exported_symbols_list", "-mthread-model")
+    + ("-meabi", "-working-directory", "--output", "-index-store-path", "-serialize-diagnostics")
+    + ("--serialize-diagnostics", "-dependency-file", "-dependency-dot", "-dsym-dir")
+    + ("-module-dependency-dir", "-gen-cdb-fragment-path", "-Xanalyzer", "--analyzer-output")
+    + ("-Xopenmp-target", "-Xcuda-ptxas", "-Xcuda-fatbinary", "-Xoffload-linker", "-Xclangas")
+    + ("-imultilib", "-imultiarch", "-iapinotes-modules", "-fmodules-user-build-path")
+    + ("-vfsoverlay", "-resource-dir", "-ccc-install-dir", "-ccc-gcc-name")
+    + ("-darwin-target-variant", "-darwin-target-variant-triple")
+    + ("-fexperimental-openacc-macro-override",)
 )
 _DROP = re.compile(
     # What is done, and what is written or printed.
     r"-(c|S|E|P|C|CC|H|v|Q|###|d[A-Z]+|i-|I-|o.+|x.+|M.*|save-.*|emit-.*|time|print-.*|ccc-.*|cc1.*"
     r"|fsyntax-only|fmodule-(output|header).*|fdump-.*|fstack-usage|fcallgraph-info.*|fopt-info.*"
-    r"|fverbose-asm|ftime-.*|fproc-stat.*|frecord-.*|f(no-)?save-.*|foptimization-record.*"
+    r"|fthin.*|working-directory=.*|fverbose-asm|ftime-.*|fproc-stat.*|frecord-.*|f(no-)?save-.*|foptimization-record.*"
     r"|-(compile|assemble|preprocess|output=.*|verbose|analyze|precompile|version|help|optimize.*"
     r"|debug.*|write-.*|rsp-quoting=.*|driver-mode=.*|param=.*|coverage|pass-.*)"
     # Diagnostics; `-Wno-` may turn an error off.
@@ -60,7 +60,7 @@ _DROP = re.compile(
     r"|l.+|L.+|T.+|z.+|s|s[A-Z].*|rdynamic|shared.*|static.*|(no-?)?pie|nostdlib|nostartfiles"
     r"|nodefaultlibs|fuse-ld.*|fuse-linker.*|rtlib=.*|-rtlib=.*|-?unwindlib=.*"
     # What loads or runs other code.
-    r"|fplugin.*|fpass-plugin.*|B.+|-?config.*|-?specs=.*|fcrash-.*)",
+    r"|fplugin.*|fpass-plugin.*|X.+|mllvm=.*|mmlir=.*|resource-dir=.*|B.+|-?config.*|-?specs=.*|fcrash-.*)",
     re.DOTALL,
 )
 # Options of `clang -cc1` that say what a source means; of the others some load code.
@@ -83,7 +83,11 @@ _OTHER_HEADERS = re.compile(
     r"-(-sysroot=.*|-sysroot|isysroot.*|stdlib=.*|-stdlib=.*|-gcc-(toolchain|install-dir)=.*"
     r"|gcc-toolchain)"
 )
-_NEEDED = re.compile(r"-(D|U|I|F|i|-include|-imacros|-define|-undefine|fmodule-file).*", re.DOTALL)
+_NEEDED = re.compile(
+    r"-(D|U|I|F|-?include|-?imacros|-define|-undefine|isystem|iquote|idirafter|iprefix|iwith"
+    r"|iframework|internal|c-isystem|cxx-isystem|ivfs|fmodule-file).*",
+    re.DOTALL,
+)
 
 
 def option_groups(words: Iterable[str]) -> Iterator[Group]:
@@ -190,7 +194,7 @@ def _direct(words: Iterable[str]) -> Iterator[str]:
 def _cc1_groups(rest: Iterator[str]) -> Iterator[Group]:
     """Yield the groups of options for `clang -cc1`; the first `-Xclang` has been read."""
     for option in _next(rest):
-        group = ("-Xclang", option)
+        group: Group = ("-Xclang", option)
         if _CC1_WITH_VALUE.fullmatch(option) or _CC1_UNWANTED_WITH_VALUE.fullmatch(option):
             # The value follows another -Xclang.
             group += tuple(word for _ in range(2) for word in _next(rest))

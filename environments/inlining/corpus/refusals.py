@@ -16,6 +16,7 @@ from environments.inlining.corpus.compile_options import Group, can_be_refused, 
 # An error in a source has the place of the error in front; an error in options has not.
 _ERROR = re.compile(r"^(?:[^:\n]+: )?(?:fatal )?error: (.*)$", re.MULTILINE)
 _QUOTED = re.compile(r"'([^'\n]+)'|\"([^\"\n]+)\"")
+_MACHINE = re.compile(r"-m|-E[BL]$")
 _ALWAYS = re.compile(
     r"unknown (?:argument|clang option)|unsupported (?:option|argument) .* for target"
     r"|has no LLVM CPU feature"
@@ -43,8 +44,8 @@ def read_refusals(messages: str, arguments: Sequence[str]) -> list[Refusal]:
         arguments: the options that it got.
 
     Returns:
-        For each error that names one of the options, this option. Those that say what a source
-        means, such as `-D`, are never among them.
+        For each error that names one of the options, this option; for an error that names another,
+        those of the machine. Never those that say what a source means, such as `-D`.
     """
     groups = [group for group in option_groups(arguments) if can_be_refused(group)]
     refusals = []
@@ -53,13 +54,16 @@ def read_refusals(messages: str, arguments: Sequence[str]) -> list[Refusal]:
         group = next(_named(names, groups), None)
         if group is not None:
             refusals.append(Refusal(group, bool(_ALWAYS.search(error[1]))))
+        elif any(name.startswith(("-m", "-f")) for name in names):
+            # Clang names an option by another name: -EB as -mbig-endian. It is one of a machine.
+            refusals += [Refusal(group, False) for group in groups if _MACHINE.match(group[0])]
     return refusals
 
 
 def _named(names: Sequence[str], groups: Iterable[Group]) -> Iterator[Group]:
     """Yield the options that an error names: those with the very name first."""
     options = [(group[1] if group[0] == "-Xclang" else group[0], group) for group in groups]
-    for is_meant in (_is_named, _has_feature_or_value):
+    for is_meant in (_is_named, _has_feature_or_value, _begins):
         for name in names:
             yield from (group for option, group in options if is_meant(option, name))
 
@@ -76,6 +80,11 @@ def _has_feature_or_value(option: str, name: str) -> bool:
     if option.startswith("-m") and _letters(option[2:]) in (feature, f"no{feature}"):
         return True
     return option.startswith(("-m", "-f", "-std=")) and option.partition("=")[2] == name
+
+
+def _begins(option: str, name: str) -> bool:
+    """Return whether a name is an option's whose value follows at once, as -G of -G0."""
+    return name.startswith("-") and len(name) > 1 and option.startswith(name)
 
 
 def _letters(text: str) -> str:

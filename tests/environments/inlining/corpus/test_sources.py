@@ -7,34 +7,9 @@ import json
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.corpus.compile_options import clean_arguments
 from environments.inlining.corpus.projects import find_project_root
 from environments.inlining.corpus.sources import gather_units
 from environments.inlining.corpus.units import BitcodeUnit
-
-
-@pytest.mark.parametrize(
-    ("arguments", "kept"),
-    [
-        ("-O2 -g3 -o x.o -c -fPIC", "-fPIC"),
-        ("-I a -Ib -isystem c -iquote d", "-I a -Ib -isystem c -iquote d"),
-        ("-DX=1 -D Y -UZ -include z.h -std=c++20", "-DX=1 -D Y -UZ -include z.h -std=c++20"),
-        ("-MD -MMD -MP -MF x.d -MT x.o -MQ x", ""),
-        ("-flto=thin -ffat-lto-objects -Wall -Werror -Wl,-z,now -Wp,-MD,x", ""),
-        ("-march=native -mtune=generic -mavx2", "-mavx2"),
-        (
-            "-fno-exceptions -fno-rtti -fvisibility=hidden",
-            "-fno-exceptions -fno-rtti -fvisibility=hidden",
-        ),
-        ("-fsanitize=address --coverage -fprofile-arcs -pg", ""),
-        ("-Xclang -load -mllvm -inline-threshold=3 --param max-inline=3", ""),
-        ("-pthread -lfoo -L/lib -shared -funsigned-char", "-pthread -funsigned-char"),
-        ("-ftree-vectorize -fno-tree-vrp -fipa-pta", ""),
-        ("-fplugin=./a.so -fplugin-arg-a-b=1 -B. -B bin -wrapper sh --config=c --config c", ""),
-    ],
-)
-def test_arguments_that_say_what_a_source_means(arguments, kept):
-    assert " ".join(clean_arguments(arguments.split())) == kept
 
 
 def write_database(directory, entries):

@@ -144,11 +144,11 @@ def _compile_unit(
     directory = entry.directory
 
     def header_fn(precompiled: str) -> str | None:
-        made_from = headers.get(_normal(directory, precompiled))
-        if made_from is not None:
-            return os.path.relpath(made_from, directory)
-        header = re.sub(r"\.[pg]ch$", "", precompiled)
-        return header if files.is_file(directory / header) else None
+        beside = re.sub(r"\.[pg]ch$", "", precompiled)
+        if files.is_file(directory / beside):
+            return beside
+        header = headers.get(_normal(directory, precompiled))
+        return os.path.relpath(header, directory) if header else None
 
     options = compile_options.clean_arguments(entry.options, header_fn)
     source = os.path.relpath(entry.file, directory)

@@ -123,8 +123,8 @@ def _from_directory(directory: pathlib.Path, project: str) -> Gathered:
     files = _files_below(directory)
     sources = [path for path in files if language_of(path) != "unknown"]
     if sources:
-        others = [path.suffix for path in files if path.suffix in _OTHER_SUFFIXES]
-        return Gathered(_tree_units(directory, sources, project), collections.Counter(others))
+        suffixes = [path.suffix for path in files if path.suffix in _OTHER_SUFFIXES]
+        return Gathered(_tree_units(directory, sources, project), collections.Counter(suffixes))
     bitcode = (
         BitcodeUnit(
             safe_name(f"{project or directory.name}/{path.relative_to(directory).as_posix()[:-3]}"),

@@ -80,6 +80,13 @@ def test_tree_includes_what_lies_near_first(tmp_path):
     assert own == ("-std=c++17", "-Isrc/core")
 
 
+def test_sources_of_other_languages_in_a_tree_are_counted(tmp_path):
+    touch(*(tmp_path / name for name in ("a.c", "B.CPP", "b.S", "deep/c.S", "d.cu", "README")))
+    gathered = gather_units([tmp_path])
+    assert [unit.language for unit in gathered.units] == ["c++", "c"]
+    assert gathered.skipped == {".S": 2, ".cu": 1}
+
+
 def test_bitcode_files_and_directories(tmp_path):
     (tmp_path / "bits/deep").mkdir(parents=True)
     (tmp_path / "bits/deep/a.bc").write_bytes(b"BC\xc0\xde")

@@ -61,15 +61,21 @@ def sha256(path: str | os.PathLike[str]) -> str:
     return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
+def read_json(path: str | os.PathLike[str], errors: str = "surrogatepass") -> Any:
     """Read a file of JSON; NaN and infinity are none.
+
+    Args:
+      path: the file.
+      errors: what to do with bytes that are no text; see `bytes.decode`.
 
     Raises:
       OSError: see `read_bytes`.
       ValueError: the file is not JSON.
     """
     try:
-        return json.loads(read_bytes(path), parse_constant=_refuse_constant)
+        data = read_bytes(path)
+        text = data.decode(json.detect_encoding(data), errors)
+        return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("values nested too deeply") from None
 

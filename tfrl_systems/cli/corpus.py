@@ -23,8 +23,12 @@ bitcode), a C or C++ file, or a bitcode file. CMake writes a compile_commands.js
 -DCMAKE_EXPORT_COMPILE_COMMANDS=ON. A module's name begins with its project: the name of the top
 directory of its sources, where the outermost build file is, or NAME with --project NAME. (Folders
 of one project, given side by side, count as projects of their own.) Building again compiles only
-what changed. What does not compile is named, and listed in DIR/not_compiled.json with the
-compiler's first error.
+what changed.
+
+A compile_commands.json may be written for any compiler and machine, with launchers (ccache, nice,
+cmake -E env) and response files (@FILE): options that the corpus's compiler refuses are left out.
+What does not compile is named, and listed in DIR/not_compiled.json with the compiler's first error;
+so is a damaged entry. Sources that are neither C nor C++ are counted by their kind.
 """
 _INFO = """\
 Describes a corpus: projects, languages, modules, bytes of bitcode. Corpora that ml-compiler-opt's
@@ -73,6 +77,7 @@ def add_parser(subparsers: Any) -> None:
 def run_build(options: argparse.Namespace) -> int:
     """Build a corpus as the command line says."""
     from environments.inlining.corpus.building import BuildReport, build_corpus
+    from environments.inlining.corpus.compile_commands import count_kinds
 
     with Terminal() as progress:
         advance = None
@@ -90,11 +95,13 @@ def run_build(options: argparse.Namespace) -> int:
             on_source,
             project=options.project,
         )
-    for one in report.not_compiled[:_NAMED_ON_STDERR]:
-        say(f"not compiled: {one.name}: {one.error}")
+    for failure in report.not_compiled[:_NAMED_ON_STDERR]:
+        say(f"not compiled: {failure.name}: {failure.error}")
     if len(report.not_compiled) > _NAMED_ON_STDERR:
         rest = len(report.not_compiled) - _NAMED_ON_STDERR
         say(f"and {rest} more; see {options.output / 'not_compiled.json'}")
+    if report.skipped:
+        say(f"left out, as they compile neither C nor C++: {count_kinds(report.skipped)}")
     if options.json:
         show_json(_report_json(report))
         return 0
@@ -130,9 +137,10 @@ def _report_json(report: Any) -> dict[str, Any]:
         "duplicates": list(report.duplicates),
         "empty": list(report.empty),
         "not_compiled": [
-            {"module": one.name, "source": one.source, "error": one.error}
-            for one in report.not_compiled
+            {"module": failure.name, "source": failure.source, "error": failure.error}
+            for failure in report.not_compiled
         ],
+        "skipped": dict(report.skipped),
         "seconds": report.seconds,
     }
 

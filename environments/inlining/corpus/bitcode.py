@@ -55,5 +55,8 @@ def read_facts(path: pathlib.Path) -> BitcodeFacts:
             "compile it again, with a clang that is not newer"
         ) from None
     functions = sum(not function.is_declaration for function in module.functions)
-    source = module.source_file
+    try:
+        source = module.source_file
+    except UnicodeDecodeError as error:
+        source = error.object.decode(errors="replace")
     return BitcodeFacts(hashlib.sha256(data).hexdigest(), source, functions, len(data))

@@ -71,7 +71,9 @@ class BitcodeCompiler:
         driver = self.cxx if language == "c++" else self.c
         # A name that starts with "-" would be read as an option.
         operand = source if not source.startswith("-") else f"./{source}"
-        return (*driver, *arguments, *_QUIET, *self.flags, operand, "-o", str(output))
+        options = (*arguments, *_QUIET, *self.flags)
+        # A source may have any suffix; clang-19 may come without a clang++.
+        return (*driver, *options, "-x", language, operand, "-o", str(output))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +83,12 @@ class CompilerRun:
     Attributes:
         error: "" on success, else the first error line or how the compiler died.
         seconds: wall-clock time.
+        messages: what the compiler printed to stderr, or the beginning of it.
     """
 
     error: str
     seconds: float
+    messages: str = ""
 
 
 def find_compiler(name: str = EMBEDDED) -> BitcodeCompiler:
@@ -129,20 +133,25 @@ class CompilerProcesses:
             How the run ended.
         """
         started = time.monotonic()
+        messages = ""
         with tempfile.TemporaryFile(dir=scratch) as stderr:
-            process = self._start(command, directory, scratch, stderr)
+            try:
+                process = self._start(command, directory, scratch, stderr)
+            except OSError as error:
+                return CompilerRun(f"the compiler does not start: {error.strerror}", 0.0)
             if process is None:
                 return CompilerRun("the build was stopped", 0.0)
             try:
                 status = process.wait(timeout_s)
-                error = "" if status == 0 else _first_error(stderr, status)
+                messages = _read(stderr)
+                failure = "" if status == 0 else _first_error(messages, status)
             except subprocess.TimeoutExpired:
-                error = f"took longer than {timeout_s:g} s"
+                failure = f"took longer than {timeout_s:g} s"
             finally:
                 _kill_group(process)
                 with self._lock:
                     self._running.discard(process)
-        return CompilerRun(error, time.monotonic() - started)
+        return CompilerRun(failure, time.monotonic() - started, messages)
 
     def close(self) -> None:
         """Kill all compilers that still run; refuse later runs."""
@@ -218,10 +227,7 @@ def _clang(name: str) -> BitcodeCompiler:
             f"expected a clang >= {OLDEST_CLANG}, found {version!r} at {path}; "
             f"name another, or use the compiler {EMBEDDED!r}"
         )
-    # One driver compiles both languages, with -x for each: clang-19 may come without a clang++.
-    return BitcodeCompiler(
-        path, version, (path, "-x", "c"), (path, "-x", "c++"), ("-fPIC", *_TO_BITCODE)
-    )
+    return BitcodeCompiler(path, version, (path,), (path,), ("-fPIC", *_TO_BITCODE))
 
 
 def _clang_version(driver: tuple[str, ...]) -> str:
@@ -262,10 +268,14 @@ def _environment(scratch: pathlib.Path) -> dict[str, str]:
     return environment
 
 
-def _first_error(stderr: BinaryIO, status: int) -> str:
-    """Return the first error line that a failed compiler printed, or else how it ended."""
+def _read(stderr: BinaryIO) -> str:
+    """Return the beginning of what a compiler printed."""
     stderr.seek(0)
-    text = stderr.read(1_000_000).decode(errors="replace")
+    return stderr.read(1_000_000).decode(errors="replace")
+
+
+def _first_error(text: str, status: int) -> str:
+    """Return the first error line that a failed compiler printed, or else how it ended."""
     found = _ERROR.search(text)
     if found:
         line = text[text.rfind("\n", 0, found.start()) + 1 : found.end()]

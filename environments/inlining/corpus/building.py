@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import fcntl
 import json
 import os
@@ -28,7 +29,7 @@ from environments.inlining.corpus.bitcode import BitcodeFacts
 from environments.inlining.corpus.bitcode_compilers import BitcodeCompiler, find_compiler
 from environments.inlining.corpus.compiling import Made, Maker, Progress
 from environments.inlining.corpus.sources import gather_units
-from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, Unit
+from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, Unit, UnusableUnit
 
 NOT_COMPILED_FILE = "not_compiled.json"
 STATE_FILE = "build_state.json"
@@ -65,6 +66,7 @@ class BuildReport:
         empty: names of modules left out because they define no function.
         not_compiled: sources that gave no module, with the reason.
         seconds: wall-clock time of the build.
+        skipped: number of sources that are neither C nor C++, by kind, for instance {".S": 3}.
     """
 
     directory: pathlib.Path
@@ -75,6 +77,7 @@ class BuildReport:
     empty: tuple[str, ...]
     not_compiled: tuple[NotCompiled, ...]
     seconds: float
+    skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 def build_corpus(
@@ -104,10 +107,11 @@ def build_corpus(
         UserError: if a source or the compiler is not usable, if the output is a directory with
             other files, or if no source gave a module.
     """
-    units = gather_units(sources, project)
-    needs_compiler = any(isinstance(unit, CompileUnit) for unit in units)
+    gathered = gather_units(sources, project)
+    needs_compiler = any(isinstance(unit, CompileUnit) for unit in gathered.units)
     found = find_compiler(compiler) if needs_compiler else None
-    return build_units(units, output, found, jobs, progress, timeout_s)
+    report = build_units(gathered.units, output, found, jobs, progress, timeout_s)
+    return dataclasses.replace(report, skipped=gathered.skipped)
 
 
 def build_units(
@@ -242,7 +246,7 @@ def _facts_entry(one: Made) -> dict[str, Any]:
 
 
 def _source_of(unit: Unit) -> str:
-    return unit.source if isinstance(unit, CompileUnit) else str(unit.path)
+    return unit.source if isinstance(unit, CompileUnit | UnusableUnit) else str(unit.path)
 
 
 def _place(one: Made, target: pathlib.Path, scratch: pathlib.Path) -> None:
@@ -321,9 +325,11 @@ def _building(output: pathlib.Path) -> Iterator[pathlib.Path]:
         _clear(scratch)
         yield scratch
     except OSError as error:
-        raise UserError(
-            f"expected to write to {output}, found: {error}; free some space, then build again"
-        ) from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = (
+            "free some space, then build again" if full else "make it writable, or name another"
+        )
+        raise UserError(f"expected to write to {output}, found: {error}; {remedy}") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         os.close(descriptor)

@@ -1,41 +1,66 @@
-"""Read compilation databases: compile_commands.json, as CMake, Meson and bear write it."""
+"""Read compilation databases: compile_commands.json, as CMake, Meson, Bazel and bear write it.
+
+An entry of a database may be unusable: a tool wrote it wrongly, or for another kind of source. Such
+an entry does not spoil the others: it is named with the reason, or counted with those of its kind.
+"""
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import dataclasses
 import os
 import pathlib
 import re
-import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from environments import files
 from environments.errors import UserError
+from environments.inlining.corpus import compile_options
+from environments.inlining.corpus.cl_options import gnu_options
+from environments.inlining.corpus.command_lines import (
+    CommandLine,
+    expand_response_files,
+    parse_command,
+    program_name,
+)
 from environments.inlining.corpus.modules import language_of
 from environments.inlining.corpus.projects import find_project_root
-from environments.inlining.corpus.units import CompileUnit, safe_name
+from environments.inlining.corpus.units import CompileUnit, Gathered, UnusableUnit, safe_name
 
 FILE_NAME = "compile_commands.json"
 _CMAKE_HOME = re.compile(r"^CMAKE_HOME_DIRECTORY:\w+=(.+)$", re.MULTILINE)
-# Options with a separate argument that say where results go, what is linked, or how to optimise.
-_DROP_WITH_ARGUMENT = frozenset(
-    ("-o", "-MF", "-MT", "-MQ", "-MJ", "-arch", "-l", "-L", "-Xlinker", "-u", "-T", "-z", "--param")
-    + ("-target", "-Xclang", "-mllvm", "-B", "-wrapper", "--config")
-)
-_DROP = re.compile(
-    r"-(c|S|E|o.+|O.*|g.*|M.*|l.+|L.+|W.*|w|pg?|pipe|rdynamic|shared|static.*|save-temps.*"
-    r"|pedantic.*|-coverage|-param=.*|emit-llvm|fembed-bitcode.*|flto.*|f(no-)?fat-lto-objects"
-    r"|fprofile.*|ftest-coverage|fsanitize.*|fno-sanitize.*|fdiagnostics.*|fcolor-diagnostics"
-    r"|f(no-)?omit-frame-pointer|fpass-plugin=.*|f(no-)?(ipa|tree|gcse|var-tracking|gnu-unique"
-    r"|conserve-stack|allow-store-data-races|reorder-blocks|gnu-tm)\b.*"
-    r"|m(arch|cpu|tune)=.*|mno-omit-leaf-frame-pointer|m32|mx32|-target=.*"
-    # Options that make the compiler load or run other code.
-    r"|fplugin.*|B.+|-config.*)"
+_REMEDY = "let the build write it again (cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, or bear)"
+_NONE = ", found none; let the build write it again"
+_LANGUAGES = {"c": "c", "cpp-output": "c", "c++": "c++", "c++-cpp-output": "c++"}
+# Values of -x that are no language, such as a processor of Intel's compiler, change nothing.
+_OTHER_LANGUAGES = re.compile(
+    r"(c|c\+\+|objective-c|objective-c\+\+)(-\w+)*-header|objective-.*|c\+\+-module.*|assembler.*"
+    r"|cu|cuda.*|hip.*|cl|clcpp|ir|ada|d|go|f\d\d.*|hlsl|renderscript|swift"
 )
 
 
-def read_units(path: pathlib.Path, project: str = "") -> list[CompileUnit]:
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """One entry of a database.
+
+    Attributes:
+        directory: where the compiler runs.
+        file: the source.
+        language: "c" or "c++"; "" for what is neither.
+        kind: what it is if it is neither C nor C++, for instance ".S" or "-x cuda".
+        options: of the compiler, with the source among them; empty for what is neither.
+    """
+
+    directory: pathlib.Path
+    file: pathlib.Path
+    language: str
+    kind: str = ""
+    options: tuple[str, ...] = ()
+
+
+def read_units(path: pathlib.Path, project: str = "") -> Gathered:
     """Read the units of a compilation database.
 
     Args:
@@ -44,65 +69,112 @@ def read_units(path: pathlib.Path, project: str = "") -> list[CompileUnit]:
             CMake's cache names the root; for other build systems, `find_project_root` finds it.
 
     Returns:
-        One unit for each entry that compiles C or C++.
+        One unit for each entry that compiles C or C++, or is to do so and cannot be used.
 
     Raises:
-        UserError: if the file cannot be read or is not a compilation database.
+        UserError: if the file cannot be read, is not a compilation database or has no usable entry.
     """
-    remedy = "let the build write it again (cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, or bear)"
-    try:
-        entries = files.read_json(path)
-    except (OSError, ValueError) as error:
-        raise UserError(f"expected a JSON list in {path}, found: {error}; {remedy}") from None
-    if not isinstance(entries, list):
-        raise UserError(f"expected a JSON list in {path}, found another value; {remedy}")
-    parsed = []
-    for number, entry in enumerate(entries):
+    entries: list[_Entry] = []
+    unusable: list[tuple[str, str]] = []
+    for number, value in enumerate(_read_json(path)):
         try:
-            parsed.append(_parse_entry(path.parent, entry))
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"expected directory, file and command in entry {number} of {path}, "
-                f"found: {error!r}; {remedy}"
-            ) from None
-    parsed = [entry for entry in parsed if entry[2] != "unknown"]
-    if not parsed:
-        return []
-    root = pathlib.Path(os.path.commonpath([file.parent for _, file, _, _ in parsed]))
+            entries.append(_parse_entry(path.parent, value))
+        except ValueError as error:
+            file = value.get("file") if isinstance(value, dict) else None
+            name = file if isinstance(file, str) and file else f"entry-{number}"
+            unusable.append((name, f"entry {number} of {path.name}: {error}"))
+    sources = [entry for entry in entries if entry.language]
+    skipped = collections.Counter(entry.kind for entry in entries if not entry.language)
+    if not sources:
+        _refuse(path, unusable, skipped)
+    root = pathlib.Path(os.path.commonpath([entry.file.parent for entry in sources]))
     home = _cmake_home(path) or find_project_root(root)
     project = project or home.name
     top = home if root.is_relative_to(home) else root
-    return [
-        CompileUnit(
-            name=safe_name(f"{project}/{file.relative_to(top).as_posix()}"),
-            source=os.path.relpath(file, directory),
-            directory=directory,
-            root=root,
-            language=language,
-            argument_sets=(arguments,),
-        )
-        for directory, file, language, arguments in parsed
-    ]
+    headers = _precompiled(entries)
+    units = (_compile_unit(entry, project, top, root, headers) for entry in sources)
+    damaged = (
+        UnusableUnit(safe_name(f"{project}/{_relative(name, top)}"), name, error)
+        for name, error in unusable
+    )
+    return Gathered((*units, *damaged), skipped)
 
 
-def clean_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Keep only those of a build's compiler options that determine what the source means.
+def _read_json(path: pathlib.Path) -> list[Any]:
+    """Return the entries of a database.
 
-    Args:
-        arguments: options without the compiler itself and without the source file.
-
-    Returns:
-        The options that select includes, macros, the language and its dialect. Optimisation,
-        target, warnings, debug information, outputs and linking are left out.
+    Raises:
+        UserError: if it is not a JSON list.
     """
-    kept: list[str] = []
-    rest = iter(arguments)
-    for argument in rest:
-        if argument in _DROP_WITH_ARGUMENT:
-            next(rest, None)
-        elif not _DROP.fullmatch(argument):
-            kept.append(argument)
-    return tuple(kept)
+    try:
+        # Names of files may be in any encoding: build systems write the bytes as they are.
+        entries = files.read_json(path, errors="surrogateescape")
+    except (OSError, ValueError) as error:
+        raise UserError(f"expected a JSON list in {path}, found: {error}; {_REMEDY}") from None
+    if not isinstance(entries, list):
+        raise UserError(f"expected a JSON list in {path}, found another value; {_REMEDY}")
+    return entries
+
+
+def _refuse(
+    path: pathlib.Path, unusable: Sequence[tuple[str, str]], skipped: Mapping[str, int]
+) -> None:
+    """Say why no entry of a database is of use."""
+    reason = f"none ({unusable[0][1]})" if unusable else "none"
+    if skipped:
+        reason += f", but {count_kinds(skipped)}"
+    raise UserError(
+        f"expected at least one entry that compiles C or C++ in {path}, found {reason}; {_REMEDY}"
+    )
+
+
+def count_kinds(skipped: Mapping[str, int]) -> str:
+    """Return kinds of sources with their numbers, as a text."""
+    return ", ".join(f"{number} {kind}" for kind, number in sorted(skipped.items()))
+
+
+def _compile_unit(
+    entry: _Entry,
+    project: str,
+    top: pathlib.Path,
+    root: pathlib.Path,
+    headers: Mapping[pathlib.Path, pathlib.Path],
+) -> CompileUnit:
+    """Return the unit of an entry, with only those options that say what the source means."""
+    directory = entry.directory
+
+    def header_fn(precompiled: str) -> str | None:
+        beside = re.sub(r"\.[pg]ch$", "", precompiled)
+        if files.is_file(directory / beside):
+            return beside
+        header = headers.get(_normal(directory, precompiled))
+        return os.path.relpath(header, directory) if header else None
+
+    options = compile_options.clean_arguments(entry.options, header_fn)
+    source = os.path.relpath(entry.file, directory)
+    if (directory / source).resolve() != entry.file.resolve():  # The directory is a link.
+        source = os.path.relpath(entry.file, directory.resolve())
+    return CompileUnit(
+        name=safe_name(f"{project}/{_relative(str(entry.file), top)}"),
+        source=source,
+        directory=directory,
+        root=root,
+        language=entry.language,
+        argument_sets=compile_options.header_sets(
+            options, lambda place: files.is_directory(directory / place)
+        ),
+    )
+
+
+def _precompiled(entries: Iterable[_Entry]) -> dict[pathlib.Path, pathlib.Path]:
+    """Return the headers from which the entries of a database make precompiled headers."""
+    return {
+        _normal(entry.directory, option[1]): entry.file
+        for entry in entries
+        if entry.kind.endswith("header")
+        for option in compile_options.option_groups(entry.options)
+        if option[0] == "-o" and len(option) > 1
+    }
 
 
 def _cmake_home(path: pathlib.Path) -> pathlib.Path | None:
@@ -115,40 +187,110 @@ def _cmake_home(path: pathlib.Path) -> pathlib.Path | None:
     return None
 
 
-def _parse_entry(
-    base: pathlib.Path, entry: dict[str, Any]
-) -> tuple[pathlib.Path, pathlib.Path, str, tuple[str, ...]]:
-    """Return directory, file, language and cleaned options of one database entry."""
-    directory = pathlib.Path(os.path.normpath(base / entry["directory"]))
-    file = pathlib.Path(os.path.normpath(directory / entry["file"]))
-    words = entry.get("arguments")
-    if words is None:
-        words = shlex.split(str(entry["command"]))
-    if not words or not all(isinstance(word, str) for word in words):
-        raise ValueError("no command")
-    for text in (*words, str(file)):
-        if b"\0" in os.fsencode(text):  # Half a character is a ValueError, too.
-            raise ValueError("a zero byte")
-    files.checked_path(str(file))
+def _parse_entry(base: pathlib.Path, entry: Any) -> _Entry:
+    """Return what an entry compiles, or of which other kind it is.
+
+    Raises:
+        ValueError: if it is damaged, with the reason.
+    """
+    if not isinstance(entry, dict):
+        raise ValueError(f"expected an object{_NONE}")
+    directory = _normal(base, _text(entry, "directory"))
+    file = _normal(directory, _text(entry, "file"))
     language = language_of(file)
-    # The compiler is the last word before the first option, as in `ccache c++ -c ...`.
-    first_option = next((i for i, word in enumerate(words) if word.startswith("-")), 1)
-    driver = pathlib.PurePath(words[max(0, first_option - 1)]).name
-    if language == "c" and "++" in driver:
-        language = "c++"
-    options = [
-        word
-        for word in words[max(1, first_option) :]
-        if word.startswith("-") or pathlib.Path(os.path.normpath(directory / word)) != file
-    ]
-    return directory, file, _explicit_language(options, language), clean_arguments(options)
+    command = entry.get("arguments") or entry.get("command")
+    if language == "unknown" and not command:
+        return _Entry(directory, file, "", file.suffix or "without suffix")
+    try:
+        line = _command_line(command, directory)
+    except ValueError:
+        if language == "unknown":
+            return _Entry(directory, file, "", file.suffix or "without suffix")
+        raise
+    if line.directory != directory and not files.exists(file):
+        file = _normal(line.directory, entry["file"])
+    is_internal = line.mode == "internal"
+    if language != "unknown" and (is_internal or not line.compiles):
+        return _Entry(directory, file, "", f"{line.driver} -cc1" if is_internal else line.driver)
+    try:
+        options = tuple(expand_response_files(line.options, line.directory))
+    except ValueError:
+        if language == "unknown":
+            return _Entry(directory, file, "", file.suffix or "without suffix")
+        raise
+    if line.mode == "cl":
+        options = tuple(gnu_options(options))
+    return _with_language(_Entry(line.directory, file, language, "", options), line.mode)
 
 
-def _explicit_language(options: Sequence[str], language: str) -> str:
-    """Return the language that an `-x` option gives, or else `language`."""
-    joined = [option[2:] for option in options if option.startswith("-x") and len(option) > 2]
-    after = [word for option, word in zip(options, options[1:], strict=False) if option == "-x"]
-    for word in (*joined, *after):
-        if word in ("c", "c++"):
-            language = word
+def _with_language(entry: _Entry, mode: str) -> _Entry:
+    """Return an entry with the language that its options say, or else the file's suffix."""
+    language = "c++" if entry.language == "c" and mode == "g++" else entry.language
+    explicit = _explicit_language(entry.options, entry.file.name)
+    if explicit:
+        language = _LANGUAGES.get(explicit, "")
+    if language in ("c", "c++"):
+        return dataclasses.replace(entry, language=language)
+    by_suffix = language_of(entry.file) != "unknown" or explicit.endswith("-header")
+    kind = f"-x {explicit}" if by_suffix else entry.file.suffix or "without suffix"
+    return dataclasses.replace(entry, language="", kind=kind)
+
+
+def _explicit_language(options: Sequence[str], source: str) -> str:
+    """Return the language that `-x` gives to the source, or ""."""
+    language = ""
+    for group in compile_options.option_groups(options):
+        value = group[1] if group[0] == "-x" else group[0].removeprefix("-x")
+        if group[0].startswith("-x"):
+            if value in (*_LANGUAGES, "none") or _OTHER_LANGUAGES.fullmatch(value):
+                language = value.removeprefix("none")
+        elif len(group) == 1 and group[0].endswith(source) and program_name(group[0]) == source:
+            break
     return language
+
+
+def _command_line(command: Any, directory: pathlib.Path) -> CommandLine:
+    """Return the command of an entry, taken apart.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    words = command if isinstance(command, list) else [command]
+    if not command or not all(isinstance(word, str) for word in words):
+        raise ValueError(f"expected a command as text or a list of words{_NONE}")
+    for word in words:
+        if b"\0" in os.fsencode(word):  # Half a character is a ValueError, too.
+            raise ValueError("expected a command, found a zero byte in it")
+    return parse_command(command, directory)
+
+
+def _text(entry: Mapping[str, Any], field: str) -> str:
+    """Return the name of a file or directory in an entry.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    value = entry.get(field)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"expected {field} as text{_NONE}")
+    try:
+        files.checked_path(value)
+    except ValueError:
+        raise ValueError(f"expected {field} as a name that a file can have{_NONE}") from None
+    return value
+
+
+def _normal(directory: pathlib.Path, name: str) -> pathlib.Path:
+    """Return an absolute path without "..": through links to directories, where it really leads."""
+    path = directory / name
+    normal = pathlib.Path(os.path.normpath(path))
+    real = pathlib.Path(os.path.realpath(path))
+    return real if files.exists(path) and real != pathlib.Path(os.path.realpath(normal)) else normal
+
+
+def _relative(file: str, top: pathlib.Path) -> str:
+    """Return the part of a path below the top of a project; of a path elsewhere its last part."""
+    path = pathlib.PurePath(file)
+    if path.is_relative_to(top):
+        return path.relative_to(top).as_posix()
+    return path.name if path.is_absolute() else path.as_posix()

@@ -16,11 +16,19 @@ from typing import Any
 from environments import files
 from environments.errors import UserError
 from environments.inlining.corpus.bitcode import BitcodeFacts, read_facts
-from environments.inlining.corpus.bitcode_compilers import BitcodeCompiler, CompilerProcesses
-from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, Unit
+from environments.inlining.corpus.bitcode_compilers import (
+    BitcodeCompiler,
+    CompilerProcesses,
+    CompilerRun,
+)
+from environments.inlining.corpus.compile_options import Group, without_options
+from environments.inlining.corpus.refusals import read_refusals
+from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, Unit, UnusableUnit
 
 # The largest sources that people compile, such as tables of data, are smaller.
 _MAX_SOURCE_BYTES = 1 << 28
+# Each run without the options that the last one refused; the embedded compiler names one at a time.
+_MAX_RUNS = 100
 
 Progress = Callable[[int, int, str], None]
 """(sources done, sources in all, name of the one just done) -> None."""
@@ -68,6 +76,8 @@ class Maker:
         self._processes = CompilerProcesses()
         self._hash_lock = threading.Lock()
         self._hashes: dict[pathlib.Path, str] = {}
+        # Options that the compiler refuses from every source: others need not try them.
+        self._refused: frozenset[Group] = frozenset()
 
     def make_all(self, units: Sequence[Unit], jobs: int, progress: Progress | None) -> list[Made]:
         """Make the bitcode of every unit; the results are in the order of the units."""
@@ -89,8 +99,10 @@ class Maker:
     def _make(self, number: int, unit: Unit) -> Made:
         if isinstance(unit, BitcodeUnit):
             return self._checked(Made(unit, unit.path))
+        if isinstance(unit, UnusableUnit):
+            return Made(unit, error=unit.error)
         reused = self._reuse(unit)
-        if reused is None and (error := _why_unreadable(unit.directory / unit.source)):
+        if reused is None and (error := _why_unreadable(unit)):
             return Made(unit, error=error)
         return reused or self._compile(unit, self._scratch / str(number))
 
@@ -99,28 +111,59 @@ class Maker:
 
         If none works, the error is that of the first set.
         """
-        compiler = self._compiler
-        assert compiler is not None
+        assert self._compiler is not None
         scratch.mkdir()
-        bitcode, dependencies = scratch / "module.bc", scratch / "headers"
+        bitcode, headers = scratch / "module.bc", scratch / "headers"
         error = ""
         for arguments in unit.argument_sets:
-            command = compiler.command(
-                unit.language,
-                (*arguments, *_list_headers(dependencies), f"-ffile-prefix-map={unit.root}=."),
-                unit.source,
-                bitcode,
-            )
-            temporary = scratch / "temporary"
-            temporary.mkdir()
-            run = self._processes.run(command, unit.directory, temporary, self._timeout_s)
-            shutil.rmtree(temporary, ignore_errors=True)
+            run = self._run_without_refused(unit, arguments, scratch)
             if not run.error:
-                read = _read_dependencies(dependencies, unit, compiler)
-                key = self._key(unit, read)
-                return self._checked(Made(unit, bitcode, key=key, dependencies=read))
+                dependencies = _read_dependencies(headers, unit, self._compiler)
+                key = self._key(unit, dependencies)
+                return self._checked(Made(unit, bitcode, key=key, dependencies=dependencies))
             error = error or run.error
         return Made(unit, error=error)
+
+    def _run_without_refused(
+        self, unit: CompileUnit, arguments: tuple[str, ...], scratch: pathlib.Path
+    ) -> CompilerRun:
+        """Compile a unit; leave out the options that the compiler refuses, until it refuses none.
+
+        What is left out depends on the compiler, the unit and its options only: the key of the
+        unit need not name it.
+        """
+        run = CompilerRun("", 0.0)
+        for _ in range(_MAX_RUNS):
+            arguments = without_options(arguments, self._refused)
+            run = self._run(unit, arguments, scratch)
+            refusals = read_refusals(run.messages, arguments) if run.error else []
+            if not refusals:
+                return run
+            # Threads may overwrite each other's additions, which are then made again.
+            self._refused |= {refusal.group for refusal in refusals if refusal.always}
+            arguments = without_options(arguments, {refusal.group for refusal in refusals})
+        return run
+
+    def _run(
+        self, unit: CompileUnit, arguments: tuple[str, ...], scratch: pathlib.Path
+    ) -> CompilerRun:
+        """Run the compiler once; it writes module.bc and a list of headers to `scratch`."""
+        assert self._compiler is not None
+        bitcode, headers = scratch / "module.bc", scratch / "headers"
+        command = self._compiler.command(
+            unit.language,
+            (*arguments, *_list_headers(headers), f"-ffile-prefix-map={unit.root}=."),
+            unit.source,
+            bitcode,
+        )
+        headers.unlink(missing_ok=True)
+        temporary = scratch / "temporary"
+        temporary.mkdir()
+        run = self._processes.run(command, unit.directory, temporary, self._timeout_s)
+        shutil.rmtree(temporary, ignore_errors=True)
+        if not run.error and not bitcode.is_file():
+            return CompilerRun("the compiler wrote no bitcode", run.seconds)
+        return run
 
     def _checked(self, made: Made) -> Made:
         """Add the facts about the bitcode; if LLVM cannot read it, return an error instead."""
@@ -153,7 +196,7 @@ class Maker:
             *(option for arguments in unit.argument_sets for option in (*arguments, "")),
             *(f"{path} {self._hash(unit.directory / path)}" for path in dependencies),
         ]
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        return hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()
 
     def _hash(self, path: pathlib.Path) -> str:
         """Return a file's content hash, "" if it cannot be read; a build reads it only once."""
@@ -164,8 +207,16 @@ class Maker:
             return self._hashes.get(path, "")
 
 
-def _why_unreadable(source: pathlib.Path) -> str:
-    """Return why a compiler should not begin to read a source; "" if nothing is known."""
+def _why_unreadable(unit: CompileUnit) -> str:
+    """Return why a compiler should not begin to read a source; "" if nothing is wrong."""
+    remedy = "run the build that makes it, then build the corpus again"
+    if not files.is_directory(unit.directory):
+        return f"expected the directory {unit.directory}, found none; {remedy}"
+    source = unit.directory / unit.source
+    if files.is_directory(source):
+        return f"expected the source {unit.source}, found a directory"
+    if not files.exists(source):
+        return f"expected the source {unit.source}, found none; {remedy}"
     size_bytes = source.stat().st_size if files.is_file(source) else 0
     if size_bytes <= _MAX_SOURCE_BYTES:
         return ""
@@ -187,8 +238,10 @@ def _read_dependencies(
 
     Headers of the compiler or the system are left out: the compiler's version stands for them.
     """
-    lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
-    names = [os.path.relpath(unit.directory / line, unit.directory) for line in lines]
+    lines = path.read_text(errors="surrogateescape").splitlines() if path.is_file() else []
+    names = lines
+    if unit.directory.resolve() == unit.directory:  # Behind a link, ".." leads elsewhere.
+        names = [os.path.relpath(unit.directory / line, unit.directory) for line in lines]
     own = [
         name
         for name, line in zip(names, lines, strict=True)

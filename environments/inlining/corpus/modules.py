@@ -41,7 +41,13 @@ _LANGUAGE_OF_SUFFIX = {
     ".cxx": "c++",
     ".c++": "c++",
     ".cp": "c++",
+    # Compilers take these for C++ in capitals, too; only ".C" is C++ because of them.
     ".C": "c++",
+    ".CC": "c++",
+    ".CPP": "c++",
+    ".CXX": "c++",
+    ".C++": "c++",
+    ".CP": "c++",
 }
 
 

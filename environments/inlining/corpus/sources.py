@@ -1,11 +1,12 @@
 """Turn the sources of a corpus into units: compile_commands.json, source trees, bitcode files.
 
-A unit is a `CompileUnit` (a source file and the options that it needs) or a `BitcodeUnit`. Nothing
-is compiled here.
+A unit is a `CompileUnit` (a source file and the options that it needs), a `BitcodeUnit` or an
+`UnusableUnit`. Nothing is compiled here.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import errno
 import os
@@ -17,14 +18,18 @@ from environments.errors import UserError
 from environments.inlining.corpus import compile_commands
 from environments.inlining.corpus.modules import language_of
 from environments.inlining.corpus.projects import find_project_root
-from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, Unit, safe_name
+from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, Gathered, Unit, safe_name
 
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _HEADER_SUFFIXES = {".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".ipp", ".tcc"}
+# Sources of other languages, or of kinds that need more than a compiler of C and C++.
+_OTHER_SUFFIXES = frozenset(
+    (".S", ".s", ".asm", ".m", ".mm", ".cu", ".hip", ".cppm", ".ixx", ".f", ".f90", ".rs", ".ispc")
+)
 _STANDARDS = {"c": ("-std=gnu11",), "c++": ("-std=c++17",)}
 
 
-def gather_units(sources: Iterable[str | pathlib.Path], project: str = "") -> tuple[Unit, ...]:
+def gather_units(sources: Iterable[str | pathlib.Path], project: str = "") -> Gathered:
     """Find everything that can become a module.
 
     Args:
@@ -36,12 +41,13 @@ def gather_units(sources: Iterable[str | pathlib.Path], project: str = "") -> tu
             are given, each counts as a project of its own.
 
     Returns:
-        Units with distinct names, sorted by name.
+        Units with distinct names, sorted by name, and how many sources are of other kinds.
 
     Raises:
         UserError: if one of the sources is missing, of another kind, or holds nothing to compile.
     """
     units: list[Unit] = []
+    skipped: collections.Counter[str] = collections.Counter()
     paths = [pathlib.Path(source).absolute() for source in sources]
     for path in paths:
         _check_source(path)
@@ -50,14 +56,16 @@ def gather_units(sources: Iterable[str | pathlib.Path], project: str = "") -> tu
     for path in paths:
         top = tops.get(path)
         is_shared = top is not None and list(tops.values()).count(top) > 1
-        found = _gather(path, project or (path.name if is_shared else ""))
-        if not found:
+        gathered = _gather(path, project or (path.name if is_shared else ""))
+        if not gathered.units:
             raise UserError(
                 f"expected C or C++ sources or bitcode in {path}, found none; "
                 f"name a {compile_commands.FILE_NAME}, a source tree or bitcode files"
             )
-        units.extend(found)
-    return tuple(sorted(_with_distinct_names(units), key=lambda unit: unit.name))
+        units.extend(gathered.units)
+        skipped.update(gathered.skipped)
+    named = sorted(_with_distinct_names(units), key=lambda unit: unit.name)
+    return Gathered(tuple(named), skipped)
 
 
 def is_bitcode(path: pathlib.Path) -> bool:
@@ -87,18 +95,19 @@ def _check_source(path: pathlib.Path) -> None:
         ) from None
 
 
-def _gather(path: pathlib.Path, project: str) -> list[Unit]:
+def _gather(path: pathlib.Path, project: str) -> Gathered:
     """Return the units of one source."""
     if path.is_dir():
         if _has_database(path):
-            return list(compile_commands.read_units(path / compile_commands.FILE_NAME, project))
+            return compile_commands.read_units(path / compile_commands.FILE_NAME, project)
         return _from_directory(path, project)
     if path.suffix == ".json":
-        return list(compile_commands.read_units(path, project))
+        return compile_commands.read_units(path, project)
     if is_bitcode(path):
-        return [BitcodeUnit(safe_name(f"{project}/{path.name.removesuffix('.bc')}"), path)]
+        name = safe_name(f"{project}/{path.name.removesuffix('.bc')}")
+        return Gathered((BitcodeUnit(name, path),), {})
     if language_of(path) != "unknown":
-        return list(_tree_units(path.parent, [path], project))
+        return Gathered(_tree_units(path.parent, [path], project), {})
     raise UserError(
         f"expected {compile_commands.FILE_NAME}, a C or C++ source or LLVM bitcode, found {path}; "
         "bitcode begins with the bytes 'BC' 0xC0 0xDE"
@@ -109,25 +118,27 @@ def _has_database(directory: pathlib.Path) -> bool:
     return (directory / compile_commands.FILE_NAME).is_file()
 
 
-def _from_directory(directory: pathlib.Path, project: str) -> list[Unit]:
+def _from_directory(directory: pathlib.Path, project: str) -> Gathered:
     """Return units of the C and C++ files in a directory tree, or else of its bitcode files."""
     files = _files_below(directory)
     sources = [path for path in files if language_of(path) != "unknown"]
     if sources:
-        return list(_tree_units(directory, sources, project))
-    return [
+        suffixes = [path.suffix for path in files if path.suffix in _OTHER_SUFFIXES]
+        return Gathered(_tree_units(directory, sources, project), collections.Counter(suffixes))
+    bitcode = (
         BitcodeUnit(
             safe_name(f"{project or directory.name}/{path.relative_to(directory).as_posix()[:-3]}"),
             path,
         )
         for path in files
         if path.suffix == ".bc" and not path.name.endswith(".thinlto.bc")
-    ]
+    )
+    return Gathered(tuple(bitcode), {})
 
 
 def _tree_units(
     root: pathlib.Path, sources: Iterable[pathlib.Path], project: str
-) -> list[CompileUnit]:
+) -> tuple[CompileUnit, ...]:
     """Make the units of a source tree, guessing include directories from the places of headers.
 
     Args:
@@ -156,7 +167,7 @@ def _tree_units(
                 argument_sets=tuple((*_STANDARDS[language], *includes) for includes in guesses),
             )
         )
-    return units
+    return tuple(units)
 
 
 def _files_below(directory: pathlib.Path) -> list[pathlib.Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import re
+from collections.abc import Mapping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +43,35 @@ class BitcodeUnit:
     path: pathlib.Path
 
 
-Unit = CompileUnit | BitcodeUnit
+@dataclasses.dataclass(frozen=True)
+class UnusableUnit:
+    """An entry of a compile database that says too little, or nothing that makes sense.
+
+    Attributes:
+        name: what the module would have been called.
+        source: the file that the entry names, or which entry it is.
+        error: why it cannot be compiled.
+    """
+
+    name: str
+    source: str
+    error: str
+
+
+Unit = CompileUnit | BitcodeUnit | UnusableUnit
+
+
+@dataclasses.dataclass(frozen=True)
+class Gathered:
+    """What the sources of a corpus consist of.
+
+    Attributes:
+        units: what can become a module.
+        skipped: number of sources that are neither C nor C++, by kind, for instance {".S": 3}.
+    """
+
+    units: tuple[Unit, ...]
+    skipped: Mapping[str, int]
 
 
 def safe_name(name: str) -> str:

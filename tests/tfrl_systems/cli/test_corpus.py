@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import shutil
 
@@ -31,3 +32,18 @@ def test_build_takes_over_bitcode_and_writes_to_a_relative_path(
 def test_nothing_to_build_is_a_mistake(tfrl, tmp_path):
     ran = tfrl("corpus", "build", tmp_path, "-o", tmp_path / "made")
     assert ran.status == 1 and "expected C or C++ sources or bitcode" in ran.err
+
+
+def test_a_compile_database_with_entries_of_every_kind(tfrl, tmp_path):
+    (tmp_path / "a.c").write_text("int f(int x) { return x + 1; }\n")
+    names = ["a.c", "b.S", "c.S", "d.cu"]
+    entries = [{"directory": ".", "file": name, "command": f"nice cc -c {name}"} for name in names]
+    database = tmp_path / "compile_commands.json"
+    database.write_text(json.dumps([*entries, {"directory": ".", "file": "damaged.c"}]))
+    ran = tfrl("corpus", "build", database, "-o", tmp_path / "made", "--json")
+    assert ran.status == 0 and ran.json["modules"] == 1
+    assert ran.json["skipped"] == {".S": 2, ".cu": 1}
+    assert "left out, as they compile neither C nor C++: 2 .S, 1 .cu" in ran.err.splitlines()
+    (failure,) = ran.json["not_compiled"]
+    assert failure["source"] == "damaged.c"
+    assert failure["error"].startswith("entry 4 of compile_commands.json: expected a command")

@@ -51,6 +51,15 @@ _ENTRIES: dict[str, dict[str, Any]] = {
     "a header that is missing": {"arguments": ["cc", "-include", "missing.h", "a.c"]},
     "an option of 200,000 letters": {"arguments": ["cc", "-D" + "x" * 200_000, "a.c"]},
     "a file of options that is missing": {"arguments": ["cc", "@missing", "a.c"]},
+    "a file of options that is a source": {"arguments": ["cc", "@a.c", "a.c"]},
+    "a file of options that reads itself": {"arguments": ["cc", "@compile_commands.json", "a.c"]},
+    "a file of options that is a directory": {"arguments": ["cc", "@.", "a.c"]},
+    "a launcher alone": {"arguments": ["env", "-S", "A=B"]},
+    "a shell without a command": {"arguments": ["sh", "-c"]},
+    "shells within shells": {"arguments": None, "command": "sh -c 'sh -c \"sh -c cc\"' ;;& && |"},
+    "a command of operators": {"arguments": None, "command": "; && || & |"},
+    "another language": {"arguments": ["cc", "-x", "cuda", "a.c"]},
+    "a precompiled header that is missing": {"arguments": ["cc", "-include-pch", "x.pch", "a.c"]},
 }
 _SOURCES = {
     "a syntax error": b"int f( {",

@@ -1,0 +1,158 @@
+"""Which options of a build a corpus keeps, and which its compiler may refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from environments.inlining.corpus.cl_options import gnu_options
+from environments.inlining.corpus.compile_options import clean_arguments, header_sets
+from environments.inlining.corpus.refusals import read_refusals
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [
+        ("-O2 -g3 -o x.o -c -fPIC", "-fPIC"),
+        ("-I a -Ib -isystem c -iquote d", "-I a -Ib -isystem c -iquote d"),
+        ("-DX=1 -D Y -UZ -std=c++20", "-DX=1 -D Y -UZ -std=c++20"),
+        ("-MD -MMD -MP -MF x.d -MT x.o -MQ x", ""),
+        ("-flto=thin -ffat-lto-objects -Wall -Werror -Wl,-z,now -Wp,-MD,x", ""),
+        ("-march=native -mtune=generic -mavx2", "-mavx2"),
+        (
+            "-fno-exceptions -fno-rtti -fvisibility=hidden",
+            "-fno-exceptions -fno-rtti -fvisibility=hidden",
+        ),
+        ("-fsanitize=address --coverage -fprofile-arcs -pg", ""),
+        ("-Xclang -load -mllvm -inline-threshold=3 --param max-inline=3", ""),
+        ("-pthread -lfoo -L/lib -shared -funsigned-char", "-pthread -funsigned-char"),
+        ("-ftree-vectorize -fno-tree-vrp -fipa-pta", ""),
+        ("-fplugin=./a.so -fplugin-arg-a-b=1 -B. -B bin -wrapper sh --config=c --config c", ""),
+        # Options of which only the other half was dropped.
+        ("-fprofile-instr-generate -fcoverage-mapping -fcoverage-mcdc", ""),
+        ("-flto -fwhole-program-vtables -fvirtual-function-elimination -fsplit-lto-unit", ""),
+        ("-fsyntax-only -E -S -emit-ast -v -### -H -dM --analyze", ""),
+        ("-Wall -Wno-int-conversion -Werror", "-Wno-int-conversion"),
+        # What is for the preprocessor; its results and those of other programs are not kept.
+        ("-Wp,-DX=1,-MD,x.d -Xpreprocessor -DY -Xassembler -a", "-DX=1 -DY"),
+        ("-s WASM=1 -sSIDE_MODULE=1 -shared-libgcc -aux-info x -MJ x.json", ""),
+        # A header in place of a precompiled one, and never by the option that looks for one.
+        ("-include z.h", "-Xclang -include -Xclang z.h"),
+        ("-includez.h --include=y.h", "-Xclang -include -Xclang z.h -Xclang -include -Xclang y.h"),
+        ("-Winvalid-pch -fpch-preprocess -include-pch z.pch", "-Xclang -include -Xclang z.h"),
+        ("-Xclang -include-pch -Xclang z.pch", "-Xclang -include -Xclang z.h"),
+        (
+            "-Xclang -include-pch -Xclang z.pch -Xclang -include -Xclang z.h",
+            "-Xclang -include -Xclang z.h",
+        ),
+        ("-include-pch other.pch", "-include-pch other.pch"),
+        # Pairs for cc1: those that say what a source means.
+        ("-Xclang -std=c++20 -Xclang -fno-pch-timestamp", "-Xclang -std=c++20"),
+        ("-Xclang -load -Xclang ./a.so -Xclang -add-plugin -Xclang a -DX", "-DX"),
+        ("-Xclang -plugin-arg-a -Xclang -include -Xclang -mllvm -Xclang -x", ""),
+        ("-Xclang=-load -Xarch_host -fplugin=a.so -mllvm=-x -fpass-plugin=a.so -specs=a", ""),
+        # Operands, among them those after "--", and options without their value.
+        ("-I. -- -x.c y.c", "-I."),
+        ("x.c 10 y.o -DX -I", "-DX"),
+        ("-fmodules -fmodules-cache-path=a -fmodule-map-file=b -fmodule-file=c", "-fmodule-file=c"),
+    ],
+)
+def test_arguments_that_say_what_a_source_means(arguments, kept):
+    assert " ".join(clean_arguments(arguments.split(), {"z.pch": "z.h"}.get)) == kept
+
+
+def test_headers_of_another_machine_are_tried_only_if_they_are_there():
+    options = [
+        "-DX",
+        "--sysroot=/sdk",
+        "-isysroot",
+        "/sdk",
+        "--gcc-toolchain=/none",
+        "-isysroot/none",
+    ]
+    with_sdk, without = header_sets(options, lambda place: place == "/sdk")
+    assert " ".join(with_sdk) == "-DX --sysroot=/sdk -isysroot /sdk"
+    assert without == ("-DX",)
+    assert header_sets(options, lambda place: False) == (("-DX",),)
+    assert header_sets(["-stdlib=libc++"], lambda place: False) == (("-stdlib=libc++",), ())
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("/nologo /c /O2 /W4 /EHsc /Fox.obj /Zi x.cpp", "x.cpp"),
+        ("/I inc /Iother /DX /D Y=1 /UZ /FIz.h", "-I inc -I other -D X -D Y=1 -U Z -include z.h"),
+        ("-Iinc -imsvc sdk /external:I third", "-I inc -isystem sdk -isystem third"),
+        (
+            "/std:c++17 /std:c++latest /std:c11 /GR- /J",
+            "-std=c++17 -std=c++23 -std=c11 -fno-rtti -funsigned-char",
+        ),
+        ("/TP -- /Data/x.c", "-x c++ -- /Data/x.c"),
+        (
+            "/clang:-fno-builtin -fms-extensions --target=x -o x.obj",
+            "-fno-builtin -fms-extensions --target=x",
+        ),
+        ("-Xclang -std=c++20 /I", "-Xclang -std=c++20"),
+    ],
+)
+def test_options_in_the_way_of_microsofts_compiler(words, options):
+    assert " ".join(gnu_options(words.split())) == options
+
+
+@pytest.mark.parametrize(
+    ("message", "refused"),
+    [
+        ("clang: error: unknown argument: '-fnonsense'", "-fnonsense"),
+        (
+            "clang: error: unknown argument '-mlongcalls'; did you mean '-mlong-calls'?",
+            "-mlongcalls",
+        ),
+        ('error: unknown clang option: "-fivopts"', "-fivopts"),
+        ("clang: error: unsupported option '-mfpu=' for target 'x86_64'", "-mfpu=neon"),
+        (
+            "clang: error: unsupported argument 'tiny' to option '-mcmodel=' for target 'x'",
+            "-mcmodel=tiny",
+        ),
+        ("clang: error: unsupported option '-G' for target 'x86_64'", "-G0"),
+        ("clang: error: invalid argument '-fa' only allowed with '-fb'", "-fa"),
+        ("error: invalid argument '-std=c++17' not allowed with 'C'", "-std=c++17"),
+        ("error: invalid value 'c99x' in '-std=c99x'", "-std=c99x"),
+        ("clang: error: invalid value 'reg' in 'mguard=', expected one of: tls", "-mguard=reg"),
+        ("clang: error: unknown target ABI 'lp64'", "-mabi=lp64"),
+        (
+            'error: target architecture x86_64 has no LLVM CPU feature named "bulk-memory"',
+            "-mbulk-memory",
+        ),
+        ("error: unknown argument: '-fcc1'", "-Xclang -fcc1"),
+        # An error in a source, which may name an option; and options that a source needs.
+        ("x.c:1:2: error: use of undeclared identifier '-fnonsense'", ""),
+        ("In file included from <built-in>:1:\n<command line>:1:9: error: '-fa'", ""),
+        ("clang: error: no such file or directory: '-DX'", ""),
+        ("error: unable to read PCH file '-include'", ""),
+    ],
+)
+def test_options_that_a_compiler_refuses(message, refused):
+    options = (
+        "-DX -include z.h -fnonsense -mlongcalls -mlong-calls -fivopts -mfpu=neon -mcmodel=tiny -G0"
+        " -fa -fb -std=c++17 -std=c99x -mguard=reg -mabi=lp64 -mbulk-memory -Xclang -fcc1"
+    )
+    refusals = read_refusals(f"x.c: note: '-fb'\n{message}\n", options.split())
+    assert [" ".join(refusal.group) for refusal in refusals] == ([refused] if refused else [])
+
+
+def test_all_refused_options_of_one_run_are_read_and_those_of_every_run_marked():
+    messages = (
+        "clang: error: unknown argument: '-fx'\n"
+        "clang: error: unsupported option '-mthumb' for target 'x86_64'\n"
+        "clang: error: invalid argument '-fa' only allowed with '-fb'\n"
+        "error: invalid argument '-std=c++17' not allowed with 'C'\n"
+    )
+    refusals = read_refusals(messages, ["-fx", "-mthumb", "-fa", "-std=c++17"])
+    assert [refusal.always for refusal in refusals] == [True, True, False, False]
+
+
+def test_an_error_with_another_name_for_an_option_of_a_machine():
+    """Clang says -mbig-endian of -EB, and -fdefault-calling-conv= of -mrtd."""
+    message = "clang: error: unsupported option '-mbig-endian' for target 'x86_64'"
+    refusals = read_refusals(message, ["-EB", "-mrtd", "-Efoo", "-fPIC", "-I", "-m"])
+    assert [refusal.group for refusal in refusals] == [("-EB",), ("-mrtd",)]
+    assert not any(refusal.always for refusal in refusals)

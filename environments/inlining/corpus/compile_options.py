@@ -40,7 +40,8 @@ _DROP = re.compile(
     # What is done, and what is written or printed.
     r"-(c|S|E|P|C|CC|H|v|Q|###|d[A-Z]+|i-|I-|o.+|x.+|M.*|save-.*|emit-.*|time|print-.*|ccc-.*|cc1.*"
     r"|fsyntax-only|fmodule-(output|header).*|fdump-.*|fstack-usage|fcallgraph-info.*|fopt-info.*"
-    r"|fthin.*|working-directory=.*|fverbose-asm|ftime-.*|fproc-stat.*|frecord-.*|f(no-)?save-.*|foptimization-record.*"
+    r"|fthin.*|working-directory=.*|fverbose-asm|ftime-.*|fproc-stat.*|frecord-.*|f(no-)?save-.*"
+    r"|foptimization-record.*"
     r"|-(compile|assemble|preprocess|output=.*|verbose|analyze|precompile|version|help|optimize.*"
     r"|debug.*|write-.*|rsp-quoting=.*|driver-mode=.*|param=.*|coverage|pass-.*)"
     # Diagnostics; `-Wno-` may turn an error off.
@@ -48,19 +49,22 @@ _DROP = re.compile(
     r"|ferror-limit=.*|f(no-)?analyzer.*|f(no-)?show-.*|R.*"
     # Debug information, optimisation, instrumentation, and what needs one of these.
     r"|O.*|g.*|pg?|pipe|fembed-bitcode.*|f(no-)?(lto|fat-lto-objects|split|whole-program|debug"
-    r"|virtual-function-elimination|unique-internal|basic-block|(auto-|cs-|memory-)?profile|test-coverage"
+    r"|virtual-function-elimination|unique-internal|basic-block|(auto-|cs-|memory-)?profile"
+    r"|test-coverage"
     r"|coverage|sanitize|xray|instrument|omit-frame-pointer|integrated|ipa|tree|gcse|var-tracking"
     r"|gnu-unique|conserve-stack|allow-store-data-races|reorder-blocks|gnu-tm|partial-inlining"
     r"|inline-limit)\b.*"
     # Precompiled headers and caches of modules.
     r"|f(no-)?pch-.*|f(no-)?(implicit-)?(cxx-)?modules?(?!-file).*|fbuild-session.*"
     # The machine.
-    r"|fopenmp-targets.*|-(offload|cuda|hip)-.*|m(arch|cpu|tune|mcu)=.*|mno-omit-leaf-frame-pointer|m16|m32|mx32|m64|-target=.*"
+    r"|fopenmp-targets.*|-(offload|cuda|hip)-.*|m(arch|cpu|tune|mcu)=.*"
+    r"|mno-omit-leaf-frame-pointer|m16|m32|mx32|m64|-target=.*"
     # Linking.
     r"|l.+|L.+|T.+|z.+|s|s[A-Z].*|rdynamic|shared.*|static.*|(no-?)?pie|nostdlib|nostartfiles"
     r"|nodefaultlibs|fuse-ld.*|fuse-linker.*|rtlib=.*|-rtlib=.*|-?unwindlib=.*"
     # What loads or runs other code.
-    r"|fplugin.*|fpass-plugin.*|X.+|mllvm=.*|mmlir=.*|resource-dir=.*|B.+|-?config.*|-?specs=.*|fcrash-.*)",
+    r"|fplugin.*|fpass-plugin.*|X.+|mllvm=.*|mmlir=.*|resource-dir=.*|B.+|-?config.*|-?specs=.*"
+    r"|fcrash-.*)",
     re.DOTALL,
 )
 # Options of `clang -cc1` that say what a source means; of the others some load code.
@@ -132,6 +136,9 @@ def clean_arguments(
     included = {group[3] for group in kept if _includes(group)}
     options: list[str] = []
     for group in kept:
+        if group[0] in ("-imacros", "--imacros") and group[1] in included:
+            # Read for its macros first, a header with `#pragma once` would be left out later.
+            continue
         header = header_fn(group[-1]) if "-include-pch" in group[:2] else None
         if header is None:
             options += group

@@ -37,6 +37,8 @@ from environments.inlining.corpus.refusals import read_refusals
         ("-s WASM=1 -sSIDE_MODULE=1 -shared-libgcc -aux-info x -MJ x.json", ""),
         # A header in place of a precompiled one, and never by the option that looks for one.
         ("-include z.h", "-Xclang -include -Xclang z.h"),
+        # For its macros, a header that is included need not be read first.
+        ("-include z.h -imacros z.h -imacros y.h", "-Xclang -include -Xclang z.h -imacros y.h"),
         ("-includez.h --include=y.h", "-Xclang -include -Xclang z.h -Xclang -include -Xclang y.h"),
         ("-Winvalid-pch -fpch-preprocess -include-pch z.pch", "-Xclang -include -Xclang z.h"),
         ("-Xclang -include-pch -Xclang z.pch", "-Xclang -include -Xclang z.h"),

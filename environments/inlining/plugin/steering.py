@@ -26,7 +26,7 @@ from environments.inlining.plugin.building import build_plugin, build_steering, 
 from environments.inlining.plugin.configuration import configuration_texts, read_defaults
 from environments.inlining.plugin.object_caches import cache_variables
 from environments.inlining.plugin.source import PolicySource
-from environments.inlining.plugin.toolchain import Toolchain
+from environments.inlining.plugin.toolchain import MINIMUM_VERSION, Toolchain
 
 _LOG = "TFRL_INLINING_LOG"
 _CONFIG = "TFRL_INLINING_CONFIG"
@@ -111,7 +111,9 @@ class Steering:
         reason = "" if line["steered"] else str(line.get("reason", ""))
         llvm = int(line.get("llvm", 0))
         if reason == _NO_PLUGIN:
-            reason = self.excuses.get(llvm, reason)
+            old = f"clang {llvm} is older than {MINIMUM_VERSION}, the first that is steered"
+            is_old = 0 < llvm < MINIMUM_VERSION
+            reason = old if is_old else self.excuses.get(llvm, reason)
         return Compile(
             source=str(line.get("source") or f"a file compiled by clang {llvm}"),
             reason=reason,

@@ -66,7 +66,7 @@ def candidates(roots: Sequence[pathlib.Path], command: Sequence[str]) -> list[st
     """
     texts = [os.environ.get(name, "") for name in ("CC", "CXX")]
     texts += [word.partition("=")[2] or word for word in command]
-    names = [word for text in texts for word in _words(text)]
+    names = [word for text in texts for word in (*_words(text), *_clangs_in(text))]
     for root in roots:
         for path in _build_files(root):
             with contextlib.suppress(OSError), path.open("rb") as file:

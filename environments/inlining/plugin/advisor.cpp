@@ -13,7 +13,9 @@
 
 #include "files.h"
 #include "history.h"
+#include "left_callers.h"
 #include "policy.h"
+#include "recorded_options.h"
 #include "recording.h"
 
 #include "llvm/Analysis/InlineAdvisor.h"
@@ -151,6 +153,7 @@ public:
                    {"reason", What.Missing.empty() ? "" : "this clang has no " + What.Missing},
                    {"decisions", NumDecisions},
                    {"departures", NumDepartures},
+                   {"left", NumLeft},
                    {"policy_ns", Time.total()}}));
   }
 
@@ -168,7 +171,7 @@ private:
       : MLInlineAdvisor(M, MAM, std::make_unique<Features>(M.getContext(), FeatureMap),
                         [D = Default.get()](CallBase &CB) { return llvmInlines(*D, CB); }),
 #endif
-        Default(std::move(Default)), Past(Kinds), Known(static_cast<Features &>(*ModelRunner)),
+        Default(std::move(Default)), Left(FAM), Past(Kinds), Known(static_cast<Features &>(*ModelRunner)),
         Time(tfrl::setting("TFRL_INLINING_LOG")) {
     What.use(Known);
     if (tfrl::isRecorded())
@@ -188,7 +191,43 @@ private:
     return What.Missing.empty() && (Record || CB.getCaller()->hasMinSize());
   }
 
+  void onPassEntry(LazyCallGraph::SCC *SCC) override {
+    Left.clear();
+    MLInlineAdvisor::onPassEntry(SCC);
+  }
+
+  // Whether LLVM decides alone in the rest of this caller.
+  bool isLeft(Function &Caller) {
+    if (Record)
+      return false;
+    if (Left.isLeft(Caller))
+      return true;
+    if (!Left.isTooLarge(Caller, getLocalCalls(Caller)))
+      return false;
+    Left.leave(Caller);
+    return true;
+  }
+
+  std::unique_ptr<InlineAdvice> leaveToLlvm(CallBase &CB) {
+    ++NumLeft;
+    return Default->getAdvice(CB);
+  }
+
+  std::unique_ptr<InlineAdvice> getMandatoryAdvice(CallBase &CB, bool Advice) override {
+    // Called from getAdviceImpl too, where the caller is none of those.
+    return isLeft(*CB.getCaller()) ? InlineAdvisor::getMandatoryAdvice(CB, Advice)
+                                   : MLInlineAdvisor::getMandatoryAdvice(CB, Advice);
+  }
+
   std::unique_ptr<InlineAdvice> getAdviceImpl(CallBase &CB) override {
+    if (isLeft(*CB.getCaller()))
+      return leaveToLlvm(CB);
+    if (!Record && tfrl::isSureToStay(*CB.getCalledFunction())) {
+      auto Advice = leaveToLlvm(CB);
+      if (Advice && Advice->isInliningRecommended())
+        Left.leave(*CB.getCaller());
+      return Advice;
+    }
     // MLInlineAdvisor never inlines in unreachable code. LLVM itself does.
     const bool IsPlain = (tfrl::policy::IsLlvms && !Record) || !isSteered(CB);
     if (IsPlain && !FAM.getResult<DominatorTreeAnalysis>(*CB.getCaller())
@@ -201,8 +240,10 @@ private:
   std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &CB,
                                                      OptimizationRemarkEmitter &ORE) override {
     const bool LlvmInlines = !isTooDear(CB) && llvmInlines(*Default, CB);
-    return std::make_unique<MLInlineAdvice>(
-        this, CB, ORE, isSteered(CB) ? decide(CB, LlvmInlines) : LlvmInlines);
+    const bool Inlines = isSteered(CB) ? decide(CB, LlvmInlines) : LlvmInlines;
+    if (Inlines)
+      Left.inlined(*CB.getCaller());
+    return std::make_unique<MLInlineAdvice>(this, CB, ORE, Inlines);
   }
 
   // Whether LLVM itself would surely not inline. Where size counts it inlines below a limit, and the
@@ -233,13 +274,14 @@ private:
   }
 
   std::unique_ptr<DefaultInlineAdvisor> Default;
+  tfrl::LeftCallers Left;
   tfrl::History Past;
   Features &Known;
   Row What;
   std::unique_ptr<tfrl::Recording> Record; // in training
   std::optional<std::int64_t> Limit; // LLVM's own, where size counts
   Stopwatch Time;
-  std::int64_t NumDecisions = 0, NumDepartures = 0;
+  std::int64_t NumDecisions = 0, NumDepartures = 0, NumLeft = 0;
 };
 
 // The kinds of a module's functions before any pass, kept for the whole compile.
@@ -255,8 +297,8 @@ struct KindsAnalysis : AnalysisInfoMixin<KindsAnalysis> {
 };
 AnalysisKey KindsAnalysis::Key;
 
-bool hasMinSize(const Module &M) {
-  return any_of(M, [](const Function &F) { return !F.isDeclaration() && F.hasMinSize(); });
+template <class Test> bool anyDefined(const Module &M, Test Has) {
+  return any_of(M, [&](const Function &F) { return !F.isDeclaration() && Has(F); });
 }
 
 // Why a module is not steered; nullptr if it is.
@@ -267,12 +309,19 @@ const char *whyNot(const Module &M) {
   // rules what the policy leaves, and programs become larger than without the policy.
   if (M.getModuleFlag("EnableSplitLTOUnit"))
     return "link-time optimisation: LLVM inlines when linking";
-  return hasMinSize(M) ? nullptr : "no function is optimised for size (-Oz)";
+  if (anyDefined(M, [](const Function &F) { return F.hasMinSize(); }))
+    return nullptr;
+  // CMake's MinSizeRel is -Os, and most who see this sentence got it from there.
+  if (anyDefined(M, [](const Function &F) { return F.hasOptSize(); }))
+    return "compiled with -Os, and only -Oz is decided: cmake -DCMAKE_C_FLAGS_MINSIZEREL='-Oz "
+           "-DNDEBUG' -DCMAKE_CXX_FLAGS_MINSIZEREL='-Oz -DNDEBUG'";
+  return "no function is optimised for size (-Oz)";
 }
 
 // Runs before all other passes.
 struct Begin : PassInfoMixin<Begin> {
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
+    tfrl::cleanRecordedOptions(M);
     if (const char *Reason = whyNot(M))
       append("TFRL_INLINING_LOG", toLine(json::Object{{"source", M.getSourceFileName()},
                                           {"steered", false},

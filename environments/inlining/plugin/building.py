@@ -19,7 +19,15 @@ from environments.inlining.plugin.source import PolicySource
 from environments.inlining.plugin.toolchain import Toolchain
 
 _DIRECTORY = pathlib.Path(__file__).parent
-_ADVISOR = ("advisor.cpp", "files.h", "history.h", "policy.h", "recording.h")
+_ADVISOR = (
+    "advisor.cpp",
+    "files.h",
+    "history.h",
+    "left_callers.h",
+    "policy.h",
+    "recorded_options.h",
+    "recording.h",
+)
 _POLICY = ("model.h", "policy.h")
 _STEERING = "steer.c"
 _OPTIONS = ("-O3", "-fPIC", "-fvisibility=hidden", "-w")

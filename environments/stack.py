@@ -28,9 +28,9 @@ _FIRST_KERAS_3 = (2, 16)
 # prints four lines about CUDA on every machine without a GPU. Errors raise exceptions anyway.
 _TENSORFLOW_LOG_LEVEL = "3"
 
-# Python searches for garbage among new objects whenever there are 700 more of them. TensorFlow makes
-# many when it is imported and when it traces, nearly all to stay: the search takes a tenth of the
-# import.
+# Python searches for garbage among new objects whenever there are 700 more of them. TensorFlow
+# makes many when it is imported and when it traces, nearly all to stay: the search takes a tenth of
+# the import.
 _NUM_NEW_OBJECTS = 50_000
 
 # These packages warn about their own sources, which our users cannot change.

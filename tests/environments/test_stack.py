@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -149,3 +150,16 @@ def test_only_what_dependencies_say_of_themselves_is_hidden(
     stack._silence_dependencies()
     warnings.showwarning("words", category, filename, 1)
     assert bool(shown) is is_shown
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [((700, 10, 10), (50_000, 10, 10)), ((0, 9, 9), (0, 9, 9))]
+)
+def test_garbage_is_searched_less_often_unless_never(before, after):
+    usual = gc.get_threshold()
+    try:
+        gc.set_threshold(*before)
+        stack.prepare()
+        assert gc.get_threshold() == after
+    finally:
+        gc.set_threshold(*usual)

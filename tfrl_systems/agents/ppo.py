@@ -151,7 +151,8 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
             aggregate_losses_across_replicas=False,
             train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
         )
-        self._train_fn = ArrayFunction(self._train)
+        # The longest episode is of another length in each iteration.
+        self._train_fn = ArrayFunction(self._train, open_axes=2)
 
     def set_progress(self, progress: float) -> None:
         """Set learning rate and standard deviation; `progress` goes from 0 to 1 in training."""

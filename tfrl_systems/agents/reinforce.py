@@ -107,7 +107,8 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
             entropy_regularization=config.entropy_regularization or None,
             train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
         )
-        self._train_fn = ArrayFunction(self._train)
+        # The longest episode is of another length in each iteration.
+        self._train_fn = ArrayFunction(self._train, open_axes=2)
 
     def _train(self, experience: trajectory.Trajectory, weights: None = None) -> tf_agent.LossInfo:
         if weights is not None:

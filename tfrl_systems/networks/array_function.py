@@ -28,13 +28,14 @@ class ArrayFunction:
       fn: takes nests of tensors and of None; returns a nest of tensors. Where sizes change, it is
         traced once more, for any size.
       open_axes: how many of the first axes of each array can have any size from the start, which
-        saves the second trace: a number for each argument, or a nest of numbers for its parts.
+        saves the second trace: a number for each argument, or a nest of numbers for its parts; or
+        one number for all arrays, those of keyword arguments too.
 
     Attributes:
       num_traces: how often it was traced for arrays.
     """
 
-    def __init__(self, fn: Callable[..., Any], open_axes: Sequence[Any] = ()) -> None:
+    def __init__(self, fn: Callable[..., Any], open_axes: Sequence[Any] | int = ()) -> None:
         self.num_traces = 0
         self._fn = fn
         self._open_axes = open_axes
@@ -68,10 +69,17 @@ class ArrayFunction:
     def _opened(self, nest: Any, shapes: list[_Shape | None]) -> list[_Shape | None]:
         """Return the shapes to trace for first."""
         args, _ = nest
+        if isinstance(self._open_axes, int):
+            return self._open(shapes, [self._open_axes] * len(shapes))
         given = [*self._open_axes, *[0] * (len(args) - len(self._open_axes))]
         spread = tree.map_structure_up_to(given, _spread, given, list(args))
         numbers = tree.flatten(spread)
         numbers += [0] * (len(shapes) - len(numbers))  # keyword arguments
+        return self._open(shapes, numbers)
+
+    @staticmethod
+    def _open(shapes: list[_Shape | None], numbers: Sequence[int]) -> list[_Shape | None]:
+        """Return shapes whose first axes, so many of each, have any size."""
         return [
             None if shape is None else (None,) * number + shape[number:]
             for number, shape in zip(numbers, shapes, strict=True)

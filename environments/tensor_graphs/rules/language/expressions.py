@@ -148,15 +148,18 @@ def term(value: Attribute | Term) -> Term:
 
 def parts(part: Part | None) -> Iterator[Part]:
     """Yield an expression or term and all that it is made of, itself first, from left to right."""
-    if part is None:
-        return
-    yield part
-    if isinstance(part, Apply):
-        for one in (*part.inputs, *(value for _, value in part.attributes)):
-            yield from parts(one)
-    elif isinstance(part, (Array, Call)):
-        for argument in part.arguments:
-            yield from parts(argument)
+    # A stack, because generators in generators cost several calls for each part.
+    waiting = [part]
+    while waiting:
+        part = waiting.pop()
+        if part is None:
+            continue
+        yield part
+        if isinstance(part, Apply):
+            waiting += [value for _, value in reversed(part.attributes)]
+            waiting += reversed(part.inputs)
+        elif isinstance(part, (Array, Call)):
+            waiting += reversed(part.arguments)
 
 
 def variables(*given: Part | None) -> tuple[str, ...]:

@@ -55,10 +55,16 @@ class _State:
     attributes: dict[str, Any]
     limits: dict[str, int]
     to_check: list[tuple[Term, Any]]
-    met: set[Term]
+    met: set[int]
 
     def copy(self) -> _State:
-        return _State(*(type(one)(one) for one in vars(self).values()))
+        return _State(
+            self.types.copy(),
+            self.attributes.copy(),
+            self.limits.copy(),
+            self.to_check.copy(),
+            self.met.copy(),
+        )
 
 
 class Attempt:
@@ -249,12 +255,12 @@ class Attempt:
     def _check_conditions(self) -> None:
         """Give up the attempt if a condition fails, because later choices cannot mend it."""
         types, attributes = self.state.types.keys(), self.state.attributes.keys()
-        for condition, of_types, of_attributes in self._hints.conditions:
-            if condition in self.state.met:
+        for number, (condition, of_types, of_attributes) in enumerate(self._hints.conditions):
+            if number in self.state.met:
                 continue
             if of_types <= types and of_attributes <= attributes:
                 check(terms.holds(condition, self.bindings))
-                self.state.met.add(condition)
+                self.state.met.add(number)
 
     def _shape(self, place: Place) -> tuple[int, ...]:
         return tuple(int(size) for size in self.computation.type_of(place).shape or ())

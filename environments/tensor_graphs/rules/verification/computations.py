@@ -134,7 +134,9 @@ class Computation:
         for number in moved:
             step = self.steps[number]
             inputs = tuple(one and (moved[one[0]], one[1]) for one in step.inputs)
-            result.steps.append(dataclasses.replace(step, inputs=inputs))
+            result.steps.append(
+                Step(step.op, inputs, step.attributes, step.types, step.name, step.value)
+            )
         return result, [(moved[number], output) for number, output in places]
 
     def _add(self, key: Any, step: Step) -> int:

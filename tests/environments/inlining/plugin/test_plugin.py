@@ -22,7 +22,6 @@ from tests.environments.inlining.small_modules import (
     write_module,
 )
 
-
 ONCE = """
 define linkonce_odr void @once(i32 %x) minsize optsize {
   call void @sink(i32 %x)

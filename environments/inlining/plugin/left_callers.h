@@ -20,7 +20,7 @@
 namespace tfrl {
 
 // Call sites of a caller, with those that inlining brought along.
-constexpr std::int64_t MostSites = 500;
+constexpr std::int64_t MostSites = 400;
 // A function so large with so many users stays: what inlining saves at a call is a few bytes.
 constexpr unsigned MostUsers = 50, LargeBody = 200; // LargeBody counts instructions
 

@@ -62,11 +62,15 @@ def test_a_clang_with_the_policy_inside_is_compared_with_the_plain_one(
     (tmp_path / DESCRIPTION_FILE).write_text(json.dumps(description))
     monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
     command = ("bench", "inlining", "--corpus", tmp_path, "--policy", "cost<-20", "--rounds", 1)
-    ran = tfrl(*command, "--compiler", clang, "--modules", 2, "--json")
+    ran = tfrl(*command, "--compiler", clang, "--modules", 2, "--huge-calls", 80, "--json")
     assert ran.status == 0, ran.err
     found = {one["name"]: one for one in ran.json["benchmarks"]}
     assert 0.2 < found["steered_build_cpu_over_plain"]["ratio"] < 20
     assert 0 < found["plugin_us_per_decision"]["value"] < 1e4
+    for calls in (10, 40, 80):
+        for policy in ("", "_default"):
+            name = f"huge_function{policy}_cpu_over_plain_{calls}"
+            assert 0.2 < found[name]["ratio"] < 20
 
 
 @needs_programs("clang-22")
@@ -74,7 +78,7 @@ def test_with_a_clang_both_are_compared(corpus, trained, tfrl, plugin_cache, mon
     monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
     ran = tfrl(
         *("bench", "inlining", "--corpus", corpus, "--policy", trained / "policy"),
-        *("--compiler", "clang-22", "--rounds", 1, "--modules", 2, "--json"),
+        *("--compiler", "clang-22", "--rounds", 1, "--modules", 2, "--huge-calls", 1, "--json"),
     )
     assert ran.status == 0
     benchmarks = {one["name"]: one for one in ran.json["benchmarks"]}

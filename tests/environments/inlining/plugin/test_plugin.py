@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -20,6 +21,13 @@ from tests.environments.inlining.small_modules import (
     HAND_WORKED_DEFAULT,
     write_module,
 )
+
+ONCE = """
+define linkonce_odr void @once(i32 %x) minsize optsize {
+  call void @sink(i32 %x)
+  ret void
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +91,24 @@ def test_only_functions_optimised_for_size_are_steered(clang, plugins, tmp_path)
     assert log["decisions"] == alone["decisions"] >= len(HAND_WORKED_DEFAULT)
 
     fast = write_module(tmp_path, "fast", HAND_WORKED.replace("minsize optsize", ""), text=True)
-    for level in ("-O0", "-O2", "-Os"):
+    for level in ("-O0", "-O2"):
         without, _ = compile_with(clang, fast, None, tmp_path, level)
         steered, (log,) = compile_with(clang, fast, plugin, tmp_path, level)
         assert steered == without
         assert not log["steered"] and log["reason"] == "no function is optimised for size (-Oz)"
+
+
+def test_a_module_of_os_is_told_what_to_change(clang, plugins, tmp_path):
+    """CMake's MinSizeRel is -Os."""
+    ir = HAND_WORKED.replace("minsize optsize", "optsize")
+    module = write_module(tmp_path, "small", ir, text=True)
+    plain, _ = compile_with(clang, module, None, tmp_path, "-Os")
+    steered, (log,) = compile_with(clang, module, plugins(clang, "always"), tmp_path, "-Os")
+    assert steered == plain and not log["steered"]
+    assert log["reason"] == (
+        "compiled with -Os, and only -Oz is decided: cmake -DCMAKE_C_FLAGS_MINSIZEREL='-Oz "
+        "-DNDEBUG' -DCMAKE_CXX_FLAGS_MINSIZEREL='-Oz -DNDEBUG'"
+    )
 
 
 def test_growth_is_not_limited_as_in_training(clang, plugins, tmp_path):
@@ -105,6 +126,112 @@ def test_growth_is_not_limited_as_in_training(clang, plugins, tmp_path):
     limit = ("-mllvm", "-ml-advisor-size-increase-threshold=2")
     _, (log,) = compile_with(clang, module, plugins(clang, "always"), tmp_path, *limit)
     assert 0 < log["decisions"] < 20  # whoever gives the option is obeyed
+
+
+def calls_of(callee: str, name: str, count: int) -> str:
+    """A function that calls another one so many times."""
+    calls = "".join(f"  call void @{callee}(i32 {number})\n" for number in range(count))
+    return f"define void @{name}() minsize optsize {{\n{calls}  ret void\n}}\n"
+
+
+def test_llvm_decides_in_callers_of_very_many_calls(clang, plugins, tmp_path):
+    """There a decision would cost more than it can win."""
+    plugin = plugins(clang, "never")
+    huge = HAND_WORKED + calls_of("once", "huge", 2000)
+    module = write_module(tmp_path, "huge", huge, text=True)
+    plain, _ = compile_with(clang, module, None, tmp_path)
+    steered, (log,) = compile_with(clang, module, plugin, tmp_path)
+    # The small functions beside it are decided as if it were not there.
+    assert (log["decisions"], log["left"]) == (len(HAND_WORKED_DEFAULT), 2000)
+    assert log["departures"] == sum(HAND_WORKED_DEFAULT) and steered != plain
+
+    declared = "declare void @sink(i32)\n" + ONCE + calls_of("once", "huge", 2000)
+    module = write_module(tmp_path, "alone", declared, text=True)
+    plain, _ = compile_with(clang, module, None, tmp_path)
+    steered, (log,) = compile_with(clang, module, plugin, tmp_path)
+    assert steered == plain and (log["decisions"], log["left"]) == (0, 2000)
+
+
+def test_a_caller_that_grows_is_left_on_the_way(clang, plugins, tmp_path):
+    """A ring of three with ten calls each: inlining brings 100 of the next, then 1,000."""
+    ring = "".join(
+        calls_of(callee, name, 10).replace("@" + name + "()", "@" + name + "(i32 %x)")
+        for name, callee in (("a", "b"), ("b", "c"), ("c", "a"))
+    )
+    module = write_module(tmp_path, "growing", ring, text=True)
+    _, (log,) = compile_with(clang, module, plugins(clang, "always"), tmp_path)
+    assert log["decisions"] > 10 and log["left"] > 10
+
+
+def test_llvm_decides_where_a_large_function_has_very_many_users(clang, plugins, tmp_path):
+    for users, decisions in ((300, 0), (3, 3)):
+        callers = "".join(calls_of("large", f"user{number}", 1) for number in range(users))
+        large = calls_of("sink", "large", 600).replace("@large()", "@large(i32 %x)")
+        ir = "declare void @sink(i32)\n" + large + callers
+        module = write_module(tmp_path, f"large{users}", ir, text=True)
+        plain, _ = compile_with(clang, module, None, tmp_path)
+        steered, (log,) = compile_with(clang, module, plugins(clang, "always"), tmp_path)
+        assert (log["decisions"], log["left"]) == (decisions, users - decisions)
+        assert (steered == plain) == (decisions == 0)
+
+
+def test_a_large_local_function_may_still_go_to_its_last_caller(clang, plugins, tmp_path):
+    """LLVM inlines it in a caller of its own SCC, and removes it there."""
+    ring = (
+        "declare void @sink(i32)\n"
+        + calls_of("sink", "tail", 3).replace("@tail()", "@tail(i32 %x)")
+        + calls_of("tail", "huge", 1500)
+        .replace("@huge()", "@huge(i32 %x)")
+        .replace("  ret", "  call void @back(i32 %x)\n  ret")
+        + calls_of("tail", "back", 1500)
+        .replace("define void @back()", "define internal void @back(i32 %x)")
+        .replace("  ret", "  call void @huge(i32 %x)\n  ret")
+    )
+    module = write_module(tmp_path, "ring", ring, text=True)
+    plain, _ = compile_with(clang, module, None, tmp_path)
+    steered, (log,) = compile_with(clang, module, plugins(clang, "never"), tmp_path)
+    assert steered == plain and log["left"] >= 3000
+
+
+OPTIONS = (
+    ("-O2", "-frecord-command-line"),
+    ("-O0", "-g", "-grecord-command-line"),
+    ("-Oz", "-g", "-grecord-gcc-switches", "-frecord-command-line", "-DX=a b"),
+    ("-Oz", "-flto", "-frecord-command-line"),
+)
+
+
+@pytest.mark.parametrize("name", ["plain", "with a space"])
+def test_recorded_command_lines_do_not_name_us(clang, plugins, tmp_path, name):
+    """The plugin is called steer.so here, as in `tfrl build`, and comes from a configuration."""
+    directory = tmp_path / name
+    directory.mkdir()
+    shutil.copy(plugins(clang, "never"), directory / "steer.so")
+    (directory / "clang.cfg").write_text(f'-fpass-plugin="{directory}/steer.so"\n')
+    (tmp_path / "source.c").write_text("int next(int x) { return x + 1; }\n")
+    user = f"--config-user-dir={directory}"
+    environment = {**os.environ, "TFRL_INLINING_CONFIG": str(directory)}
+    for options in OPTIONS:
+        command = [*options, "-c", "source.c", "-o", "object.o"]
+        built = []
+        for added in ([], [user, *command], [*command, user]):
+            line = [clang.executable, *(added or command)]
+            subprocess.run(line, cwd=tmp_path, env=environment, check=True)
+            built.append((tmp_path / "object.o").read_bytes())
+        assert b"object.o" in built[0] or "-flto" in options
+        assert built[1] == built[2] == built[0], options
+
+
+def test_command_lines_of_others_are_recorded(clang, plugins, tmp_path):
+    shutil.copy(plugins(clang, "never"), tmp_path / "inliner.so")
+    (tmp_path / "source.c").write_text("int next(int x) { return x + 1; }\n")
+    own = f"-fpass-plugin={tmp_path}/inliner.so"
+    command = [clang.executable, own, "--config-user-dir=/theirs", "-frecord-command-line"]
+    environment = {**os.environ, "TFRL_INLINING_CONFIG": str(tmp_path)}
+    command += ["-O2", "-c", "source.c", "-o", "object.o"]
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True)
+    recorded = (tmp_path / "object.o").read_bytes()
+    assert own.encode() in recorded and b"--config-user-dir=/theirs" in recorded
 
 
 def test_a_feature_that_this_llvm_lacks_means_llvms_own_decisions(clang, plugins, tmp_path):

@@ -29,6 +29,7 @@ from environments.inlining.plugin.compiler import make_clang
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.experiments.cpu_time import cpu_s
 from tfrl_systems.experiments.reporting import Reporter
+from tfrl_systems.experiments.systems.inlining.bench_huge_function import measure_huge_functions
 from tfrl_systems.experiments.systems.inlining.bench_plugin import (
     Costs,
     Steered,
@@ -66,6 +67,9 @@ def measure(asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
             benchmarks += _ratios(costs, clang)
             if steered is not None:
                 benchmarks += steered.benchmarks(costs, clang)
+                benchmarks += measure_huge_functions(
+                    clang.executable, steered.option, asked.huge_calls, asked.rounds, reporter
+                )
         rows = np.concatenate([one.features for one in played.values()])
         names = feature_names(embedded.announced)
         benchmarks.append(_time_policy("policy_us_per_decision", policy, rows, names))

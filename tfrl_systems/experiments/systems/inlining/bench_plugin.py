@@ -52,11 +52,14 @@ class Steered:
     Args:
       clang: the clang.
       plugin: the pass plugin that was built for it.
+
+    Attributes:
+      option: the option that puts the policy inside.
     """
 
     def __init__(self, clang: SystemClang, plugin: pathlib.Path) -> None:
         self._clang = clang
-        self._option = f"-fpass-plugin={plugin}"
+        self.option = f"-fpass-plugin={plugin}"
         self._modules: dict[str, Module] = {}
 
     def compile(self, module: Module) -> None:
@@ -66,14 +69,14 @@ class Steered:
           CompilerError: clang fails.
         """
         self._modules[module.name] = module
-        compile_plainly(self._clang, module, (self._option,))
+        compile_plainly(self._clang, module, (self.option,))
 
     def benchmarks(self, costs: Costs, clang: SystemClang) -> list[dict[str, Any]]:
         """Return what steering costs; the plugin times its decisions in compiles of their own."""
         with tempfile.TemporaryDirectory(prefix="tfrl-bench-") as scratch:
             log = pathlib.Path(scratch) / "log"
             for module in self._modules.values():
-                options, environment = (self._option,), {"TFRL_INLINING_LOG": os.fspath(log)}
+                options, environment = (self.option,), {"TFRL_INLINING_LOG": os.fspath(log)}
                 compile_plainly(self._clang, module, options, environment)
             lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
         told = [json.loads(line) for line in lines]

@@ -54,6 +54,9 @@ steered_build_cpu_over_plain
                      a compile by clang with the policy inside it, as tfrl build does it, divided by
                      the same plain clang; plugin_us_per_decision is the time that the derived
                      features and the policy take in it
+huge_function_cpu_over_plain_2250, ..._9000, ..._18000
+                     the same for a generated function of so many calls; with huge_function_default_
+                     in front, for tfrl build --policy default and all that it does around clang
 policy_us_per_decision, channel_us_per_decision
                      CPU time of one decision of the policy, and what asking for it adds
 trajectories_per_second

@@ -105,6 +105,8 @@ class Benchmarks:
       rounds: how often each module is compiled in each way.
       workers: compilers that run at the same time for trajectories_per_second; by default one for
         each processor.
+      huge_calls: calls of the largest function of huge_function_cpu_over_plain_...; the others have
+        an eighth and half as many.
     """
 
     corpus: pathlib.Path | None = option(None, metavar="DIR")
@@ -113,3 +115,4 @@ class Benchmarks:
     modules: int = option(12, metavar="N", minimum=1)
     rounds: int = option(5, metavar="N", minimum=1)
     workers: int = option(num_processors(), metavar="N", minimum=1)
+    huge_calls: int = option(18000, metavar="N", minimum=1)

@@ -59,6 +59,7 @@ def _numbers() -> Iterator[Case]:
         ("bench inlining", "--modules", 1),
         ("bench inlining", "--rounds", 1),
         ("bench inlining", "--workers", 1),
+        ("bench inlining", "--huge-calls", 1),
         ("bench tensor_graphs", "--steps", 1),
         ("bench tensor_graphs", "--seed", 0),
         ("bench learn_to_optimize", "--rounds", 1),

@@ -29,8 +29,9 @@ LLVMS_OWN = heuristic_source("default")
 _STDERR = 2
 _NOTHING_TO_DO = "default is LLVM's own policy and needs no plugin"
 _UNHEARD = (
-    "no clang told of it: it came from a compiler cache, or its clang did not get this build's "
-    "environment (SCons, Bazel, env -i, another user or machine)"
+    "no clang told of it: it came from a compiler cache, its clang did not get this build's "
+    "environment (SCons, Bazel, env -i, another user or machine), or it takes no plugins (zig, "
+    "clang before 16)"
 )
 # What a terminal sends to the command, too.
 _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)

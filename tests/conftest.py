@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 
+import filelock
 import pytest
 
 import environments  # noqa: F401
@@ -14,6 +15,25 @@ from tests.lending import Lender
 def pytest_collection_modifyitems(items):
     """What takes long and waits for processes comes first, so that nobody waits at the end."""
     items.sort(key=lambda item: item.nodeid.startswith("tests/environments/"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """In a new environment, one worker compiles to bytecode what all import; the others wait.
+
+    tools/check.sh says so by NO_BYTECODE.
+    """
+    if "NO_BYTECODE" not in os.environ or "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    # The directory that all workers share.
+    base = pathlib.Path(session.config.option.basetemp).parent
+    is_compiled = base / "is_compiled"
+    with filelock.FileLock(base / "compiling"):
+        if not is_compiled.exists():
+            outcome = yield
+            is_compiled.touch()
+            return outcome
+    return (yield)
 
 
 def pytest_collection_finish(session):

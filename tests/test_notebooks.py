@@ -9,10 +9,7 @@ import re
 import subprocess
 import sys
 
-import nbclient
-import nbformat
 import pytest
-from IPython.core import inputtransformer2
 
 from tests.checkout import ROOT, copy_sources
 from tests.house_rules import Source, scripts_import_no_command_line
@@ -58,9 +55,18 @@ every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: pat
 
 
 def read_notebook(path):
+    import nbformat
+
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     return notebook
+
+
+def python_of(cell):
+    """The source of a cell, its magic commands turned into Python."""
+    from IPython.core import inputtransformer2
+
+    return inputtransformer2.TransformerManager().transform_cell(cell.source)
 
 
 def code_cells(notebook):
@@ -99,6 +105,8 @@ def shortened(notebook):
 
 def run_cells(notebook, kernel, directory):
     """Runs all cells in a directory."""
+    import nbclient
+
     client = nbclient.NotebookClient(
         notebook,
         timeout=TIMEOUT_S,
@@ -134,6 +142,8 @@ def test_what_is_shortened_is_there(pattern):
 
 def test_all_run(make_kernel, tmp_path):
     """In one kernel, which forgets all names between them: TensorFlow is imported once."""
+    import nbformat
+
     notebooks = [shortened(read_notebook(path)) for path in NOTEBOOKS]
     together = nbformat.v4.new_notebook()
     for notebook in notebooks:
@@ -187,18 +197,16 @@ def test_it_is_committed_without_outputs(path):
 @every_notebook
 def test_it_only_uses_the_packages(path):
     """No classes and no functions: whatever is worth defining belongs into the packages."""
-    magics = inputtransformer2.TransformerManager()
     for cell in code_cells(read_notebook(path)):
-        tree = ast.parse(magics.transform_cell(cell.source))
+        tree = ast.parse(python_of(cell))
         defined = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         assert not any(isinstance(node, defined) for node in ast.walk(tree)), cell.source
 
 
 @every_notebook
 def test_it_imports_no_command_line(path):
-    magics = inputtransformer2.TransformerManager()
     for cell in code_cells(read_notebook(path)):
-        source = Source(f"notebooks/{path.name}", magics.transform_cell(cell.source))
+        source = Source(f"notebooks/{path.name}", python_of(cell))
         assert not list(scripts_import_no_command_line(source)), cell.source
 
 

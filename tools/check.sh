@@ -97,10 +97,8 @@ elif [ "$stack" = colab ]; then
   mapfile -t listed < <(sed -E 's/ *#.*//; /^$/d' tools/second_stack.txt)
   tests+=("${listed[@]}")
 fi
-if [ "$INSTALLED" = yes ] && [ -z "$fast" ]; then
-  # Otherwise the processes of pytest would all begin by compiling the same.
-  run bytecode "$PYTHON" -m pytest --collect-only -qqq
-fi
+# Otherwise the processes of pytest would all begin by compiling the same (tests/conftest.py).
+[ "$INSTALLED" = yes ] && export NO_BYTECODE=1
 if [ -n "$fast" ] && [ "$#" = 0 ] && [ "${#changed[@]}" = 0 ]; then
   say "no test file belongs to what differs from the main branch" >"$logs/tests"
 else

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.stats
 import tensorflow as tf
 from tf_agents.agents import tf_agent
 from tf_agents.policies import actor_policy, greedy_policy
@@ -163,6 +162,8 @@ def centred_ranks(returns: np.ndarray) -> np.ndarray:
 
     Equal returns have the same rank. Those that are no finite number are worse than all others.
     """
+    import scipy.stats  # half a second, which other agents need not pay for
+
     known = np.where(np.isfinite(returns), returns, -np.inf)
     ranks: np.ndarray = scipy.stats.rankdata(known).reshape(returns.shape)
     return (ranks - 1) / max(ranks.size - 1, 1) - 0.5

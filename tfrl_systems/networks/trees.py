@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import sklearn.ensemble
 import tensorflow as tf
 import threadpoolctl
 
 from tfrl_systems.networks import votes
+
+if TYPE_CHECKING:
+    import sklearn.ensemble
 
 MAX_BINS = 255
 """The most bins that scikit-learn can handle."""
@@ -177,6 +180,8 @@ class BoostedTrees(tf.Module):
         weights: np.ndarray,
         seed: int,
     ) -> FlatTrees:
+        import sklearn.ensemble  # a second, which only those who grow trees pay for
+
         settings = self._settings
         flat = FlatTrees.empty(settings.num_trees, settings.max_leaf_nodes)
         if len(np.unique(actions)) < 2:

@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from environments.errors import Failure
 from environments.inlining.collection.collector import Collector
@@ -113,6 +112,8 @@ def correlate(
       default_sizes: sizes of their plain -Oz objects, by name.
       found: for each policy what `measure` returns.
     """
+    from scipy import stats
+
     project_of = {one.name: one.project for one in modules}
     defaults = [(one, default_sizes[one.name]) for one in modules if one.name in default_sizes]
     correlations: dict[str, dict[str, float]] = {}

@@ -15,12 +15,14 @@ import heapq
 import math
 import time
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import optimize, sparse
-from scipy.sparse import csgraph
 
 from environments.tensor_graphs.graph.nodes import Ref
+
+if TYPE_CHECKING:
+    from scipy import optimize
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,6 +200,9 @@ def _circles(
     operations: Sequence[Operation], chosen: Collection[int], founded: Collection[Ref]
 ) -> list[set[Ref]]:
     """Return groups of classes that chosen operations compute only from each other."""
+    from scipy import sparse
+    from scipy.sparse import csgraph
+
     below: dict[Ref, set[Ref]] = {}
     for position in chosen:
         for name in operations[position].gives:
@@ -235,6 +240,8 @@ def _founded(operations: Sequence[Operation], chosen: Collection[int]) -> tuple[
 def _solve(
     costs: np.ndarray, rows: Sequence[Mapping[int, float]], lower: Sequence[float], seconds: float
 ) -> optimize.OptimizeResult:
+    from scipy import optimize, sparse
+
     counts = [len(row) for row in rows]
     matrix = sparse.csr_matrix(
         (

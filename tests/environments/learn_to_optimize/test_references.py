@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-from scipy import optimize
 
 from environments.caches.files import FileCache, files_in
 from environments.errors import UserError
@@ -98,6 +97,8 @@ def test_the_rotated_sphere_against_linear_algebra():
 
 def test_no_other_method_finds_less_of_rotated_rosenbrock():
     """Scipy's differential evolution, polished, in 5 dimensions with 2 free parameters."""
+    from scipy import optimize
+
     objective = make_objective("rotated_rosenbrock", 5, 2)
     c = reference_points(2)[::80]
     for given, value in zip(c, truth(objective, c).values, strict=True):

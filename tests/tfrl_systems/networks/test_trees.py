@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-import sklearn.ensemble
 import tensorflow as tf
 
 from tests.tfrl_systems import decision_rows
@@ -82,6 +81,8 @@ def test_many_values_share_bins_of_equal_weight():
 
 
 def test_flattened_trees_give_scikit_learns_probabilities():
+    import sklearn.ensemble
+
     rows = decision_rows.draw(2000, 1)
     edges = [trees.learn_edges(column) for column in rows.T]
     bins = np.stack([np.searchsorted(e, c) for e, c in zip(edges, rows.T, strict=True)], axis=1)

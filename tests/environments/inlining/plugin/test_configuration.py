@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import pathlib
+
 import pytest
 
+from environments.inlining.plugin.building import unwritable
 from environments.inlining.plugin.configuration import (
     Defaults,
     configuration_texts,
@@ -78,3 +83,12 @@ def test_what_clang_says_about_its_files_is_read(tmp_path):
         LINUX, {"clang": (), "clang++": ("/etc/my clang++.cfg",)}, f"{tmp_path}/user"
     )
     assert read_defaults("/no/such/clang").is_empty
+
+
+@pytest.mark.parametrize(
+    ("number", "is_full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EACCES, False)]
+)
+def test_only_a_full_disk_asks_for_space(number, is_full):
+    message = str(unwritable(pathlib.Path("/cache"), OSError(number, os.strerror(number))))
+    assert ("free some space" in message) == is_full
+    assert "set XDG_CACHE_HOME to a place that can be written" in message

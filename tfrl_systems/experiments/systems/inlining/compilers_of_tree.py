@@ -21,6 +21,9 @@ _CACHED_COMPILER = re.compile(r"^CMAKE_(?:C|CXX)_COMPILER:[A-Z]+=(.+)$", re.MULT
 _CLANG = re.compile(r"clang(?:\+\+)?(?:-\d{1,3})?(?![\w.+/-])")
 _PATH_CHARACTERS = f"{string.ascii_letters}{string.digits}/._+@-"
 _LONGEST_PATH = 500
+_SETTING = re.compile(
+    r"(?:-D)?(?:CMAKE_)?(?:CC|CXX|C_COMPILER|CXX_COMPILER)(?::\w+)?=(.+)", re.DOTALL
+)
 _BUILD_FILES = (
     *("CMakeCache.txt", "build.ninja", "Makefile", "makefile", "GNUmakefile", "config.mk"),
     *("config.status", "compile_commands.json", "SConstruct"),
@@ -64,9 +67,8 @@ def candidates(roots: Sequence[pathlib.Path], command: Sequence[str]) -> list[st
       roots: the directories that it writes to.
       command: what builds.
     """
-    texts = [os.environ.get(name, "") for name in ("CC", "CXX")]
-    texts += [word.partition("=")[2] or word for word in command]
-    names = [word for text in texts for word in (*_words(text), *_clangs_in(text))]
+    settings = [f"{name}={os.environ.get(name, '')}" for name in ("CC", "CXX")]
+    names = [name for text in (*settings, *command) for name in _named_in(text)]
     for root in roots:
         for path in _build_files(root):
             with contextlib.suppress(OSError), path.open("rb") as file:
@@ -83,13 +85,17 @@ def _clangs_in(text: str) -> Iterator[str]:
         yield before[len(before.rstrip(_PATH_CHARACTERS)) :] + match[0]
 
 
-def _words(text: str) -> list[str]:
-    """Return the words of a variable that may be compilers, as in `ccache clang++ -m64`."""
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        words = text.split()
-    return [word for word in words if not word.startswith("-")][:4]
+def _named_in(text: str) -> Iterator[str]:
+    """Yield the compilers that a word of a command or a variable names.
+
+    Each will be started, so a program that only might be a compiler is none.
+    """
+    if match := _SETTING.fullmatch(text):
+        try:
+            yield from shlex.split(match[1])[:1]
+        except ValueError:
+            yield from match[1].split()[:1]
+    yield from _clangs_in(text)
 
 
 def _build_files(root: pathlib.Path) -> Iterator[pathlib.Path]:

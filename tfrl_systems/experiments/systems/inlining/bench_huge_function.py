@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
 import subprocess
 import tempfile
@@ -52,18 +53,15 @@ def measure_huge_functions(
       rounds: how often each is compiled in each way; the fastest counts.
       reporter: told what fails.
     """
-    benchmarks = []
+    benchmarks: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="tfrl-bench-") as scratch, contextlib.chdir(scratch):
         for size in sorted({max(1, calls // 8), max(1, calls // 2), calls}):
             pathlib.Path("huge.cpp").write_text(huge_source(size), encoding="utf-8")
             command = [clang, "-x", "c++", "-Oz", "-c", "huge.cpp", "-o", "huge.o"]
             ways: dict[str, Callable[[], int]] = {
-                "plain": lambda command=command: _run(command),
-                "": lambda command=command: _run([*command, option]),
-                # All that `tfrl build` does around the command counts.
-                "_default": lambda command=command: build(
-                    Build(command, "default", compilers=(clang,), quiet=True), reporter
-                )["status"],
+                "plain": functools.partial(_run, command),
+                "": functools.partial(_run, [*command, option]),
+                "_default": functools.partial(_build, command, clang, reporter),
             }
             try:
                 taken = _take_turns(ways, min(rounds, _MAX_ROUNDS))
@@ -91,6 +89,12 @@ def _take_turns(ways: dict[str, Callable[[], int]], rounds: int) -> dict[str, fl
                 raise UserError(f"huge_function: expected an object, found exit status {status}")
             taken[way].append(cpu_s() - began_s)
     return {way: min(seconds) for way, seconds in taken.items()}
+
+
+def _build(command: Sequence[str], clang: str, reporter: Reporter) -> int:
+    """Build as `tfrl build` does; all that it does around the command counts."""
+    asked = Build(command, "default", compilers=(clang,), quiet=True)
+    return build(asked, reporter)["status"]
 
 
 def _run(command: Sequence[str]) -> int:

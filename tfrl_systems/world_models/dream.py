@@ -148,10 +148,12 @@ def imagine(
         after, reward, is_end = dream.step(state, action, seeds[1])
         return after, (seen, action, info, reward, is_end)
 
-    _, shaped = one(start, tf.constant(0))
+    # Once for the structure of what a step returns; as a function, it is traced only once.
+    one_fn = tf.function(one, autograph=False)
+    _, shaped = one_fn(start, tf.constant(0))
     nothing = tf.nest.map_structure(tf.zeros_like, shaped)
     final, played = tf.scan(
-        lambda carried, number: one(carried[0], number),
+        lambda carried, number: one_fn(carried[0], number),
         tf.range(num_steps),
         initializer=(start, nothing),
         parallel_iterations=1,

@@ -242,24 +242,29 @@ class WorldModel(snt.Module):
         flat = tf.reshape(latents, [-1, self.latents.size])
         acted = tf.reshape(actions, tf.concat([[-1], tf.shape(actions)[2:]], axis=0))
         acted = tf.ensure_shape(acted, [None, *actions.shape[2:]])
-        states, found = [], []
-        near: list[tf.Tensor] | None = None
-        for member in self.members:
-            inputs = member.memory.inputs(flat, acted)
-            by_time = tf.reshape(inputs, [num_rows, -1, member.memory.num_inputs])
-            every = tf.scan(
-                lambda state, now, memory=member.memory: memory(now, state),
-                tf.transpose(by_time, [1, 0, 2]),
-                initializer=member.memory.empty(num_rows),
-            )
-            after = State(
-                *[tf.reshape(tf.transpose(one, [1, 0, 2]), [-1, one.shape[-1]]) for one in every]
-            )
-            states.append(after)
-            if near is None:
-                near = self._near(flat, before(after.hidden, tf.shape(latents)[:2]), acted)
-            found.append(member.heads(after.hidden, inputs, flat, near))
-        return tuple(states), _stacked(found)
+        inputs = [member.memory.inputs(flat, acted) for member in self.members]
+
+        def by_time(member: Member, rows: tf.Tensor) -> tf.Tensor:
+            sequences = tf.reshape(rows, [num_rows, -1, member.memory.num_inputs])
+            return tf.transpose(sequences, [1, 0, 2])
+
+        def step(states: tuple[State, ...], now: tuple[tf.Tensor, ...]) -> tuple[State, ...]:
+            members = zip(self.members, now, states, strict=True)
+            return tuple(member.memory(row, state) for member, row, state in members)
+
+        # One loop for all members is faster to trace than one for each.
+        every = tf.scan(
+            step, tuple(map(by_time, self.members, inputs)), initializer=self.empty(num_rows)
+        )
+        states: tuple[State, ...] = tf.nest.map_structure(
+            lambda one: tf.reshape(tf.transpose(one, [1, 0, 2]), [-1, one.shape[-1]]), every
+        )
+        near = self._near(flat, before(states[0].hidden, tf.shape(latents)[:2]), acted)
+        found = [
+            member.heads(state.hidden, rows, flat, near)
+            for member, state, rows in zip(self.members, states, inputs, strict=True)
+        ]
+        return states, _stacked(found)
 
     def _near(self, latents: tf.Tensor, hidden: tf.Tensor, actions: tf.Tensor) -> list[tf.Tensor]:
         """Return the magnified distances of actions from the aim, [N, A] each."""

@@ -52,7 +52,8 @@ FOLDING = {
     "checkpoint_every": 5,
 }
 SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
-    **{("learn_to_optimize", agent): ONLINE for agent in ("ppo", "reinforce", "es", "bc_max")},
+    **{("learn_to_optimize", agent): ONLINE for agent in ("ppo", "reinforce", "es")},
+    ("learn_to_optimize", "bc_max"): {**ONLINE, "updates": 20},
     ("learn_to_optimize", "world_model"): {**ONLINE, **DREAMING},
     ("tensor_graphs", "ppo"): {**GRAPHS, **FOLDING},
     ("inlining", "ppo"): {**ONLINE, "iterations": 2, "evaluate_every": 1, "checkpoint_every": 1},

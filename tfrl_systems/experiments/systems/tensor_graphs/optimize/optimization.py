@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import pathlib
 import tempfile
@@ -25,14 +24,14 @@ from environments.tensor_graphs.search import (
     Result,
     Visited,
 )
-from environments.tensor_graphs.selection.candidates import Candidate, verify
-from environments.tensor_graphs.selection.leaving_out import Account, LeavingOut, replay_without
+from environments.tensor_graphs.selection.leaving_out import Account, LeavingOut
 from environments.tensor_graphs.selection.selection import Selection, Selector, first_right
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import option
 from tfrl_systems.experiments.systems.tensor_graphs.bounding import bound_of
 from tfrl_systems.experiments.systems.tensor_graphs.evaluating import Searching
 from tfrl_systems.experiments.systems.tensor_graphs.optimize import page
+from tfrl_systems.experiments.systems.tensor_graphs.optimize.checking import Checking
 from tfrl_systems.experiments.systems.tensor_graphs.optimize.freezing import frozen
 from tfrl_systems.experiments.systems.tensor_graphs.optimize.outcome import Outcome
 from tfrl_systems.experiments.systems.tensor_graphs.optimize.stages import Found, Stages, Tell
@@ -185,8 +184,6 @@ class _Optimizer:
         self._reporter = reporter
         self._levels = original.levels
         self._began_s = began_s
-        rules = (*problem.rules, *problem.block_rules)
-        self._lossy = frozenset(one.name for one in rules if one.may_lose_digits)
         # Without elements, a model may need less optimisation than before, unless --strict.
         self._below = None if asked.strict or len(self._levels) < 2 else self._levels[1]
 
@@ -245,73 +242,23 @@ class _Optimizer:
             return Selection(None, _why_unseen(trials.unseen), ())
         with self._reporter.status() as tell:
             tell("comparing the outputs of candidates")
-            candidates = self._checked(found.proposed, directory)
-            candidates += self._checked(self._careful(candidates), directory / "careful")
-            candidates += self._without_a_rule(candidates, directory)
+            candidates = self._checking(directory).run(found.proposed)
             if not self._asked.measure:
                 return first_right(reference, candidates, trials.others, self._levels[0])
             return self._selector(tell, self._share_s(_CHOOSING)).select(candidates)
 
-    def _checked(self, proposed: Sequence[Visited], directory: pathlib.Path) -> list[Candidate]:
-        """Compare candidates with the model; say which are refused."""
-        directory.mkdir(exist_ok=True)
-        found = verify(
+    def _checking(self, directory: pathlib.Path) -> Checking:
+        rules = (*self._problem.rules, *self._problem.block_rules)
+        return Checking(
             self._original.reference,
-            proposed,
             self._trials.compared,
             directory,
             self._levels[0],
-            self._share_s(_CHECKING),
-            self._lossy,
             self._below,
+            lossy=frozenset(rule.name for rule in rules if rule.may_lose_digits),
+            until_fn=lambda: self._share_s(_CHECKING),
+            reporter=self._reporter,
         )
-        candidates = list(found)
-        for one in candidates:
-            if one.refusal:
-                self._reporter.say(f"refused: {one.refusal}")
-        return candidates
-
-    def _careful(self, candidates: Sequence[Candidate]) -> list[Visited]:
-        """Return refused candidates without the steps that may lose digits."""
-        known = {one.visited.state.graph for one in candidates}
-        found = []
-        for one in candidates:
-            steps = [
-                state
-                for state in one.visited.trail
-                if state.step is not None and state.step.rule in self._lossy
-            ]
-            if one.refusal and steps:
-                visited = replay_without(one.visited, steps)
-                if len(visited.trail) > 1 and visited.state.graph not in known:
-                    known.add(visited.state.graph)
-                    found.append(visited)
-        return found
-
-    def _without_a_rule(
-        self, candidates: Sequence[Candidate], directory: pathlib.Path
-    ) -> list[Candidate]:
-        """Try the likeliest candidate without one of its rules, if its outputs differ too much.
-
-        Any rule that makes new weights rounds them, which counts where numbers have few digits.
-        """
-        likeliest = next(iter(candidates), None)
-        if likeliest is None or not likeliest.refusal or likeliest.equivalence is None:
-            return []
-        steps = collections.defaultdict(list)
-        for state in likeliest.visited.trail:
-            if state.step is not None:
-                steps[state.step.rule].append(state)
-        until_s = self._share_s(_CHECKING)
-        checked: list[Candidate] = []
-        for number, group in enumerate(sorted(steps.values(), key=len, reverse=True)):
-            if time.monotonic() > until_s:
-                break
-            visited = replay_without(likeliest.visited, group)
-            checked += self._checked([visited], directory / f"without-rule-{number}")
-            if not checked[-1].refusal:
-                break
-        return checked
 
     def _share_s(self, share: float) -> float:
         """Return when a share of the time that is left will be over, by `time.monotonic`."""

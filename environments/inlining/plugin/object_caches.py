@@ -36,17 +36,8 @@ def cache_variables(directory: pathlib.Path) -> dict[str, str]:
 
 def _ccache_setting(key: str, variable: str) -> str:
     """Return a setting of ccache, from the environment or from the user's own files."""
-    own = os.environ.get(variable, "")
-    try:
-        done = subprocess.run(
-            ["ccache", "--get-config", key],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return own
-    return own if done.returncode else os.fsdecode(done.stdout).strip()
+    told = _answer("ccache", "--get-config", key)
+    return os.environ.get(variable, "") if told is None else told
 
 
 def _go_cache() -> str:
@@ -55,14 +46,15 @@ def _go_cache() -> str:
     Go need not be on PATH now in order to be called by the build.
     """
     home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path("~/.cache").expanduser()
-    default = os.environ.get("GOCACHE") or f"{home}/go-build"
+    return _answer("go", "env", "GOCACHE") or os.environ.get("GOCACHE") or f"{home}/go-build"
+
+
+def _answer(*command: str) -> str | None:
+    """Return what a program prints; None if it is not there or fails."""
     try:
         done = subprocess.run(
-            ["go", "env", "GOCACHE"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_TIMEOUT_S,
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S
         )
     except (OSError, subprocess.TimeoutExpired):
-        return default
-    return os.fsdecode(done.stdout).strip() or default
+        return None
+    return None if done.returncode else os.fsdecode(done.stdout).strip()

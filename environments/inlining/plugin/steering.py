@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from environments.caches.table import PLUGINS
 from environments.errors import UserError
 from environments.inlining.plugin.building import build_plugin, build_steering, unwritable
-from environments.inlining.plugin.configuration import configuration_texts, read_defaults
+from environments.inlining.plugin.configuration import LIBRARY, configuration_texts, read_defaults
 from environments.inlining.plugin.object_caches import cache_variables
 from environments.inlining.plugin.source import PolicySource
 from environments.inlining.plugin.toolchain import MINIMUM_VERSION, Toolchain
@@ -86,7 +86,7 @@ class Steering:
     def clean_fragments(self) -> None:
         """Blank our options in what clangs wrote for -MJ, where they could not do so themselves."""
         place = self.environment[_CONFIG]
-        words = (f'"--config-user-dir={place}", ', f'"-fpass-plugin={place}/steer.so", ')
+        words = (f'"--config-user-dir={place}", ', f'"-fpass-plugin={place}/{LIBRARY}", ')
         for line in self._lines():
             with contextlib.suppress(OSError, KeyError, TypeError):
                 path = pathlib.Path(line["fragment"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import os
@@ -48,7 +47,7 @@ class Tree:
         for word in command[1:]:
             for text in (word, word.partition("=")[2], word[2:] if word.startswith("-C") else ""):
                 path = pathlib.Path(text)
-                if text and _is_directory(path):
+                if text and files.is_directory(path):
                     named.append(path.resolve())
         unique = sorted(set(named), key=lambda path: len(path.parts))
         kept: list[pathlib.Path] = []
@@ -76,13 +75,6 @@ class Tree:
                     path = pathlib.Path(entry.path)
                     if _begins_like_elf(path):
                         yield root, path
-
-
-def _is_directory(path: pathlib.Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
 
 
 def _files_below(root: str | os.PathLike) -> Iterator[os.DirEntry]:
@@ -165,13 +157,11 @@ def unheard(objects: Sequence[str], sources: Sequence[str]) -> list[str]:
       sources: the sources of the compiles that were told of, without directories. Not all of them
         have an object that is still there.
     """
-    stems = collections.Counter(pathlib.PurePath(source).stem for source in sources)
-    silent = [path for path in objects if not any(stem in _name(path) for stem in stems)]
+    stems = {pathlib.PurePath(source).stem for source in sources}
+    silent = [
+        path for path in objects if not any(stem in pathlib.PurePath(path).name for stem in stems)
+    ]
     return silent[: max(0, len(objects) - len(sources))]
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
 
 
 def shown(path: pathlib.Path) -> str:

@@ -38,6 +38,8 @@ _CPP_OPTIONS = (
     "-fno-exceptions",
 )
 _TIMEOUT_S = 300.0
+# A file system that takes no more.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MESSAGE_CHARACTERS = 300
 
 
@@ -113,7 +115,7 @@ def _place(digest: str) -> Iterator[pathlib.Path]:
 def unwritable(directory: pathlib.Path, error: OSError) -> UserError:
     """Return the message for a place in the cache where nothing can be written."""
     remedy = "set XDG_CACHE_HOME to a place that can be written"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in _FULL:
         remedy = f"free some space, or {remedy}"
     return UserError(f"plugin: expected to write it into {directory}, found: {error}; {remedy}")
 
@@ -138,6 +140,7 @@ def _compile(target: pathlib.Path, texts: Mapping[str, str], command: Sequence[s
         fresh = pathlib.Path(scratch) / target.name
         # The steered build's own environment must not reach this compiler.
         environment = {k: v for k, v in os.environ.items() if k != "CCC_OVERRIDE_OPTIONS"}
+        environment["LC_ALL"] = "C"
         try:
             done = subprocess.run(
                 [*command, "-o", target.name],
@@ -154,6 +157,9 @@ def _compile(target: pathlib.Path, texts: Mapping[str, str], command: Sequence[s
                 f"plugin: expected it built within {_TIMEOUT_S:g} s, found {command[0]} still busy"
             ) from error
         if done.returncode:
+            for number in _FULL:
+                if os.strerror(number) in done.stderr:
+                    raise OSError(number, os.strerror(number))
             lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
             found = (lines or done.stderr.splitlines() or ["no message"])[0]
             raise UserError(

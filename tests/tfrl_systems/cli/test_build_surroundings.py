@@ -101,7 +101,9 @@ def test_a_clang_that_takes_options_in_windows_style_is_left_alone(tfrl, one_cla
     (project / "k.cpp").write_text("int twice(int x) { return 2 * x; }\n")
     run("sh", "-c", f"{clang} /c /O1 k.cpp /Fok.obj", cwd=project)
     plain = (project / "k.obj").read_bytes()
-    assert tfrl(*NEVER, "sh", "-c", f"{clang} /c /O1 k.cpp /Fok.obj").status == 0
+    ran = tfrl(*NEVER, "sh", "-c", f"{clang} /c /O1 k.cpp /Fok.obj")
+    assert ran.status == 0
+    assert [part["file"] for part in ran.json["plain"]] == ["k.obj"]
     assert _without_date(project / "k.obj") == _without_date(plain)
 
 
@@ -260,6 +262,28 @@ def test_a_log_that_cannot_be_written_is_said():
     assert "/dev/full cannot be written (No space left on device)" in reason
 
 
+@needs_root
+def test_a_full_disk_is_named_as_the_reason(one_clang, project, tmp_path):
+    """In name spaces of its own the command has a file system of 16 KiB."""
+    full = tmp_path / "full"
+    full.mkdir()
+    own = ["unshare", "--mount", "sh", "-c"]
+    mount = f"mount -t tmpfs -o size=16k none {full}"
+    if subprocess.run([*own, mount], capture_output=True).returncode:
+        pytest.skip("file systems cannot be mounted here: give the container CAP_SYS_ADMIN")
+    command = f"XDG_CACHE_HOME={full} exec {sys.executable} -m tfrl_systems.cli.main build"
+    command += f" --policy never --compiler {one_clang} -- {one_clang} -Oz -c main.cpp"
+    ran = subprocess.run(
+        [*own, f"{mount} && {command}"],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0 and (project / "main.o").exists()
+    assert "No space left on device; free some space" in " ".join(ran.stderr.split())
+
+
 def test_what_ccache_is_told_by_its_own_file_is_kept(
     tfrl, one_clang, project, tmp_path, monkeypatch
 ):
@@ -278,6 +302,18 @@ def test_what_ccache_is_told_by_its_own_file_is_kept(
         counters = run("ccache", "--print-stats", cwd=project).splitlines()
         hits.append(any(line.startswith("direct_cache_hit\t1") for line in counters))
     assert hits == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["--target=x86_64-apple-macosx", "--target=x86_64-w64-mingw32", "--target=wasm32", "-flto"],
+)
+def test_objects_of_every_format_are_seen(tfrl, one_clang, project, options):
+    """In a clean environment no clang tells of what it compiles."""
+    (project / "k.c").write_text("int twice(int x) { return 2 * x; }\n")
+    ran = tfrl(*NEVER, "env", "-i", shutil.which(one_clang), *options.split(), "-c", "k.c")
+    assert ran.status == 0, ran.err
+    assert [part["file"] for part in ran.json["plain"]] == ["k.o"]
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ _NOTHING_TO_DO = "default is LLVM's own policy and needs no plugin"
 _UNHEARD = (
     "no clang told of it: it came from a compiler cache, its clang did not get this build's "
     "environment (SCons, Bazel, env -i, another user or machine), or it takes no plugins (zig, "
-    "clang before 16)"
+    "clang-cl, clang before 16)"
 )
 # What a terminal sends to the command, too.
 _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
@@ -226,7 +226,7 @@ def to_text(found: Mapping[str, Any]) -> str:
     if found["reason"]:
         lines.append(f"  {'' if found['steered'] else 'none: '}{found['reason']}")
     elif not found["compiles"]:
-        lines.append("  nothing was compiled: to build all anew, clean the tree first")
+        lines.append("  no new object was found: to build all anew, clean the tree first")
     rows = []
     parts = ("text", "unwind", "rodata", "file")
     for one in found["images"]:

@@ -23,6 +23,15 @@ _SKIPPED = frozenset(
 # Where CMake keeps objects, and probes that it linked itself.
 _OF_CMAKE = "CMakeFiles"
 _ELF = b"\x7fELF"
+# How objects begin that are for Windows, macOS or the web, or LLVM's bitcode. Many files may begin
+# like those of Windows, with the number of a machine, so names decide too.
+_OTHER_OBJECTS = (
+    *(b"\x64\x86", b"\x4c\x01", b"\x64\xaa", b"\xc4\x01", b"\0\0\xff\xff"),
+    *(b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe"),
+    b"\0asm",
+    b"BC\xc0\xde",
+)
+_OBJECT_SUFFIXES = (".o", ".obj")
 _IMAGES = ("ET_EXEC", "ET_DYN")
 _CLANG = b"clang version"
 _PARTS = ("text_bytes", "unwind_bytes", "rodata_bytes", "file_bytes")
@@ -56,10 +65,10 @@ class Tree:
                 kept.append(path)
         return cls(tuple(kept))
 
-    def elf_files(
+    def binaries(
         self, began_ns: int, names: Collection[str] = ()
     ) -> Iterator[tuple[pathlib.Path, pathlib.Path]]:
-        """Yield (root, path) of ELF files.
+        """Yield (root, path) of ELF files, and of objects of other formats.
 
         Args:
           began_ns: those that were written since then, as the file system counts.
@@ -73,7 +82,7 @@ class Tree:
                     continue
                 if is_new or entry.name in names:
                     path = pathlib.Path(entry.path)
-                    if _begins_like_elf(path):
+                    if _begins_like(path, _ELF) or _is_other_object(path):
                         yield root, path
 
 
@@ -89,14 +98,18 @@ def _files_below(root: str | os.PathLike) -> Iterator[os.DirEntry]:
                     waiting.append(entry.path)
 
 
-def _begins_like_elf(path: pathlib.Path) -> bool:
+def _begins_like(path: pathlib.Path, *beginnings: bytes) -> bool:
     try:
         if path.is_symlink() or not path.is_file():
             return False
         with path.open("rb") as file:
-            return file.read(4) == _ELF
+            return file.read(4).startswith(beginnings)
     except OSError:
         return False
+
+
+def _is_other_object(path: pathlib.Path) -> bool:
+    return path.suffix in _OBJECT_SUFFIXES and _begins_like(path, *_OTHER_OBJECTS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +118,7 @@ class Made:
 
     Attributes:
       foreign: objects of other compilers, and which these are.
-      objects: clang's objects.
+      objects: clang's objects, and those of formats that do not say which compiler made them.
       linked: images of which a part was compiled by clang.
       images: the linked images, as `tfrl build --json` prints them.
     """
@@ -127,10 +140,13 @@ def look(tree: Tree, began_ns: int, compared: pathlib.Path | None) -> Made:
     """
     names = set() if compared is None else {entry.name for entry in _files_below(compared)}
     made = Made({}, [], [], [])
-    for root, path in tree.elf_files(began_ns, names):
+    for root, path in tree.binaries(began_ns, names):
         try:
-            twin = None if compared is None else _twin(path, root, compared)
             is_new = path.stat().st_mtime_ns >= began_ns
+            if _is_other_object(path):
+                made.objects.extend([shown(path)] if is_new else [])
+                continue
+            twin = None if compared is None else _twin(path, root, compared)
             with path.open("rb") as file:
                 elf = ELFFile(file)
                 kind, comment = elf["e_type"], _comment(elf)
@@ -189,7 +205,7 @@ def _twin(path: pathlib.Path, root: pathlib.Path, compared: pathlib.Path) -> pat
     parts = path.relative_to(root).parts
     for first in range(len(parts)):
         twin = compared.joinpath(*parts[first:])
-        if twin.resolve() != path.resolve() and _begins_like_elf(twin):
+        if twin.resolve() != path.resolve() and _begins_like(twin, _ELF):
             return twin
     return None
 

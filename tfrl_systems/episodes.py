@@ -123,6 +123,10 @@ class Collected(Protocol):
     def messages(self) -> Sequence[str]:
         """Return what failed in it, for people to read."""
 
+    @property
+    def evaluations(self) -> int:
+        """Return how often the system's own function was evaluated for it."""
+
     @classmethod
     def concatenate(cls, parts: Sequence[Any]) -> Any:
         """Join parts, in their order."""
@@ -140,11 +144,13 @@ class Experience:
         by `split_episodes`.
       contexts: the context of each episode: names [B], or points float64 [B, n].
       info: numbers [B] about the episodes, such as costs, by name; names contain the units.
+      evaluations: how often the system's own function was evaluated, if it has one.
     """
 
     trajectory: trajectory.Trajectory
     contexts: np.ndarray
     info: Mapping[str, np.ndarray]
+    evaluations: int = 0
     messages = ()
 
     @classmethod
@@ -190,6 +196,7 @@ class Experience:
             tree.map_structure(lambda *arrays: np.concatenate(arrays), *padded),
             np.concatenate([part.contexts for part in parts]),
             {name: np.concatenate([part.info[name] for part in parts]) for name in parts[0].info},
+            sum(part.evaluations for part in parts),
         )
 
     def with_usual_length(self) -> Experience:

@@ -10,18 +10,15 @@ from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
 from environments.errors import UserError
-from environments.learn_to_optimize.functions import Objective, make_objective, signed_log1p
+from environments.learn_to_optimize.functions import Objective, make_objective
+from environments.learn_to_optimize.levels import Levels, check_levels, measure_levels
 from environments.learn_to_optimize.samplers import EntropyFn, Sampler, make_samplers
 from environments.learn_to_optimize.settings import Settings
 
-REWARDS = ("auto", "difference", "log1p", "scaled")
-REFERENCES = ("old", "mean")
 _DEFAULTS = Settings()
 
 # The limits of an action. NumPy clips to arrays in half the time that it needs for numbers.
 _LEAST, _GREATEST = np.array(-1, np.float32), np.array(1, np.float32)
-# The number of points at which a function's mean and spread are measured.
-_NUM_FIXED_POINTS = 256
 
 
 class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
@@ -85,6 +82,7 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
       seed: seed of the sampler's random generator.
       entropy_fn: the policy's entropy, needed if `sampler` is "uncertainty".
       bounds: domain of the user's own function, for `functions.make_objective`.
+      levels: the function's, if they were measured before; None to measure them now.
 
     Raises:
       UserError: a setting, the function's name or the sampler's name is not valid.
@@ -101,7 +99,8 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         batch_size: int | None = None,
         seed: int = 0,
         entropy_fn: EntropyFn | None = None,
-        bounds: tuple[Any, Any] | None = None,
+        bounds: Any = None,
+        levels: Levels | None = None,
     ) -> None:
         super().__init__(handle_auto_reset=True)
         _check(settings, batch_size)
@@ -113,13 +112,7 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         self._sampler = _make_sampler(
             sampler, function.dimensions, settings, batch_size, entropy_fn
         )
-        self._reward = settings.reward
-        if settings.reward == "auto":
-            self._reward = "log1p" if function.name.endswith("rosenbrock") else "scaled"
-        self._scale = 1.0
-        self._mean_level: float | None = None
-        if self._reward == "scaled" or settings.reference == "mean":
-            self._measure(settings.reference)
+        self._level = measure_levels(function, settings) if levels is None else levels
         self._generator = np.random.default_rng(seed)
         rows = 1 if batch_size is None else batch_size
         self._num_rows = rows
@@ -148,6 +141,11 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
     def objective(self) -> Objective:
         """Return the function that is minimised."""
         return self._objective
+
+    @property
+    def evaluations(self) -> int:
+        """Return how often the function was evaluated in this process."""
+        return self._objective.evaluations.count
 
     def observation_spec(self) -> array_spec.BoundedArraySpec:
         """Return the spec of the point (x, c)."""
@@ -224,7 +222,7 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         np.maximum(tuned, _LEAST, out=tuned)
         values = self._evaluate(state)
         levels = self._level(values)
-        before = self._levels if self._mean_level is None else self._mean_level
+        before = self._levels if self._level.mean is None else self._level.mean
         reward = (before - levels).astype(np.float32)
         self._state, self._levels = state, levels
         self._num_steps += 1
@@ -250,21 +248,6 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         self._levels = self._level(self._start_values)
         return values
 
-    def _measure(self, reference: str) -> None:
-        """Set the scale and the mean, if they are used, from fixed points of the box."""
-        shape = (_NUM_FIXED_POINTS, self._objective.dimensions)
-        values = self._objective(np.random.default_rng(0).uniform(-1, 1, shape))
-        if self._reward == "scaled":
-            self._scale = float(np.std(values)) or 1.0
-        if reference == "mean":
-            self._mean_level = float(np.mean(self._level(values)))
-
-    def _level(self, values: np.ndarray) -> np.ndarray:
-        """Map values of f to the levels whose differences are the rewards."""
-        if self._reward == "difference":
-            return values
-        return signed_log1p(values) if self._reward == "log1p" else values / self._scale
-
     def _unbatch(self, rows: np.ndarray) -> Any:
         return rows[0] if self._batch_size is None else rows
 
@@ -272,15 +255,10 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
 def _check(settings: Settings, batch_size: int | None) -> None:
     if batch_size is not None and batch_size < 1:
         raise UserError(f"batch_size: expected 1 or more, or None, found {batch_size}; correct it")
+    check_levels(settings)
     length, discount = settings.episode_length, settings.discount
     if length < 1:
         raise UserError(f"episode_length: expected 1 step or more, found {length}; correct it")
-    for name, known in (("reward", REWARDS), ("reference", REFERENCES)):
-        found = getattr(settings, name)
-        if found not in known:
-            raise UserError(
-                f"{name}: expected one of {', '.join(known)}, found {found!r}; correct the name"
-            )
     if not 0 <= discount <= 1:
         raise UserError(f"discount: expected 0 to 1, found {discount}; correct it")
 

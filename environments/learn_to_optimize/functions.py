@@ -42,6 +42,7 @@ import numpy as np
 
 from environments.errors import UserError
 from environments.learn_to_optimize import loading
+from environments.learn_to_optimize.evaluations import Evaluations
 
 RowFunction = Callable[[np.ndarray], np.ndarray]
 
@@ -65,6 +66,8 @@ class Objective:
       identity: differs between different functions, by a hash of their source. None if the source
         cannot be read; then no result for the function is stored on disk.
       minimiser: maps c [M, k] to the x [M, n - k] of the least value; None if it is not known.
+      source_sha256: digest of the source of a user's function (`sources`); None for others.
+      evaluations: counts the points that the function was called with, in this process.
     """
 
     name: str
@@ -75,6 +78,8 @@ class Objective:
     high: np.ndarray
     identity: str | None = None
     minimiser: RowFunction | None = None
+    source_sha256: str | None = None
+    evaluations: Evaluations = dataclasses.field(default_factory=Evaluations)
 
     @property
     def num_tuned(self) -> int:
@@ -102,6 +107,7 @@ class Objective:
             )
         if not len(points):
             return np.empty(0)
+        self.evaluations.add(len(points))
         values = self.function(points)
         # One product is the cheapest check of all values. It may overflow though all are finite.
         if not math.isfinite(values.dot(values)) and not np.isfinite(values).all():
@@ -186,17 +192,15 @@ FUNCTIONS = (
 )
 
 
-def make_objective(
-    name: str, dimensions: int = 2, free: int = 1, bounds: tuple[Any, Any] | None = None
-) -> Objective:
+def make_objective(name: str, dimensions: int = 2, free: int = 1, bounds: Any = None) -> Objective:
     """Make an objective by its name.
 
     Args:
       name: one of `FUNCTIONS`, or `module:callable` for the user's own.
       dimensions: n, the number of coordinates.
       free: k, the number of free parameters, which come last; 0 <= k < n.
-      bounds: (low, high) of the domain of the user's own function, each a number or n numbers. The
-        default is its attribute `bounds`, or (-1, 1) if it has none.
+      bounds: domain of the user's own function, in any form of `bounds.read_bounds`. The default is
+        its attribute `bounds`, or (-1, 1) if it has none.
 
     Returns:
       The objective over the box [-1, 1]^n.
@@ -205,13 +209,9 @@ def make_objective(
       UserError: no function has that name, it cannot have so many coordinates or free parameters,
         or the bounds are not valid.
     """
-    if not 0 <= free < dimensions:
-        raise UserError(
-            f"{name}: expected 0 or more free parameters, fewer than its {dimensions} dimensions, "
-            f"found {free}; leave at least one coordinate to tune"
-        )
+    check_free(name, dimensions, free)
     if ":" in name:
-        return _load_objective(name, dimensions, free, bounds)
+        return user_objective(loading.load(name), dimensions, free, bounds)
     if name not in FUNCTIONS:
         raise UserError(
             f"function: expected one of {', '.join(FUNCTIONS)}, or module:callable for your own, "
@@ -223,6 +223,19 @@ def make_objective(
             "or name a function of yours as module:callable"
         )
     return _builtin_objective(name, dimensions, free)
+
+
+def check_free(name: str, dimensions: int, free: int) -> None:
+    """Check the number of free parameters.
+
+    Raises:
+      UserError: there are too few or too many.
+    """
+    if not 0 <= free < dimensions:
+        raise UserError(
+            f"{name}: expected 0 or more free parameters, fewer than its {dimensions} dimensions, "
+            f"found {free}; leave at least one coordinate to tune"
+        )
 
 
 def _builtin_objective(name: str, dimensions: int, free: int) -> Objective:
@@ -252,17 +265,36 @@ def _builtin_objective(name: str, dimensions: int, free: int) -> Objective:
     )
 
 
-def _load_objective(
-    name: str, dimensions: int, free: int, bounds: tuple[Any, Any] | None
-) -> Objective:
-    loaded = loading.load(name)
-    low, high = loading.read_bounds(loaded, dimensions, bounds)
-    function = loading.guard(loaded, low, high, dimensions - free)
-    identity = None
-    if loaded.source_sha256 is not None:
-        domain = hashlib.sha256(low.tobytes() + high.tobytes()).hexdigest()
-        identity = f"{name} {dimensions} {free} {domain} {loaded.source_sha256}"
-    return Objective(name, dimensions, free, function, low, high, identity)
+def user_objective(loaded: loading.Loaded, dimensions: int, free: int, bounds: Any) -> Objective:
+    """Make an objective of a user's function; see `make_objective`."""
+    low, high = loading.domain(loaded, dimensions, bounds)
+    evaluations = Evaluations()
+    return Objective(
+        loaded.name,
+        dimensions,
+        free,
+        loading.guard(loaded, low, high, dimensions - free, evaluations),
+        low,
+        high,
+        identity_of(loaded.name, dimensions, free, low, high, loaded.source_sha256),
+        source_sha256=loaded.source_sha256,
+        evaluations=evaluations,
+    )
+
+
+def identity_of(
+    name: str,
+    dimensions: int,
+    free: int,
+    low: np.ndarray,
+    high: np.ndarray,
+    source_sha256: str | None,
+) -> str | None:
+    """Return what tells a user's function from all others; None without a source."""
+    if source_sha256 is None:
+        return None
+    domain = hashlib.sha256(low.tobytes() + high.tobytes()).hexdigest()
+    return f"{name} {dimensions} {free} {domain} {source_sha256}"
 
 
 def _plain(in_domain: RowFunction, half_width: float, *_: int) -> RowFunction:

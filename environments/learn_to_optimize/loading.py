@@ -10,7 +10,7 @@ the free parameters c last. It returns their values [N], finite numbers::
         x, y, temperature = points.T
         return (x - np.sin(temperature)) ** 2 + y**2
 
-    cost.bounds = (-5, 5)    # or ([-5, -5, 0], [5, 5, 3]); without it (-1, 1)
+    cost.bounds = (-5, 5)    # or [(-5, 5), (-5, 5), (0, 3)]; without it (-1, 1)
 
 Its values must depend on the points alone, because they are compared with each other and stored.
 """
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import importlib
 import pathlib
 import sys
@@ -30,6 +29,12 @@ from typing import Any
 import numpy as np
 
 from environments.errors import UserError
+from environments.learn_to_optimize import sources
+from environments.learn_to_optimize.bounds import Domain, read_bounds
+from environments.learn_to_optimize.evaluations import Evaluations
+
+# Of each module: how it was found when it was first loaded here, and the digest then.
+_imported: dict[str, tuple[Any, str | None]] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +44,7 @@ class Loaded:
     Attributes:
       name: `module:callable`.
       function: maps points [N, n] of its own domain to values [N].
-      source_sha256: hash of the module's file, None if the file cannot be read. It does not cover
-        what the file imports.
+      source_sha256: digest of its source (`sources.digest`); None if there is none to read.
     """
 
     name: str
@@ -78,6 +82,11 @@ def load(name: str) -> Loaded:
     try:
         function = functools.reduce(getattr, path.split("."), module)
     except AttributeError:
+        if module_name == sources.MAIN:
+            raise UserError(
+                f"{name}: expected {path} in this notebook or script, found none; run the cell "
+                "that defines it, or put it into a module and name that"
+            ) from None
         found = ", ".join(_callables(module)) or "no callables"
         raise UserError(
             f"{name}: expected {path} in {module.__file__}, found {found}; correct the name"
@@ -87,18 +96,16 @@ def load(name: str) -> Loaded:
             f"{name}: expected a callable, found {type(function).__name__}; name a function of "
             "rows of points [N, n]"
         )
-    return Loaded(name, function, _hash_source(module))
+    return Loaded(name, function, _digest(name, function, module))
 
 
-def read_bounds(
-    loaded: Loaded, dimensions: int, bounds: tuple[Any, Any] | None
-) -> tuple[np.ndarray, np.ndarray]:
+def domain(loaded: Loaded, dimensions: int, bounds: Any = None) -> Domain:
     """Return the bounds of the function's domain.
 
     Args:
       loaded: the function.
       dimensions: n.
-      bounds: (low, high), each a number or n numbers; None for the function's attribute `bounds`.
+      bounds: see `bounds.read_bounds`; None for the function's attribute `bounds`, or (-1, 1).
 
     Returns:
       low and high, float64 [n] each.
@@ -107,27 +114,20 @@ def read_bounds(
       UserError: they are not bounds of n dimensions.
     """
     try:
-        given = getattr(loaded.function, "bounds", (-1, 1)) if bounds is None else bounds
+        named = getattr(loaded.function, "bounds", (-1, 1)) if bounds is None else bounds
     except Exception as error:
         raise UserError(
-            f"{loaded.name}: expected its attribute bounds, found {_one_line(error)}; correct it"
+            f"{loaded.name}: expected its attribute bounds, found {one_line(error)}; correct it"
         ) from error
-    expected = (
-        f"{loaded.name}: expected bounds (low, high), each a finite number or {dimensions} of "
-        f"them, low below high, found {given!r}; correct them"
-    )
-    try:
-        low, high = (np.array(side, np.float64) for side in given)
-        low, high = (np.broadcast_to(side, (dimensions,)).copy() for side in (low, high))
-    except (TypeError, ValueError):
-        raise UserError(expected) from None
-    if not np.isfinite(low).all() or not np.isfinite(high).all() or not (low < high).all():
-        raise UserError(expected)
-    return low, high
+    return read_bounds(loaded.name, dimensions, named)
 
 
 def guard(
-    loaded: Loaded, low: np.ndarray, high: np.ndarray, num_tuned: int
+    loaded: Loaded,
+    low: np.ndarray,
+    high: np.ndarray,
+    num_tuned: int,
+    evaluations: Evaluations,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Wrap a function so that it takes points of the box, and its errors name a point.
 
@@ -136,6 +136,7 @@ def guard(
       low: float64 [n], the point of its domain that -1 stands for.
       high: float64 [n], the point that 1 stands for.
       num_tuned: n - k, to name the parts of a point in messages.
+      evaluations: counts the points that finding a fault takes.
 
     Returns:
       A function from rows float64 [N, n] of [-1, 1]^n, N >= 1, to float64 [N]. It raises UserError
@@ -149,10 +150,10 @@ def guard(
             # The function gets a copy, because it may work in place.
             returned = loaded.function(points.copy())
         except (Exception, SystemExit) as error:
-            row, found = _find_fault(loaded, points, error)
+            row, found = _find_fault(loaded, points, error, evaluations)
             where = describe(points[row], num_tuned)
             raise UserError(
-                f"{loaded.name}: expected a value at {where}, found {_one_line(found)}; correct "
+                f"{loaded.name}: expected a value at {where}, found {one_line(found)}; correct "
                 "the function there, or its bounds"
             ) from error
         values = _as_numbers(returned)
@@ -202,8 +203,28 @@ def _import(name: str, module_name: str) -> ModuleType:
         ) from error
     except (Exception, SystemExit) as error:
         raise UserError(
-            f"{name}: expected to import {module_name}, found {_one_line(error)}; correct it"
+            f"{name}: expected to import {module_name}, found {one_line(error)}; correct it"
         ) from error
+
+
+def _digest(name: str, function: Callable[..., Any], module: ModuleType) -> str | None:
+    """Return the digest of a function's source, which must be what was imported.
+
+    Raises:
+      UserError: the source was edited after this process had imported it.
+    """
+    digest = sources.digest(function, module)
+    if module.__name__ == sources.MAIN:
+        return digest  # cells that were run again are what they say now
+    # A module that is reloaded gets another spec.
+    spec, first = _imported.get(module.__name__, (None, None))
+    if spec is not None and spec is module.__spec__ and digest != first:
+        raise UserError(
+            f"{name}: expected the source that was imported, found that it was edited since; "
+            f"reload it (importlib.reload), or start Python again"
+        )
+    _imported[module.__name__] = (module.__spec__, digest)
+    return digest
 
 
 def _callables(module: ModuleType) -> list[str]:
@@ -217,15 +238,8 @@ def _callables(module: ModuleType) -> list[str]:
     )
 
 
-def _hash_source(module: ModuleType) -> str | None:
-    try:
-        return hashlib.sha256(pathlib.Path(module.__file__ or "").read_bytes()).hexdigest()
-    except OSError:
-        return None
-
-
 def _find_fault(
-    loaded: Loaded, points: np.ndarray, error: BaseException
+    loaded: Loaded, points: np.ndarray, error: BaseException, evaluations: Evaluations
 ) -> tuple[int, BaseException]:
     """Find, by halving, the fewest rows that make the function fail.
 
@@ -233,6 +247,7 @@ def _find_fault(
       loaded: the function.
       points: float64 [N, n] of its domain, for which it failed.
       error: what it raised.
+      evaluations: counts the points.
 
     Returns:
       The number of the first of these rows, and what the function raised for them.
@@ -241,6 +256,7 @@ def _find_fault(
     while count > 1:
         half = count // 2
         for start, size in ((first, half), (first + half, count - half)):
+            evaluations.add(size)
             try:
                 loaded.function(points[start : start + size].copy())
             except (Exception, SystemExit) as smaller:
@@ -271,5 +287,6 @@ def _kind(returned: Any) -> str:
     return name if values.dtype.kind == "O" and not values.shape else f"{name} of {values.dtype}"
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """Return an exception's type and message in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from environments.caches.files import FileCache
+from environments.errors import UserError
 from environments.learn_to_optimize import solvers
 from environments.learn_to_optimize.functions import Objective, signed_log1p
 
@@ -130,16 +131,46 @@ def errors(
     Raises:
       UserError: the function fails, for instance because the policy's x is NaN.
     """
-    best = truth(objective, free, cache).values
+    values = values_of(objective, policy_x, free)
+    return errors_of(objective, values, truth(objective, free, cache).values)
+
+
+def values_of(objective: Objective, policy_x: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Return the values [M] that a policy reaches.
+
+    Args:
+      objective: the function.
+      policy_x: the policy's x for each c, [M, n - k]; clipped to the box, as actions are.
+      free: c, [M, k].
+
+    Raises:
+      UserError: the function fails, for instance because the policy's x is NaN.
+    """
     tuned = np.clip(np.asarray(policy_x, np.float64), -1, 1)
-    if tuned.shape != (len(best), objective.num_tuned):
+    if tuned.shape != (len(free), objective.num_tuned):
         raise ValueError(
-            f"{objective.name}: expected x [{len(best)}, {objective.num_tuned}], found "
+            f"{objective.name}: expected x [{len(free)}, {objective.num_tuned}], found "
             f"{tuned.shape}; give one row for each c"
         )
-    values = np.maximum(objective(objective.join(tuned, free)), best)
-    log_errors = signed_log1p(values) - signed_log1p(best)
-    return Errors(float(np.mean((values - best) ** 2)), float(np.mean(log_errors**2)))
+    return objective(objective.join(tuned, free))
+
+
+def errors_of(objective: Objective, values: np.ndarray, least: np.ndarray) -> Errors:
+    """Return the mean squared errors of values [M] against the least values [M].
+
+    Raises:
+      UserError: an error is too large to be squared.
+    """
+    reached = np.maximum(values, least)
+    with np.errstate(over="ignore"):
+        mse = float(np.mean((reached - least) ** 2))
+    if not np.isfinite(mse):
+        raise UserError(
+            f"{objective.name}: expected errors whose squares are finite, found one of "
+            f"{np.max(reached / 2 - least / 2) * 2:g}; scale the function"
+        )
+    log_errors = signed_log1p(reached) - signed_log1p(least)
+    return Errors(mse, float(np.mean(log_errors**2)))
 
 
 def _solve(objective: Objective, free: np.ndarray, cache: FileCache | None) -> Solution:

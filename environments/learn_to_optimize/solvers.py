@@ -46,6 +46,10 @@ _SPREAD = 1e-10
 _PATTERN_FROM, _PATTERN_TO = 1e-3, 1e-10
 _PATTERN_STEPS = 400
 
+# Evaluations for each c and each of two or more tuned coordinates, as measured on the functions of
+# `functions` in 3 to 5 dimensions: 16,000 to 38,000.
+_USUAL = 23_000
+
 # The most rows in one call of the function.
 _MAX_ROWS = 1 << 17
 
@@ -79,6 +83,13 @@ def minimise(
         shared = _descend_all(problem, _from_others(problem, x))
         x, values = _best(problem, np.concatenate([x[:, np.newaxis], shared], axis=1))
     return _search_pattern(problem, x, values)
+
+
+def usual_evaluations(num_tuned: int, num_free_points: int) -> int:
+    """Return about how many evaluations `minimise` takes; from half of it to twice as many."""
+    if num_tuned == 1:
+        return num_free_points * (_GRID_POINTS + _GRID_VALLEYS * (2 * _GOLDEN_STEPS + 2))
+    return num_free_points * num_tuned * _USUAL
 
 
 class _Problem:

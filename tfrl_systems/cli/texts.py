@@ -97,16 +97,21 @@ def _table(found: Found) -> str:
 
 
 def _function_table(found: Found) -> str:
+    names = [name for name in ("cost", "mse", "msle") if name in found["policies"][0]]
     rows = [
         [
-            one["policy"],
-            f"{one['mse']:.3g}",
-            f"{one['msle']:.3g}",
-            f"{one['microseconds_per_query']:.1f}",
+            row["policy"],
+            *(f"{row[name]:.3g}" for name in names),
+            f"{row['evaluations']:,}",
+            f"{row['microseconds_per_query']:.1f}",
         ]
-        for one in found["policies"]
+        for row in found["policies"]
     ]
-    return format_table([found["function"], "mse", "msle", "µs a query"], rows)
+    table = format_table([found["function"], *names, "evaluations", "µs a query"], rows)
+    return (
+        f"{table}\n{found['function_evaluations']:,} evaluations of the function in all, "
+        f"{found['truth_evaluations']:,} of them to find the least values"
+    )
 
 
 def _model_tables(found: Found) -> str:

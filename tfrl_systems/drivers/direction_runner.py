@@ -52,7 +52,7 @@ class DirectionRunner:
         # Environments with different samplers take turns.
         episodes = Chunk(job.iteration, job.iteration, job.seed)
         returns, messages = [], []
-        num_steps = num_episodes = 0
+        num_steps = num_episodes = evaluations = 0
         for sign in SIGNS:
             self._runner.load(self._perturbation.perturbed(self._data, seeds, sign))
             try:
@@ -65,12 +65,14 @@ class DirectionRunner:
             returns.append(self._score_fn(experience))
             num_steps += experience.num_steps
             num_episodes += experience.num_episodes
+            evaluations += experience.evaluations
         return Directions(
             np.array([seeds], np.int64),
             np.array([returns], np.float64),
             num_steps,
             num_episodes,
             tuple(messages),
+            evaluations,
         )
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -46,7 +47,8 @@ class EpisodeRunner:
     Args:
       environments: at least one. Each has `seed(int)`, after which it behaves like a new
         environment with that seed, and `get_info()`, which returns `context` and costs of the
-        episode that ended last, as arrays [B] if the environment is batched.
+        episode that ended last, as arrays [B] if the environment is batched. It may have
+        `evaluations`, how often its function was evaluated so far.
       actor: chooses the actions.
       num_episodes: number of episodes of each chunk, and the batch size of batched environments.
 
@@ -89,9 +91,13 @@ class EpisodeRunner:
         _seed(environment, int(generator.integers(1 << 32)))
         if attempt:
             generator = np.random.default_rng([attempt, job.seed, job.iteration, job.index])
+        before = getattr(environment, "evaluations", 0)
         if environment.batched:
-            return _play_batch(environment, self._actor, generator)
-        return _play_in_turn(environment, self._actor, generator, self._num_episodes)
+            played = _play_batch(environment, self._actor, generator)
+        else:
+            played = _play_in_turn(environment, self._actor, generator, self._num_episodes)
+        evaluations = getattr(environment, "evaluations", 0) - before
+        return dataclasses.replace(played, evaluations=evaluations)
 
     def close(self) -> None:
         """Close the environments."""

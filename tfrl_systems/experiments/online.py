@@ -40,6 +40,8 @@ class OnlineTask:
       make_evaluate_fn: agent -> function that measures the agent's policy.
       about: further entries of policy.json, besides the model, environment and agent.
       begin: agent -> None; prepares the agent's first policy.
+      prepare: (directory of the run, reporter) -> what was counted; called before runners are made.
+        What it measures stays in the directory for when the run is resumed.
       describe: evaluation -> one line for people to read, or "".
       timeout_s: seconds that a worker may take for one chunk.
       score_fn: what episodes came to, for agents that compare policies by whole chunks.
@@ -55,6 +57,7 @@ class OnlineTask:
     make_evaluate_fn: Callable[[Any], EvaluateFn]
     about: Mapping[str, Any]
     begin: Callable[[Any], None] = lambda agent: None
+    prepare: Callable[[Workdir, Reporter], Mapping[str, int]] = lambda workdir, reporter: {}
     describe: Callable[[Mapping[str, Any]], str] = lambda evaluation: ""
     timeout_s: float = 300.0
     score_fn: ScoreFn = mean_return
@@ -92,6 +95,7 @@ def train(
     """
     config = run.settings["loop"]
     agent = make_agent(run, task)
+    counts = task.prepare(workdir, reporter)
     about = {**task.about, "environment": run.system, "agent": run.agent}
 
     def learn(iteration: int, collected: Any) -> tf_agent.LossInfo:
@@ -125,7 +129,7 @@ def train(
     supervision = Supervision(timeout_s=timeout_s)
     with make_pool(collect, make_runner, supervision, task.requirements) as pool:
         return run_online(
-            OnlineLoop(agent, learn, pool, config, run.how.counts_evaluation),
+            OnlineLoop(agent, learn, pool, config, run.how.counts_evaluation, counts),
             config,
             workdir,
             task.make_evaluate_fn(agent),

@@ -33,6 +33,7 @@ class Directions:
       num_steps: number of steps in all.
       num_episodes: number of episodes in all.
       messages: why episodes failed.
+      evaluations: how often the system's own function was evaluated, if it has one.
     """
 
     seeds: np.ndarray
@@ -40,6 +41,7 @@ class Directions:
     num_steps: int
     num_episodes: int
     messages: tuple[str, ...] = ()
+    evaluations: int = 0
 
     @classmethod
     def concatenate(cls, parts: Sequence[Directions]) -> Directions:
@@ -50,6 +52,7 @@ class Directions:
             sum(one.num_steps for one in parts),
             sum(one.num_episodes for one in parts),
             tuple(message for one in parts for message in one.messages),
+            sum(one.evaluations for one in parts),
         )
 
     @property

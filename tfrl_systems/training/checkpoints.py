@@ -1,6 +1,7 @@
 """A training run on disk: its settings, its finished iterations, and its result.
 
 DIR/run.json               the settings that decide the result; resuming needs the same ones
+DIR/measured.json          what was measured once, before the first iteration, if anything was
 DIR/checkpoints/000001/    one directory for each saved iteration that is kept (of online learning
                            the last two), complete or not there at all:
     policy/                the policy of the iteration (policies/export.py), if the loop saved it
@@ -30,6 +31,7 @@ from environments import files
 from environments.errors import UserError
 
 _RUN_NAME = "run.json"
+_MEASURED_NAME = "measured.json"
 _RESULT_NAME = "result.json"
 _ITERATION_NAME = "iteration.json"
 _DIGESTS_NAME = "sha256.json"
@@ -181,9 +183,26 @@ class Workdir:
                 "name another with --workdir"
             )
         with self._writing():
+            if not self._checkpoints.exists():
+                (self.path / _MEASURED_NAME).unlink(missing_ok=True)
             _write_json(self._scratch / _RUN_NAME, settings)
             (self._scratch / _RUN_NAME).replace(recorded)
         self.settings = settings
+
+    def once(self, measure: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return what was measured for this run, JSON values; measure it if it was not.
+
+        Raises:
+          UserError: it cannot be written.
+        """
+        path = self.path / _MEASURED_NAME
+        if path.exists():
+            return _read_json(path)
+        measured = dict(measure())
+        with self._writing():
+            _write_json(self._scratch / _MEASURED_NAME, measured)
+            (self._scratch / _MEASURED_NAME).replace(path)
+        return measured
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:

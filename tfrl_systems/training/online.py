@@ -38,10 +38,14 @@ _FROM_1 = {"minimum": 1}
 # The newest is what a resumed run begins with. If it is damaged, there is the one before it.
 _NUM_CHECKPOINTS = 2
 
+COUNTED = ("function_evaluations", "truth_evaluations")
+"""How often the system's own function was evaluated, and how many of these found true minima."""
+
 EvaluateFn = Callable[[bytes], Mapping[str, float | Heatmap]]
 """(all variables of the collect policy, as one buffer) -> figures by name, and pictures for
 TensorBoard. Figures to minimise are named "cost", or "cost/…" if there are several. Those named
-"steps", or "steps/…", count steps of the real environment."""
+"steps", or "steps/…", count steps of the real environment. The figures in `COUNTED` are added up
+over the run."""
 
 SavePolicyFn = Callable[[pathlib.Path], None]
 """Writes the policy into a directory that does not exist yet."""
@@ -94,11 +98,13 @@ class OnlineLoop:
       config: settings of the loop.
       counts_evaluation: whether steps of evaluations are counted too, because an agent is judged by
         how few real steps it needs.
+      counts: what was counted before the loop.
 
     Attributes:
       iteration: number of finished iterations.
       environment_steps: number of steps; padding does not count.
       experience_sha256: digest of the experience of all iterations so far.
+      counts: sums by name, of `COUNTED`; empty in systems that count nothing.
     """
 
     def __init__(
@@ -108,6 +114,7 @@ class OnlineLoop:
         pool: Pool[Chunk, Any],
         config: Config,
         counts_evaluation: bool = False,
+        counts: Mapping[str, int] | None = None,
     ) -> None:
         self._agent = agent
         self._state = AgentState(agent)
@@ -119,6 +126,7 @@ class OnlineLoop:
         self.iteration = 0
         self.environment_steps = 0
         self.experience_sha256 = hashlib.sha256().hexdigest()
+        self.counts = dict(counts or {})
 
     def variables(self) -> bytes:
         """Return all variables of the collect policy as they are now, in one buffer."""
@@ -148,6 +156,7 @@ class OnlineLoop:
         digest = hashlib.sha256((self.experience_sha256 + experience.sha256()).encode())
         self.experience_sha256 = digest.hexdigest()
         self.environment_steps += experience.num_steps
+        self._count({"function_evaluations": experience.evaluations})
         return {
             "iteration": self.iteration,
             "environment_steps": self.environment_steps,
@@ -170,6 +179,7 @@ class OnlineLoop:
         """Evaluate the policy, and add what was found to the record of the iteration."""
         began_s = time.perf_counter()
         found = dict(evaluate_fn(self.variables()))
+        self._count({name: found.pop(name) for name in COUNTED if name in found})
         heatmaps = {name: one for name, one in found.items() if isinstance(one, Heatmap)}
         if isinstance(self._agent, Remembering):
             tables = self._agent.tables()
@@ -181,6 +191,11 @@ class OnlineLoop:
         record |= {"heatmaps": heatmaps, "evaluation": figures}
         record["environment_steps"] = self.environment_steps
         record["seconds"]["evaluating"] = time.perf_counter() - began_s
+
+    def _count(self, counts: Mapping[str, Any]) -> None:
+        for name, count in counts.items():
+            if count:
+                self.counts[name] = self.counts.get(name, 0) + round(count)
 
     def _collect(self) -> tuple[Collected, list[str]]:
         """Return the experience of an iteration's chunks, and the messages of failed chunks."""
@@ -204,6 +219,7 @@ class OnlineLoop:
             "iteration": self.iteration,
             "environment_steps": self.environment_steps,
             "experience_sha256": self.experience_sha256,
+            "counts": self.counts,
         }
 
     def report(self) -> dict[str, Any]:
@@ -220,6 +236,7 @@ class OnlineLoop:
         self.iteration = kept.record["iteration"]
         self.environment_steps = kept.record["environment_steps"]
         self.experience_sha256 = kept.record["experience_sha256"]
+        self.counts = dict(kept.record.get("counts", {}))
 
 
 def run_online(
@@ -272,6 +289,7 @@ def run_online(
         "seed": config.seed,
         "iterations": config.iterations,
         "environment_steps": loop.environment_steps,
+        **loop.counts,
         "seconds": seconds,
         "experience_sha256": loop.experience_sha256,
         "policy_sha256": variables.sha256(loop.variables()),

@@ -63,16 +63,16 @@ def _measure(case: Case, name: str, seed: int, hidden_sizes: list[int]) -> dict[
     else:
         choose = baselines.make_baseline(name, objective, case.measure, seed)
     made_s = time.perf_counter() - began_s
-    found = evaluate(name, choose, objective)
+    found = evaluate(name, choose, objective, "truth")
     return {
         "agent": name,
         "function": case.function,
         "dimensions": case.dimensions,
         "free": case.free,
         "seed": seed,
-        "mse": found.mse,
-        "msle": found.msle,
-        "microseconds_per_query": found.microseconds_per_query,
+        "mse": found["mse"],
+        "msle": found["msle"],
+        "microseconds_per_query": found["microseconds_per_query"],
         "seconds_to_make": made_s,
     }
 

@@ -22,6 +22,7 @@ import numpy as np
 import onnx
 
 from environments.errors import UserError
+from environments.isolation.process import CrashError
 from environments.tensor_graphs.execution.anchors import anchors
 from environments.tensor_graphs.execution.backends import Arrays, Program
 from environments.tensor_graphs.execution.inputs import (
@@ -31,7 +32,6 @@ from environments.tensor_graphs.execution.inputs import (
     random_inputs,
     whole_range_inputs,
 )
-from environments.tensor_graphs.execution.isolation.process import CrashError
 from environments.tensor_graphs.execution.precise import Precise
 from environments.tensor_graphs.execution.reference import Reference, rounding
 from environments.tensor_graphs.execution.sizes import Sizes

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import io
 import math
 import pathlib
@@ -212,6 +213,7 @@ def test_other_functions_points_and_sources_are_other_entries(users_module, tmp_
     truth(make_objective(f"{users_module}:cost", bounds=(0, 1)), reference_points(1), kept)
     path = tmp_path / f"{users_module}.py"
     path.write_text(path.read_text() + "# changed\n")
+    importlib.reload(sys.modules[users_module])
     truth(make_objective(f"{users_module}:cost"), reference_points(1), kept)
     assert len(list(files_in(tmp_path / "kept"))) == 4
 

@@ -24,7 +24,7 @@ QUICK = tuple(
     for word in ("--set", setting)
 )
 TRAIN = ("train", "learn_to_optimize", "--agent", "reinforce", *QUICK, "--iterations", "20")
-SAME = ("experience_sha256", "policy_sha256", "environment_steps")
+SAME = ("experience_sha256", "policy_sha256", "environment_steps", "function_evaluations")
 
 
 def train_arguments(workdir, *more, function="shifted_sphere"):
@@ -107,7 +107,8 @@ def test_a_killed_run_goes_on(tfrl, tmp_path, trained):
     # Nothing on stdout before the one object; on stderr progress, and nothing of TensorFlow.
     said = (tmp_path / "err").read_text()
     assert not (tmp_path / "out").read_text()
-    assert all("iterations" in line for line in said.splitlines()), said
+    ours = ("iterations", "shifted_sphere: ")
+    assert all(any(own in line for own in ours) for line in said.splitlines()), said
     resumed = tfrl(*train_arguments(workdir, "--resume", "--json"))
     assert resumed.status == 0, resumed.err
     result, whole = read_result(workdir), read_result(trained)
@@ -120,9 +121,13 @@ def test_train_leaves_its_result(trained):
     assert (result["environment"], result["agent"]) == ("learn_to_optimize", "reinforce")
     # 20 iterations of 2 chunks of 4 episodes of 2 steps.
     assert result["environment_steps"] == 20 * 2 * 4 * 2
+    # 3 for each episode of two steps, 256 for the scale; at 21 c, the policy's values twice, and
+    # once the least ones, which are known without a search.
+    assert result["function_evaluations"] == 20 * 2 * 4 * 3 + 256 + 2 * 21 + 21
+    assert result["truth_evaluations"] == 21
     parts = {"collecting", "broadcasting", "waiting", "training", "evaluating"}
     assert result["seconds"].keys() == parts
-    assert result["evaluation"]["last_tenth"].keys() == {"mse", "msle", "steps"}
+    assert result["evaluation"]["last_tenth"].keys() == {"cost", "mse", "msle", "steps"}
 
 
 @pytest.mark.parametrize(

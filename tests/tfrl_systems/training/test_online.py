@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from environments.errors import UserError
-from tfrl_systems.experiments.systems.learn_to_optimize.learning import MakeRunner
+from tfrl_systems.experiments.systems.learn_to_optimize.runners import MakeRunner
 from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
 from tfrl_systems.training import online
 from tfrl_systems.training.checkpoints import Workdir

@@ -46,7 +46,7 @@ class Few:
 
     def _made(self, name: str) -> shared.Record:
         # The true minima cost evaluations too, but not the agent's.
-        objective = Function(function=FUNCTION).objective
+        objective = Function(function=FUNCTION).make_objective()
         free = references.reference_points(objective.num_free)
         references.errors(objective, free * 0, free, MINIMA.files())
         before, began_s = counted.num_evaluations, time.monotonic()

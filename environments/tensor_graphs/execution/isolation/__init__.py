@@ -1,11 +1,5 @@
 """Models run in processes of their own: onnxruntime may crash, and takes nobody along.
 
-::
-
-    the caller's process                              a process of its own
-    ────────────────────                              ────────────────────
-    remote.Isolated     a backend, as any other       server: opens and runs models by
-      process.Process   ── socket: wire.py ──▶          the backends of this room
-        starts, asks    ◀── answers ─────────
-        and ends it
+`remote.Isolated` is a backend as any other; `server` opens and runs its models, by the backends of
+this room, in the process that `environments.isolation` starts.
 """

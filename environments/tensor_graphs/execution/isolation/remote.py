@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx
 
+from environments.isolation.process import CrashError, Process
 from environments.tensor_graphs.execution.backends import (
     Arrays,
     Backend,
@@ -20,9 +21,14 @@ from environments.tensor_graphs.execution.backends import (
     backend,
     named,
 )
-from environments.tensor_graphs.execution.isolation.process import CrashError, Process
 
-_SHARED = Process()
+
+def model_process() -> Process:
+    """Return a process that runs models, not started yet."""
+    return Process("environments.tensor_graphs.execution.isolation.server", "onnxruntime")
+
+
+_SHARED = model_process()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +137,7 @@ def alone(on: Backend) -> Iterator[Backend]:
     if not isinstance(on, Isolated):
         yield on
         return
-    process = Process()
+    process = model_process()
     process.start()
     try:
         yield Isolated(on.own, process)

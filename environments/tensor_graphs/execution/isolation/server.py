@@ -1,7 +1,6 @@
 """The program of a process that runs models: `python -m …isolation.server SOCKET`.
 
-SOCKET is the number of an inherited file descriptor. The process ends when its other end is closed,
-however the caller ends. A request is a dict, and so is its answer, with "error" if it failed:
+A request is a dict, and so is its answer, with "error" if it failed (`isolation.serving`):
 
   do        with                           answer
   open      backend, model, number         -
@@ -16,19 +15,14 @@ of programs and inputs that are no longer needed.
 
 from __future__ import annotations
 
-import contextlib
-import faulthandler
 import pathlib
-import socket
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import onnx
 
-from environments.errors import UserError
+from environments.isolation.serving import serve
 from environments.tensor_graphs.execution.backends import Arrays, Model, Program, Timer, backend
-from environments.tensor_graphs.execution.isolation import wire
 
 
 class Server:
@@ -48,13 +42,7 @@ class Server:
             "run": self._run,
             "time": self._time,
         }
-        try:
-            return doing[asked["do"]](asked)
-        except UserError as error:
-            return {"error": str(error)}
-        except Exception as error:
-            # onnxruntime's exceptions have no base class other than Exception.
-            return {"error": " ".join(f"{type(error).__name__}: {error}".split())}
+        return doing[asked["do"]](asked)
 
     def _forget(self, numbers: set[int]) -> None:
         for number in numbers:
@@ -97,12 +85,7 @@ def _model(given: str | bytes) -> Model:
 
 def main() -> None:
     """Answer requests until the socket is closed."""
-    faulthandler.disable()
-    end = socket.socket(fileno=int(sys.argv[1]))
-    server = Server()
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            wire.send(end, server.answer(wire.receive(end)))
+    serve(Server().answer)
 
 
 if __name__ == "__main__":

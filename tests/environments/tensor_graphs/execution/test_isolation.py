@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from environments.errors import UserError
+from environments.isolation import wire
+from environments.isolation.process import CrashError
 from environments.tensor_graphs.execution.backends import backend
-from environments.tensor_graphs.execution.isolation import wire
-from environments.tensor_graphs.execution.isolation.process import CrashError, Process
-from environments.tensor_graphs.execution.isolation.remote import Isolated, alone
+from environments.tensor_graphs.execution.isolation.remote import Isolated, alone, model_process
 
 
 def parsed(text: str) -> onnx.ModelProto:
@@ -29,7 +29,7 @@ X = {"x": np.float32([-1, 2])}
 
 @pytest.fixture(scope="module")
 def isolated():
-    made = Isolated(backend(), Process())
+    made = Isolated(backend(), model_process())
     yield made
     made.process.kill()
 

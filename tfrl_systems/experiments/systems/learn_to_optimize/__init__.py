@@ -16,7 +16,8 @@ from tfrl_systems.experiments.systems.learn_to_optimize.evaluating import (
     Evaluation,
     evaluate_policies,
 )
-from tfrl_systems.experiments.systems.learn_to_optimize.problem import Problem
+from tfrl_systems.experiments.systems.learn_to_optimize.judging import Judging
+from tfrl_systems.experiments.systems.learn_to_optimize.problem import Problem, Resolved
 from tfrl_systems.experiments.training_run import TrainingRun
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ class LearnToOptimize(System):
         settings = {
             "loop": found.make_loop_config(**_LOOP_OF.get(agent, _LOOP)),
             "environment": EnvironmentSettings(reward="auto", reference="mean"),
+            "judging": Judging(),
             "agent": config,
         }
         if agent != "bc_max":
@@ -152,6 +154,18 @@ class LearnToOptimize(System):
         from tfrl_systems.experiments.systems.learn_to_optimize.teaching import Teaching
 
         return {**settings, "teaching": Teaching()}
+
+    def complete(self, run: TrainingRun) -> TrainingRun:
+        """Read the function, which stays what it is for the whole run."""
+        names = [field.name for field in dataclasses.fields(Problem)]
+        asked = {name: getattr(run.problem, name) for name in names}
+        resolved = Resolved(**asked, objective=run.problem.make_objective())
+        return dataclasses.replace(run, problem=resolved)
+
+    def describe(self, run: TrainingRun) -> dict[str, Any]:
+        """See `System.describe`."""
+        described: dict[str, Any] = run.problem.describe()
+        return described
 
     @contextlib.contextmanager
     def online_task(
@@ -166,7 +180,7 @@ class LearnToOptimize(System):
         self, policies: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
     ) -> dict[str, Any]:
         """See `System.evaluate`."""
-        return evaluate_policies(policies, asked, seed)
+        return evaluate_policies(policies, asked, seed, reporter)
 
     def bench(self, asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
         """See `System.bench`."""

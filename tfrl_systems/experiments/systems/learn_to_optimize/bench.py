@@ -211,7 +211,7 @@ def _broadcast(name: str, setup: collecting.Setup, rounds: int) -> Found:
 
 def _query(name: str, setup: collecting.Setup, rounds: int, num_rows: int = 1) -> Found:
     setup.actor.load(setup.packer.to_bytes())
-    objective = setup.problem.objective
+    objective = setup.problem.make_objective()
     policy = OptimizerPolicy(setup.actor.network, objective.num_tuned)
     shape = (num_rows, objective.num_free)
     free = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)

@@ -33,8 +33,8 @@ from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.drivers.jobs import Chunk, Pool, PoolError
 from tfrl_systems.episodes import Experience
 from tfrl_systems.experiments.reporting import Reporter
-from tfrl_systems.experiments.systems.learn_to_optimize.learning import MakeRunner
 from tfrl_systems.experiments.systems.learn_to_optimize.problem import Problem
+from tfrl_systems.experiments.systems.learn_to_optimize.runners import MakeRunner
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
 
@@ -244,5 +244,5 @@ def stable_baselines3(setup: Setup) -> Iterator[CollectFn]:
     from tfrl_systems.experiments.systems.learn_to_optimize import bench_stable_baselines3
 
     yield bench_stable_baselines3.make_collect(
-        setup.problem.objective, _SETTINGS.episode_length, NUM_EPISODES
+        setup.problem.make_objective(), _SETTINGS.episode_length, NUM_EPISODES
     )

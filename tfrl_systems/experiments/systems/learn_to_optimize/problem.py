@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import TYPE_CHECKING, Any
 
-from environments.learn_to_optimize.functions import Objective, make_objective
+from environments.errors import UserError
+from environments.learn_to_optimize.functions import Objective
+from environments.learn_to_optimize.isolated import isolated_objective
+from environments.learn_to_optimize.levels import Levels
 from environments.learn_to_optimize.samplers import NAMES as SAMPLERS
 from environments.learn_to_optimize.samplers import make_samplers
 from environments.learn_to_optimize.settings import Settings
@@ -15,9 +17,6 @@ from tfrl_systems.experiments.settings import option
 if TYPE_CHECKING:
     from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
     from tfrl_systems.policies.numpy_actor import NumpyActor
-
-# Return the same object each time, because an objective remembers what is known of its minima.
-_make_objective = functools.lru_cache(maxsize=8)(make_objective)
 
 
 def low_high(text: str) -> tuple[float, float]:
@@ -39,31 +38,55 @@ class Function:
       free: number of free parameters, which are given and not chosen; they are the last
         coordinates.
       bounds: domain of your own function in each coordinate; by default the function's attribute
-        bounds, or -1,1 without one.
+        bounds, or -1,1 without one. In Python also one pair for each coordinate.
     """
 
     function: str | None = option(None, metavar="NAME|MODULE:CALLABLE")
     dimensions: int = option(2, metavar="N", minimum=1)
     free: int = option(1, metavar="K", minimum=0)
-    bounds: tuple[float, float] | None = option(
+    bounds: Any = option(
         None, metavar="LOW,HIGH", parse=low_high, expected="two numbers, as in -5,5"
     )
 
-    @property
-    def objective(self) -> Objective:
-        """The function as an `Objective`.
+    def __post_init__(self) -> None:
+        """Take a function of Python by its name.
+
+        Raises:
+          UserError: it has none by which others could find it.
+        """
+        if self.function is not None and not isinstance(self.function, str):
+            object.__setattr__(self, "function", _name_of(self.function))
+
+    def make_objective(self) -> Objective:
+        """Return the function as an `Objective`, read anew; the user's own in its own process.
 
         Raises:
           UserError: there is no function of that name, or it cannot be used.
         """
         assert self.function is not None
-        return _make_objective(self.function, self.dimensions, self.free, self.bounds)
+        return isolated_objective(self.function, self.dimensions, self.free, self.bounds)
 
-    def describe(self) -> dict[str, Any]:
-        """Return what identifies the function, as JSON values."""
-        names = [one.name for one in dataclasses.fields(Function)]
-        described = {name: getattr(self, name) for name in names}
-        return {**described, "bounds": list(self.bounds) if self.bounds else None}
+
+def describe(objective: Objective) -> dict[str, Any]:
+    """Return what identifies a function, as JSON values."""
+    domain = {"low": objective.low.tolist(), "high": objective.high.tolist()}
+    return {
+        "function": objective.name,
+        "dimensions": objective.dimensions,
+        "free": objective.num_free,
+        "bounds": domain if ":" in objective.name else None,
+        "source_sha256": objective.source_sha256,
+    }
+
+
+def _name_of(function: Any) -> str:
+    name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '<object>')}"
+    if "<" in name:
+        raise UserError(
+            f"function: expected a function that has a name in its module, found {function!r}; "
+            "define it by def at the top of a module, script or notebook"
+        )
+    return name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +107,12 @@ class Problem(Function):
         return self.sampler in ("uncertainty", "heterogeneous")
 
     def make_environments(
-        self, settings: Settings, actor: NumpyActor | None = None, batch_size: int | None = None
+        self,
+        settings: Settings,
+        actor: NumpyActor | None = None,
+        batch_size: int | None = None,
+        objective: Objective | None = None,
+        levels: Levels | None = None,
     ) -> list[LearnToOptimizeEnvironment]:
         """Make one environment for each sampler.
 
@@ -92,6 +120,8 @@ class Problem(Function):
           settings: settings of the environments.
           actor: the actor whose entropy guides uncertainty sampling; None if there is none.
           batch_size: number of episodes side by side; None for environments that are not batched.
+          objective: the function; None to read it now.
+          levels: its levels; None to measure them now.
         """
         from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
 
@@ -104,7 +134,26 @@ class Problem(Function):
         )
         return [
             LearnToOptimizeEnvironment(
-                self.objective, settings=settings, sampler=sampler, batch_size=batch_size
+                objective or self.make_objective(),
+                settings=settings,
+                sampler=sampler,
+                batch_size=batch_size,
+                levels=levels,
             )
             for sampler in samplers
         ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Resolved(Problem):
+    """A problem with its function, as a run found it when it began.
+
+    Attributes:
+      objective: the function.
+    """
+
+    objective: Objective
+
+    def describe(self) -> dict[str, Any]:
+        """Return what identifies the problem, as JSON values."""
+        return {**describe(self.objective), "sampler": self.sampler}

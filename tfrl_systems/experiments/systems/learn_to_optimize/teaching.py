@@ -21,12 +21,13 @@ from environments.errors import UserError
 from environments.learn_to_optimize.baselines import NAMES, make_baseline
 from environments.learn_to_optimize.descent import descend
 from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
-from environments.learn_to_optimize.functions import Objective
-from environments.learn_to_optimize.settings import Settings
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.episodes import Experience
-from tfrl_systems.experiments.systems.learn_to_optimize.problem import Problem
+from tfrl_systems.experiments.systems.learn_to_optimize.runners import MakeRunner
 from tfrl_systems.policies.numpy_actor import NumpyActor
+
+# Not the best constant: to find it takes the least values, which nobody knows while learning.
+_TEACHERS = tuple(name for name in NAMES if name != "constant")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Teaching:
     """Who teaches.
 
     Attributes:
-      teachers: minimisers whose answers are imitated where they are best: scipy, cma, constant.
+      teachers: minimisers whose answers are imitated where they are best: scipy, cma, random.
       explored: for each c, answers that the last policy draws, and descents begin at.
       descent_rounds: the most steps of a descent.
     """
@@ -50,9 +51,9 @@ class Teaching:
           UserError: there is no such minimiser, or a number is too small.
         """
         for name in self.teachers:
-            if name not in NAMES:
+            if name not in _TEACHERS:
                 raise UserError(
-                    f"teachers: expected some of {', '.join(NAMES)}; found {name!r}; correct it"
+                    f"teachers: expected some of {', '.join(_TEACHERS)}; found {name!r}; correct it"
                 )
         for name in ("explored", "descent_rounds"):
             if getattr(self, name) < 0:
@@ -67,8 +68,7 @@ class Teacher:
     policy's; NaN if there is no learned policy yet. Each episode has one step.
 
     Args:
-      environments: they draw the points, in turn.
-      objective: the function.
+      environments: they draw the points, in turn; all have the same function.
       actor: the policy.
       teaching: who teaches.
     """
@@ -76,11 +76,10 @@ class Teacher:
     def __init__(
         self,
         environments: Sequence[LearnToOptimizeEnvironment],
-        objective: Objective,
         actor: NumpyActor,
         teaching: Teaching,
     ) -> None:
-        self._environments, self._objective = list(environments), objective
+        self._environments, self._objective = list(environments), environments[0].objective
         self._actor, self._teaching = actor, teaching
 
     def load(self, data: bytes) -> None:
@@ -96,6 +95,7 @@ class Teacher:
         """Return the lessons of a chunk, [B, 1]."""
         environment = self._environments[job.index % len(self._environments)]
         generator = np.random.default_rng(job.seed_sequence())
+        before = self._objective.evaluations.count
         environment.seed(int(generator.integers(1 << 32)))
         begun = environment.reset()
         free = begun.observation[:, self._objective.num_tuned :].astype(np.float64)
@@ -124,7 +124,8 @@ class Teacher:
             np.zeros((len(free), 1), np.float32),
         )
         info = {"cost": values[best, rows], "learned_cost": learned_cost}
-        return Experience(steps, begun.observation.astype(np.float64), info)
+        evaluations = self._objective.evaluations.count - before
+        return Experience(steps, begun.observation.astype(np.float64), info, evaluations)
 
     def _answers(self, begun: ts.TimeStep, generator: np.random.Generator) -> list[np.ndarray]:
         """Return the policy's likeliest answers, and those that it draws, float64 [B, m] each."""
@@ -151,20 +152,14 @@ class MakeTeacher:
     """A function that makes a worker's teacher.
 
     Attributes:
-      problem: the function, and how points are drawn.
-      settings: settings of the environment.
-      actor: the policy, without variables; the pool broadcasts those.
+      make_runner: makes the runner of episodes, whose environments and policy the teacher takes.
       teaching: who teaches.
-      num_points: number of points of a chunk.
     """
 
-    problem: Problem
-    settings: Settings
-    actor: NumpyActor
+    make_runner: MakeRunner
     teaching: Teaching
-    num_points: int
 
     def __call__(self) -> Teacher:
         """Make the teacher."""
-        environments = self.problem.make_environments(self.settings, self.actor, self.num_points)
-        return Teacher(environments, self.problem.objective, self.actor, self.teaching)
+        environments = self.make_runner.make_environments()
+        return Teacher(environments, self.make_runner.actor, self.teaching)

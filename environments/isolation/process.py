@@ -1,4 +1,4 @@
-"""A process that runs models; it is started when it is first asked, and again after its end."""
+"""A process that answers requests; it is started when it is first asked, and after its end."""
 
 from __future__ import annotations
 
@@ -13,25 +13,32 @@ import weakref
 from typing import Any
 
 from environments.errors import UserError
-from environments.tensor_graphs.execution.isolation import wire
+from environments.isolation import wire
 
-_PROGRAM = "environments.tensor_graphs.execution.isolation.server"
 _DEATH_TIMEOUT_S = 5.0
+_STDERR = 2
 
 
 class CrashError(UserError):
-    """The process ended while it ran a model."""
+    """The process ended instead of an answer."""
 
 
 class Process:
-    """A process that answers requests; see `server`.
+    """A process that answers requests.
+
+    Args:
+      program: module to run; it calls `serving.serve`.
+      subject: what runs there, for messages.
+      shows_output: whether what the program prints goes to stderr; otherwise it is dropped.
 
     Attributes:
       generation: how many processes were started so far; what was opened in an earlier one is gone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, program: str, subject: str, shows_output: bool = False) -> None:
         self.generation = 0
+        self._program, self._subject = program, subject
+        self._output = None if shows_output else subprocess.DEVNULL
         self._forgotten: list[int] = []
         self._next = 0
         self._end: socket.socket | None = None
@@ -56,12 +63,12 @@ class Process:
         try:
             self._process = subprocess.Popen(
                 # -P: no file of the user's in the working directory can shadow a module.
-                [sys.executable, "-P", "-m", _PROGRAM, str(its.fileno())],
+                [sys.executable, "-P", "-m", self._program, str(its.fileno())],
                 pass_fds=[its.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
+                stdout=_STDERR if self._output is None else self._output,
                 # What C++ says while it crashes is said by the caller in one line.
-                stderr=subprocess.DEVNULL,
+                stderr=self._output,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
                 # A Ctrl-C is the caller's.
                 start_new_session=True,
@@ -89,7 +96,7 @@ class Process:
             wire.send(self._end, {**asked, "forget": forgotten})
             answer: dict[str, Any] = wire.receive(self._end)
         except (EOFError, OSError):
-            raise CrashError(f"onnxruntime {self._why_it_ended()}") from None
+            raise CrashError(f"{self._subject} {self._why_it_ended()}") from None
         except BaseException:
             # An answer may still come, and would be taken for that to another request.
             self.kill()

@@ -1,0 +1,220 @@
+"""A user's function in a process of its own: what it does there, and what it is."""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+import pickle
+import subprocess
+import sys
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from environments.errors import UserError
+from environments.learn_to_optimize.functions import make_objective
+from environments.learn_to_optimize.isolated import isolated_objective
+from tests.environments.learn_to_optimize.user_modules import write_module
+
+ROOT = pathlib.Path(__file__).parents[3]
+ZERO = np.zeros((1, 2))
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    return lambda text: write_module(tmp_path, text)
+
+
+def test_it_gives_what_the_function_gives_here(write):
+    name = write("def cost(p):\n    return p[:, 0] + 10 * p[:, 1]\ncost.bounds = [(0, 4), (1, 3)]")
+    rows = np.random.default_rng(0).uniform(-1, 1, (5, 2))
+    here, there = make_objective(f"{name}:cost"), isolated_objective(f"{name}:cost")
+    assert np.array_equal(there(rows), here(rows))
+    assert there.identity == here.identity and there.describe(ZERO[0]) == here.describe(ZERO[0])
+    # A copy in another process, as workers get it, gives the same and counts for itself.
+    copy = pickle.loads(cloudpickle.dumps(there))
+    assert np.array_equal(copy(rows), here(rows))
+    assert (there.evaluations.count, copy.evaluations.count) == (5, 5)
+
+
+def test_what_it_prints_is_no_output_of_ours(write, capfd):
+    name = write(
+        "import os\nprint('hello')\ndef cost(p):\n    os.system('echo there')\n    return p[:, 0]"
+    )
+    isolated_objective(f"{name}:cost")(ZERO)
+    said = capfd.readouterr()
+    assert said.out == "" and said.err.split() == ["hello", "there"]
+
+
+@pytest.mark.parametrize(
+    "end, said",
+    [
+        ("os._exit(0)", "its process ended with status 0"),
+        ("os.kill(os.getpid(), 9)", "its process was ended by SIGKILL"),
+        ("os.abort()", "its process was ended by SIGABRT"),
+        ("sys.exit(3)", "SystemExit: 3"),
+        ("raise KeyboardInterrupt", "its process was ended by SIGINT"),
+        ("sys.setrecursionlimit(10)\n        return [f(p) for f in [cost]]", "RecursionError"),
+    ],
+)
+def test_a_function_that_ends_its_process_is_one_line(write, end, said):
+    body = f"    if (p[:, 1] > 0).any():\n        {end}\n    return p[:, 0]"
+    objective = isolated_objective(
+        f"{write(f'import os, sys{chr(10)}def cost(p):{chr(10)}{body}')}:cost"
+    )
+    with pytest.raises(UserError, match=said) as caught:
+        objective(np.array([[0.5, 1], [0, 1]]))
+    assert "x = (0.5), c = (1)" in str(caught.value) and "\n" not in str(caught.value)
+    assert objective(ZERO).tolist() == [0], "the next call has another process"
+
+
+@pytest.mark.parametrize("text", ["import os; os._exit(0)", "1 / 0", "import sys; sys.exit(1)"])
+def test_a_module_that_cannot_be_imported_is_one_line(write, text):
+    with pytest.raises(UserError, match="expected to import") as caught:
+        isolated_objective(f"{write(text)}:cost")
+    assert "\n" not in str(caught.value)
+
+
+def test_every_point_is_counted_also_those_that_find_a_fault(write, tmp_path):
+    count = tmp_path / "count"
+    name = write(
+        f"""
+        def cost(p):
+            with open({str(count)!r}, 'a') as file:
+                print(len(p), file=file)
+            assert (p[:, 0] < 0.5).all()
+            return p[:, 0]
+        """
+    )
+    objective = isolated_objective(f"{name}:cost")
+    objective(np.zeros((3, 2)))
+    with pytest.raises(UserError, match="AssertionError"):
+        objective(np.linspace(0, 1, 8)[:, np.newaxis].repeat(2, axis=1))
+    assert objective.evaluations.count == sum(map(int, count.read_text().split())) > 11
+
+
+def test_an_edited_module_is_read_anew_by_the_next_run_and_refused_in_this_one(write, tmp_path):
+    name = write("def cost(p):\n    return p[:, 0]")
+    first = isolated_objective(f"{name}:cost")
+    assert first(ZERO + 0.5).tolist() == [0.5]
+    sent = cloudpickle.dumps(first)
+    (tmp_path / f"{name}.py").write_text("def cost(p):\n    return 7 + p[:, 0]")
+    assert isolated_objective(f"{name}:cost")(ZERO).tolist() == [7]
+    assert first(ZERO).tolist() == [0], "its process began before"
+    with pytest.raises(UserError, match="its source has changed since; undo the change"):
+        pickle.loads(sent)(ZERO)
+
+
+def test_here_an_edited_module_is_refused_until_it_is_reloaded(write, tmp_path):
+    """This process keeps what it imported, whatever the file says now."""
+    name = write("def cost(p):\n    return p[:, 0]")
+    make_objective(f"{name}:cost")
+    (tmp_path / f"{name}.py").write_text("def cost(p):\n    return 1 + p[:, 0]  # changed")
+    with pytest.raises(UserError, match="it was edited since; reload it"):
+        make_objective(f"{name}:cost")
+    importlib.reload(sys.modules[name])
+    assert make_objective(f"{name}:cost")(ZERO).tolist() == [1]
+
+
+PARTS = {
+    "cost.py": (
+        "import near\ndef cost(p):\n    from pack import late\n    import space.inner\n"
+        "    return near.add(p)"
+    ),
+    "near.py": "def add(p):\n    return p[:, 0]",
+    "pack/__init__.py": "",
+    "pack/late.py": "from . import deep\n",
+    "pack/deep.py": "",
+    "space/inner.py": "",
+    "far.py": "",
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_digest_covers_what_the_module_imports_from_beside_it(tmp_path, part):
+    """Whatever is imported, wherever in the text; a file that nobody imports is not covered."""
+
+    def digest(directory: pathlib.Path) -> str:
+        code = (
+            "import sys; sys.path.insert(0, '.')\n"
+            "from environments.learn_to_optimize.functions import make_objective\n"
+            "print(make_objective('cost:cost').source_sha256)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=directory,
+            env={"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    digests = []
+    for place, more in (("a", ""), ("b", ""), ("c", "\n# changed\n")):
+        for name, text in PARTS.items():
+            file = tmp_path / place / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text + more * (name == part))
+        digests.append(digest(tmp_path / place))
+    assert digests[0] == digests[1]
+    assert (digests[2] == digests[0]) == (part == "far.py")
+
+
+SCRIPT = """
+import threading
+from environments.learn_to_optimize.isolated import isolated_objective
+import numpy as np
+
+OFFSET = {offset}
+
+class Plant:
+    gain = 2
+    def cost(self, p):
+        return helper(p) + OFFSET
+
+def helper(p):
+    return {gain} * p[:, 0]
+
+plant = Plant()
+
+def cost(p):
+    return [helper(row[np.newaxis])[0] + OFFSET for row in p]
+
+held = threading.Lock()
+def holding(p):
+    with held:
+        return p[:, 0]
+
+for name in ("cost", "plant.cost", "holding", "nothing"):
+    try:
+        objective = isolated_objective(f"__main__:{{name}}")
+        print(objective(np.array([[0.5, 0.0]])), objective.source_sha256)
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_a_function_of_a_script_goes_to_its_process(tmp_path):
+    """Its digest is the same for the same script, and another for each part that it uses."""
+    said = []
+    for offset, gain in ((1, 3), (1, 3), (2, 3), (1, 4)):
+        script = tmp_path / f"script{len(said)}.py"
+        script.write_text(SCRIPT.format(offset=offset, gain=gain))
+        environment = {"PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            [sys.executable, script], env=environment, capture_output=True, text=True
+        )
+        said.append(done.stdout.splitlines())
+    function, method, held, missing = said[0]
+    assert function.startswith("[2.5] ") and method.startswith("[2.5] ")
+    assert "expected a function that can be sent to another process, found TypeError" in held
+    assert "expected nothing in this notebook or script, found none; run the cell" in missing
+    assert said[1][:2] == said[0][:2]
+    for changed in said[2:]:
+        assert all(
+            now.split()[1] != then.split()[1]
+            for now, then in zip(changed[:2], said[0][:2], strict=True)
+        )

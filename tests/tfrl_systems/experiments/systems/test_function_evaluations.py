@@ -1,0 +1,183 @@
+"""A run says how often it evaluated the function: as often as the function was evaluated."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from environments.errors import UserError
+from tests.tfrl_systems.double_well import double_well
+from tests.tfrl_systems.small_runs import DREAMING
+from tfrl_systems import experiments
+from tfrl_systems.cli.main import main
+from tfrl_systems.drivers.collect import Collect
+
+COUNTED = """
+import numpy as np
+def cost(points):
+    with open({count!r}, "ab") as file:
+        file.write(b"%d\\n" % len(points))
+    return ((points[:, :-1] - np.sin(points[:, -1:])) ** 2).sum(axis=1)
+"""
+SMALL = {
+    **{"hidden_sizes": (4,), "num_chunks": 2, "episodes_per_chunk": 3, "evaluate_every": 1},
+    **{"checkpoint_every": 1},
+}
+OF_AGENT = {
+    "ppo": {},
+    "reinforce": {"sampler": "heterogeneous"},
+    "es": {},
+    "bc_max": {"descent_rounds": 2, "explored": 1, "updates": 2},
+    "world_model": DREAMING,
+}
+PIPES = Collect("pipes", 2)
+HERE = Collect()
+
+
+@pytest.fixture
+def function(tmp_path, monkeypatch):
+    """A function, and what reads how many points it has seen."""
+    count = tmp_path / "count"
+    (tmp_path / "counted_cost.py").write_text(COUNTED.format(count=str(count)))
+    monkeypatch.syspath_prepend(tmp_path)
+    return "counted_cost:cost", lambda: sum(map(int, count.read_text().split()))
+
+
+class Stopping(experiments.Reporter):
+    """Stops the run after its first iteration, as Ctrl-C does."""
+
+    def task(self, name, total):
+        def advance(steps: int = 1) -> None:
+            raise KeyboardInterrupt
+
+        return advance
+
+
+def train(function, agent, workdir, collect=HERE, shape=(2, 1), reporter=None, **settings):
+    settings = {**SMALL, **OF_AGENT[agent], **settings}
+    sampler = settings.pop("sampler", "random")
+    return experiments.train(
+        "learn_to_optimize",
+        agent=agent,
+        function=function,
+        dimensions=shape[0],
+        free=shape[1],
+        sampler=sampler,
+        workdir=workdir,
+        iterations=2,
+        settings=settings,
+        collect=collect,
+        resume=True,
+        reporter=reporter or experiments.Reporter(),
+    ).result
+
+
+@pytest.mark.parametrize(
+    "agent, shape, collect",
+    [
+        ("ppo", (2, 1), HERE),
+        ("reinforce", (4, 2), PIPES),
+        ("es", (3, 2), HERE),
+        ("bc_max", (3, 1), HERE),
+        pytest.param("world_model", (4, 1), HERE, marks=pytest.mark.slow),
+        *[
+            pytest.param(agent, shape, collect, marks=pytest.mark.slow)
+            for agent in OF_AGENT
+            for shape in ((2, 1), (3, 1), (3, 2), (4, 1), (4, 2))
+            for collect in (HERE, PIPES)
+        ],
+    ],
+)
+def test_a_run_counts_what_the_function_saw(function, agent, shape, collect, tmp_path):
+    """Also where it was stopped between, and went on."""
+    name, seen = function
+    with pytest.raises(KeyboardInterrupt):
+        train(name, agent, tmp_path / "run", collect, shape, Stopping())
+    before = seen()
+    whole = train(name, agent, tmp_path / "run", collect, shape)
+    assert whole["function_evaluations"] == seen() > before > 0
+    assert "truth_evaluations" not in whole and "mse" not in whole["evaluation"]["last"]
+
+
+def test_true_minima_cost_what_is_said(function, tmp_path, capfd):
+    name, seen = function
+    result = train(name, "ppo", tmp_path / "run", judge="truth")
+    assert result["function_evaluations"] == seen()
+    # One tuned coordinate: 2,705 evaluations for each of 21 c.
+    assert result["truth_evaluations"] == 21 * 2705
+    assert result["evaluation"]["last"]["mse"] > 0
+    before = seen()
+    words = ["evaluate", "learn_to_optimize", "--policy", str(tmp_path / "run" / "policy")]
+    assert main([*words, "--policy", "scipy", "--json"]) == 0
+    said = capfd.readouterr()
+    found = json.loads(said.out)
+    assert found["function_evaluations"] == seen() - before
+    # They were kept, and are confirmed once.
+    assert found["truth_evaluations"] == 21
+    assert "a search for the least value at 21 c takes about 56,805 evaluations" in said.err
+    learned, scipy = found["policies"]
+    assert learned["evaluations"] == 0 < scipy["evaluations"]
+    before = seen()
+    assert main([*words, "--judge", "values", "--json"]) == 0
+    assert "truth" not in capfd.readouterr().err
+    assert seen() - before == 21
+
+
+def test_another_function_does_not_go_on_with_a_run(function, tmp_path):
+    name, _ = function
+    with pytest.raises(KeyboardInterrupt):
+        train(name, "ppo", tmp_path / "run", reporter=Stopping())
+    module = tmp_path / "counted_cost.py"
+    before = module.read_text()
+    module.write_text(before.replace("np.sin", "np.cos"))
+    with pytest.raises(UserError, match="source_sha256") as caught:
+        train(name, "ppo", tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    module.write_text(before + "cost.bounds = (-2, 2)")
+    with pytest.raises(UserError, match="bounds"):
+        train(name, "ppo", tmp_path / "run")
+    module.write_text(before)
+    assert train(name, "ppo", tmp_path / "run")["iterations"] == 2
+    module.write_text(before.replace("np.sin", "np.cos"))
+    policy = tmp_path / "run" / "policy"
+    with pytest.raises(UserError, match="its source has changed; to judge .* --function"):
+        experiments.evaluate("learn_to_optimize", policies=[policy])
+    experiments.evaluate("learn_to_optimize", policies=[policy], function=name)
+
+
+def test_a_run_introduces_its_function(tmp_path, monkeypatch, capfd):
+    (tmp_path / "plant.py").write_text("def cost(p):\n    return p[:, 0]\n")
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "learn_to_optimize", "--agent", "ppo", "--function", "plant:cost"]
+    small = [f"--set={name}={value}" for name, value in {**SMALL, "hidden_sizes": 4}.items()]
+    words += [*small, "--iterations", "1", "--bounds=-5,5", "--workdir", "run", "--json"]
+    assert main(words) == 0
+    said = capfd.readouterr()
+    assert "plant:cost: each coordinate in [-5, 5]; values spread by 2.87" in said.err
+    # 256 + 2 chunks · 3 episodes · 3 points + 21 c.
+    assert "18 in each of 1 iterations, 21 in each validation" in said.err
+    assert ": 295 in all" in said.err
+    assert json.loads(said.out)["function_evaluations"] == 295
+
+
+@pytest.mark.parametrize("collect", [HERE, PIPES])
+def test_a_function_that_ends_its_process_ends_the_run_in_one_line(tmp_path, monkeypatch, collect):
+    """It measures well; whoever asks a second time is gone."""
+    (tmp_path / "deadly.py").write_text(
+        "import os\ncalls = []\ndef cost(p):\n    calls.append(1)\n"
+        "    return p[:, 0] if len(p) == 256 else os._exit(3)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match="deadly:cost: .*ended with status 3") as caught:
+        train("deadly:cost", "ppo", tmp_path / "run", collect)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_function_of_python_is_taken_by_its_name(tmp_path):
+    plan = experiments.plan("learn_to_optimize", agent="ppo", function=double_well)
+    assert plan.problem.function == f"{double_well.__module__}:double_well"
+    for function in (lambda points: points[:, 0], pathlib.Path(), 3):
+        with pytest.raises(UserError, match="function: expected a function that has a name"):
+            experiments.plan("learn_to_optimize", agent="ppo", function=function)

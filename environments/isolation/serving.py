@@ -1,20 +1,25 @@
 """The loop of a program that `process.Process` starts: `python -m PROGRAM SOCKET`.
 
 SOCKET is the number of an inherited file descriptor. The process ends when its other end is closed,
-however the caller ends.
+however the caller ends; in the middle of an answer, soon after.
 """
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
+import os
 import socket
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from environments.errors import UserError
 from environments.isolation import wire
+
+_CHECK_S = 1.0
 
 Answer = Callable[[Mapping[str, Any]], dict[str, Any]]
 """request -> answer"""
@@ -23,10 +28,18 @@ Answer = Callable[[Mapping[str, Any]], dict[str, Any]]
 def serve(answer: Answer) -> None:
     """Answer requests until the socket is closed; an error becomes the answer "error"."""
     faulthandler.disable()
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     end = socket.socket(fileno=int(sys.argv[1]))
     with contextlib.suppress(EOFError, OSError):
         while True:
             wire.send(end, _answered(answer, wire.receive(end)))
+
+
+def _end_with(parent_pid: int) -> None:
+    """End this process soon after its parent, also if an answer takes for ever."""
+    while os.getppid() == parent_pid:
+        time.sleep(_CHECK_S)
+    os._exit(1)
 
 
 def _answered(answer: Answer, request: Mapping[str, Any]) -> dict[str, Any]:

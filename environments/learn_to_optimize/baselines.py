@@ -100,7 +100,7 @@ def _error_of_constants(
     def errors_of(rows: np.ndarray) -> np.ndarray:
         points = objective.join(rows[:, np.newaxis], free[np.newaxis])
         values = objective(points.reshape(-1, objective.dimensions)).reshape(len(rows), -1)
-        return np.mean((level(values) - level(best)) ** 2, axis=1)
+        return references.mean_square(objective, level(values) - level(best))
 
     size = max(1, _MAX_ROWS // len(free))
     return lambda rows: np.concatenate(

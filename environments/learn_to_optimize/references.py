@@ -162,15 +162,25 @@ def errors_of(objective: Objective, values: np.ndarray, least: np.ndarray) -> Er
       UserError: an error is too large to be squared.
     """
     reached = np.maximum(values, least)
-    with np.errstate(over="ignore"):
-        mse = float(np.mean((reached - least) ** 2))
-    if not np.isfinite(mse):
-        raise UserError(
-            f"{objective.name}: expected errors whose squares are finite, found one of "
-            f"{np.max(reached / 2 - least / 2) * 2:g}; scale the function"
-        )
+    mse = float(mean_square(objective, reached - least))
     log_errors = signed_log1p(reached) - signed_log1p(least)
     return Errors(mse, float(np.mean(log_errors**2)))
+
+
+def mean_square(objective: Objective, errors: np.ndarray) -> np.ndarray:
+    """Return the mean square [...] of errors [..., M] of a function.
+
+    Raises:
+      UserError: an error is too large to be squared.
+    """
+    with np.errstate(over="ignore"):
+        means: np.ndarray = np.mean(errors**2, axis=-1)
+    if not np.isfinite(means).all():
+        raise UserError(
+            f"{objective.name}: expected errors whose squares are finite, found one of "
+            f"{np.max(np.abs(errors)):g}; judge by values, or scale the function"
+        )
+    return means
 
 
 def _solve(objective: Objective, free: np.ndarray, cache: FileCache | None) -> Solution:

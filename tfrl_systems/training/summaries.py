@@ -47,6 +47,9 @@ def write_settings(directory: pathlib.Path, settings: Mapping[str, Any]) -> None
         tf.summary.text("settings", "\n".join(["| setting | value |", "|---|---|", *rows]), 0)
 
 
+_LARGEST = float(np.finfo(np.float32).max)
+
+
 def _replace_events(directory: pathlib.Path, suffix: str) -> tf.summary.SummaryWriter:
     for stale in directory.glob(f"*{suffix}"):
         stale.unlink()
@@ -63,7 +66,8 @@ def _write(tag: str, value: Value, number: int) -> None:
     elif isinstance(value, np.ndarray):
         tf.summary.histogram(tag, value, step)
     elif value is not None and not math.isnan(value):
-        tf.summary.scalar(tag, np.float32(value), step)
+        # TensorBoard's numbers are float32; the values of a function may be larger.
+        tf.summary.scalar(tag, np.float32(np.clip(value, -_LARGEST, _LARGEST)), step)
 
 
 def _cell(value: Any) -> str:

@@ -43,7 +43,7 @@ class Benchmark:
 
     def arguments(self, run: Run) -> dict[str, Any]:
         """Return the arguments of `experiments.plan` and `experiments.train` for a run."""
-        settings = dict(self.settings)
+        settings = {"judge": "truth", **self.settings}
         if run.experiment in self.iterations:
             settings["iterations"] = self.iterations[run.experiment]
         if run.experiment == TIMING:

@@ -24,6 +24,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tfrl_systems.experiments.agents import AGENTS
 from tfrl_systems.experiments.arguments import whole_number
 from tfrl_systems.experiments.reporting import Terminal
 from tools import running
@@ -157,7 +158,7 @@ def _measured(options: argparse.Namespace, doing: Doing) -> str:
 def _landscape(options: argparse.Namespace, doing: Doing) -> str:
     few = [
         Few(agent, seed, options.rounds, (), options.output)
-        for agent in ("ppo", "world_model")
+        for agent in AGENTS
         for seed in range(options.seeds)
     ]
     return tables.of_landscape(doing(few, "landscape"))

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import onnxruntime
+import psutil
 import pytest
 
 from environments.errors import UserError
@@ -152,16 +153,14 @@ def test_functions_that_cannot_be_learned(tfrl, tmp_path, monkeypatch, function,
 
 
 HANGING_ONCE = """
-import itertools, pathlib, sys, time
+import os, pathlib, time
 import numpy as np
-
-calls = itertools.count(1)
 
 def cost(points):
     mark = pathlib.Path(__file__).with_name("has-hung")
-    # A worker that starts tries the function, too.
-    if "worker" in sys.argv[0] and next(calls) == 5 and not mark.exists():
-        mark.touch()
+    # The first call measures 256 points.
+    if len(points) != 256 and not mark.exists():
+        mark.write_text(str(os.getpid()))
         time.sleep(1e6)
     return np.sum(points**2, axis=-1)
 """
@@ -192,6 +191,9 @@ def test_a_worker_that_hangs_is_replaced_after_the_chunk_timeout(
     ran = tfrl(*arguments, *limit, "--json")
     assert ran.status == 0 and ran.json["environment_steps"] == 2 * 4 * 2
     assert "its worker took longer than 1 s (attempt 1 of 3)" in caplog.text
+    hung = int((tmp_path / "has-hung").read_text())
+    psutil.wait_procs([psutil.Process(hung)] if psutil.pid_exists(hung) else [], timeout=10)
+    assert not psutil.pid_exists(hung), "the function's process ends with its worker"
 
 
 @pytest.mark.parametrize("where", [(), ("--workers", "2"), ("--collect", "inprocess")])

@@ -105,12 +105,15 @@ def of_landscape(found: Sequence[shared.Record]) -> str:
         rows.append(
             [
                 agent,
-                str(max(one["evaluations"] for one in of_it)),
+                _range([one["evaluations"] for one in of_it], "{:,.0f}"),
+                _range([one["truth_evaluations"] for one in of_it], "{:,.0f}"),
                 _range([one["mse"] for one in of_it], "{:.3g}"),
                 f"{statistics.fmean(one['seconds'] for one in of_it):.0f}",
             ]
         )
-    return shared.markdown_table(["shifted Ackley", "evaluations", "MSE", "s"], rows)
+    return shared.markdown_table(
+        ["shifted Ackley", "evaluations", "of the truth", "MSE", "s"], rows
+    )
 
 
 def _all(name: str, found: Iterable[shared.Record]) -> list[str]:

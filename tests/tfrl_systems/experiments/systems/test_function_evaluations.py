@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import subprocess
+import sys
+from contextlib import nullcontext
 
 import pytest
 
@@ -32,6 +36,7 @@ OF_AGENT = {
     "bc_max": {"descent_rounds": 2, "explored": 1, "updates": 2},
     "world_model": DREAMING,
 }
+ROOT = pathlib.Path(__file__).parents[4]
 PIPES = Collect("pipes", 2)
 HERE = Collect()
 
@@ -181,3 +186,59 @@ def test_a_function_of_python_is_taken_by_its_name(tmp_path):
     for function in (lambda points: points[:, 0], pathlib.Path(), 3):
         with pytest.raises(UserError, match="function: expected a function that has a name"):
             experiments.plan("learn_to_optimize", agent="ppo", function=function)
+
+
+SCRIPT = """
+import numpy as np
+from tfrl_systems import experiments
+from tfrl_systems.drivers.collect import Collect
+
+def cost(points):
+    return (points[:, 0] - np.sin(points[:, 1])) ** 2
+
+if __name__ == "__main__":
+    run = experiments.train(
+        "learn_to_optimize",
+        agent="es",
+        function=cost,
+        bounds=[(-2, 2), (0, 1)],
+        workdir="run",
+        iterations=1,
+        settings={"num_chunks": 2, "episodes_per_chunk": 4, "hidden_sizes": (4,)},
+        collect=Collect("pipes", 2),
+        reporter=experiments.Reporter(),
+    )
+    found = experiments.evaluate("learn_to_optimize", policies=[run.policy, "scipy"])
+    print(run.result["function_evaluations"], found["policies"][1]["mse"] < 1e-9)
+"""
+
+
+def test_a_function_of_a_script_is_learned_by_workers(tmp_path, capfd):
+    """Elsewhere its policy says that the function is not there."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    # 256 for the scale; 2 ends of 2 directions of 4 episodes of 3 points; 21 c.
+    assert done.stdout.split() == [str(256 + 2 * 2 * 4 * 3 + 21), "True"], done.stderr
+    words = ["evaluate", "learn_to_optimize", "--policy", str(tmp_path / "run" / "policy")]
+    assert main(words) == 1
+    assert "expected cost in this notebook or script, found none" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1e200])
+def test_values_of_any_size_are_learned(tmp_path, monkeypatch, factor, recwarn):
+    (tmp_path / f"sized_{factor > 1}.py").write_text(
+        f"def cost(p):\n    return {factor} * (1 + (p[:, 0] - p[:, 1] / 2) ** 2)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    result = train(f"sized_{factor > 1}:cost", "es", tmp_path / "run")
+    assert 1 < result["evaluation"]["last"]["cost"] / factor < 4
+    assert not [str(warning.message) for warning in recwarn if "overflow" in str(warning.message)]
+    with pytest.raises(UserError, match="squares are finite") if factor > 1 else nullcontext():
+        experiments.evaluate("learn_to_optimize", policies=[tmp_path / "run" / "policy"])

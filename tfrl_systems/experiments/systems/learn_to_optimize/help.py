@@ -13,8 +13,22 @@ Learns a policy that gives the x of the least f(x; c) for any free parameters c 
 
 bc_max imitates the best answer of scipy, of the last policy and of descents from it, for each c.
 world_model is for functions that are dear: it learns what f looks like, and trains the policy on
-that. By default it takes 20,000 evaluations of f, 480 in each iteration; ppo takes 30 million. The
-policy is the same for every --collect and every --workers.
+that. The policy is the same for every --collect and every --workers.
+
+What a run costs, in evaluations of f, is said at its start, and counted in result.json:
+
+  once              256, for the scale of the rewards
+  every iteration   ppo, reinforce 3,072; es 6,144; world_model 480; bc_max as many as the teachers
+                    and the descents take, some two million
+  by default        ppo, reinforce 31 million; es 6 million; world_model 20,000; bc_max 100 million
+  every validation  one for each of 21 c, with several free parameters for 100
+
+A policy is judged by the mean of the values that it reaches. --set judge=truth judges it by the
+least values instead, which takes a search of 57,000 to many million evaluations more.
+
+Your own function runs in a process of its own: it may print, and if it crashes, one line says
+where. A run goes on only with the function as it was: its bounds, its source, and that of the
+modules beside it.
 """
 EVALUATE = """\
 Compares what policies choose with the minimum of the function, for every free parameter in
@@ -24,8 +38,11 @@ Compares what policies choose with the minimum of the function, for every free p
   tfrl evaluate learn_to_optimize --policy runs/ackley/policy --polish 10
   tfrl evaluate learn_to_optimize --policy random --policy scipy --function rosenbrock --json
 
+cost  mean of f(policy(c), c)
 mse   mean square of f(policy(c), c) - min over x of f(x, c)
 msle  the same of sign(v) log(1 + |v|) of both values
+The least values are searched for, once for each function. What that takes is said, and shown apart;
+--judge values does without, and shows only the mean value that is reached (cost).
 With --polish N a learned policy's answer is made better by at most N evaluations of the function.
 Without --function, the function, dimensions and free parameters are those of the first directory.
 """

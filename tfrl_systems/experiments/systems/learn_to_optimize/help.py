@@ -19,8 +19,8 @@ What a run costs, in evaluations of f, is said at its start, and counted in resu
 
   once              256, for the scale of the rewards
   every iteration   ppo, reinforce 3,072; es 6,144; world_model 480; bc_max as many as the teachers
-                    and the descents take, some two million
-  by default        ppo, reinforce 31 million; es 6 million; world_model 20,000; bc_max 100 million
+                    and the descents take, some 700,000
+  by default        ppo, reinforce 31 million; es 6 million; world_model 20,000; bc_max 35 million
   every validation  one for each of 21 c, with several free parameters for 100
 
 A policy is judged by the mean of the values that it reaches. --set judge=truth judges it by the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import pwd
 
 
 def num_processors() -> int:
@@ -13,7 +14,28 @@ def num_processors() -> int:
     return os.cpu_count() or 1
 
 
+def home_directory() -> pathlib.Path:
+    """Return the user's home directory.
+
+    If HOME is not set, and this user has no entry in the list of users, it is the root directory:
+    Docker sets HOME to that, too.
+    """
+    if home := os.environ.get("HOME"):
+        return pathlib.Path(home)
+    try:
+        return pathlib.Path(pwd.getpwuid(os.getuid()).pw_dir or "/")
+    except KeyError:
+        return pathlib.Path("/")
+
+
+def cache_home() -> pathlib.Path:
+    """Return where this user's programs keep caches: $XDG_CACHE_HOME, or ~/.cache if not set."""
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        # pathlib's own raises where there is no such home.
+        return pathlib.Path(os.path.expanduser(base))  # noqa: PTH111
+    return home_directory() / ".cache"
+
+
 def cache_directory() -> pathlib.Path:
-    """Return $XDG_CACHE_HOME/tfrl, or ~/.cache/tfrl if that variable is not set."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return pathlib.Path(base).expanduser() / "tfrl"
+    """Return the directory of our caches, $XDG_CACHE_HOME/tfrl or ~/.cache/tfrl."""
+    return cache_home() / "tfrl"

@@ -47,6 +47,10 @@ class MissingTfAgentsError(UserError, ModuleNotFoundError):
     """Raised when TF-Agents is imported but not installed; the message says how to install it."""
 
 
+class KerasError(UserError, ImportError):
+    """Raised where TF-Agents' networks are needed and tf.keras is Keras 3 already."""
+
+
 def prepare() -> None:
     """Make the settings that TensorFlow, TF-Agents and onnxruntime read when they are imported.
 
@@ -63,6 +67,28 @@ def prepare() -> None:
     # The remedy comes last, so Python asks it only if no other finder knows tf_agents.
     if not any(isinstance(finder, _TfAgentsRemedy) for finder in sys.meta_path):
         sys.meta_path.append(_TfAgentsRemedy())
+
+
+def check_keras() -> None:
+    """Check that tf.keras is what `prepare` chose, or is still to be chosen.
+
+    TensorFlow chooses when tf.keras is first used. TF-Agents uses it when it is imported.
+
+    Raises:
+      KerasError: it was used before `prepare` was called.
+    """
+    keras = vars(sys.modules["tensorflow"]).get("keras") if "tensorflow" in sys.modules else None
+    if keras is None:
+        return
+    # To ask it for an attribute would make it choose.
+    facts = vars(keras)
+    is_chosen = facts.get("_tfll_keras_version") == "keras_3"
+    if is_chosen or str(facts.get("__version__", "")).startswith("3."):
+        raise KerasError(
+            "keras: expected Keras 2 as tf.keras, which TF-Agents needs, found Keras 3, chosen "
+            "when tf_agents or tf.keras was used before tfrl_systems; import tfrl_systems first, "
+            "or set TF_USE_LEGACY_KERAS=1"
+        )
 
 
 def _installed_version(distribution: str) -> tuple[int, int] | None:

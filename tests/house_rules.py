@@ -20,6 +20,8 @@ SYSTEMS = {"inlining", "tensor_graphs", "learn_to_optimize"} | {
 
 # room of tfrl_systems -> the other rooms that it may import. A new room is entered here first.
 ARROWS: Mapping[str, frozenset[str]] = {
+    "": frozenset({"neighbour"}),  # the package itself
+    "neighbour": frozenset(),
     "episodes": frozenset(),
     "networks": frozenset({"episodes"}),
     "agents": frozenset({"episodes", "networks", "policies", "world_models"}),

@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import types
 import warnings
 
 import pytest
@@ -96,6 +97,37 @@ def test_keras_2_is_chosen_from_tensorflow_2_16_on(monkeypatch, version, before,
         monkeypatch.setenv("TF_USE_LEGACY_KERAS", before)
     stack._choose_keras(version)
     assert os.environ.get("TF_USE_LEGACY_KERAS") == after
+
+
+def loader(**facts):
+    """What tf.keras is before and after TensorFlow has chosen."""
+    module = types.ModuleType("tensorflow.keras")
+    vars(module).update(facts)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("keras", "is_right"),
+    [
+        (None, True),
+        (loader(_tfll_initialized=False), True),
+        (loader(_tfll_initialized=True, _tfll_keras_version="tf_keras"), True),
+        (loader(__version__="2.20.1"), True),
+        (loader(_tfll_initialized=True, _tfll_keras_version="keras_3"), False),
+        (loader(__version__="3.15.1"), False),
+    ],
+)
+def test_keras_that_was_chosen_before_us(keras, is_right, monkeypatch):
+    tensorflow = types.ModuleType("tensorflow")
+    if keras is not None:
+        tensorflow.keras = keras
+    monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
+    if is_right:
+        stack.check_keras()
+        return
+    with pytest.raises(ImportError, match="import tfrl_systems first") as caught:
+        stack.check_keras()
+    assert isinstance(caught.value, UserError) and "\n" not in str(caught.value)
 
 
 def test_missing_tf_agents_names_the_remedy():

@@ -7,28 +7,18 @@ wrong usage, and 130 for an interruption.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
-import io
-import os
 import shlex
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 from environments.errors import UsageError, UserError
-from tfrl_systems.cli import (
-    bench,
-    build,
-    cache,
-    corpus,
-    doctor,
-    evaluate,
-    export,
-    optimize,
-    rules,
-    train,
-)
-from tfrl_systems.cli.console import say
-from tfrl_systems.cli.options import LazyParser
+from tfrl_systems.cli.console import discard_output, prepare_streams, say
 
 _DESCRIPTION = """\
 Learns decisions in computer systems, and applies what was learned.
@@ -41,11 +31,17 @@ Learns decisions in computer systems, and applies what was learned.
 
 `tfrl VERB --help` explains each verb; `tfrl doctor` tells what works on this machine.
 """
-_VERBS = (train, evaluate, build, export, optimize, rules, corpus, bench, cache, doctor)
+# Modules of this package; they are imported where an interruption is already told in one line.
+_VERBS = (
+    "train", "evaluate", "build", "export", "optimize", "rules", "corpus", "bench", "cache",
+    "doctor",
+)  # fmt: skip
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of the whole command line."""
+    from tfrl_systems.cli.options import LazyParser
+
     parser = argparse.ArgumentParser(
         prog="tfrl",
         description=_DESCRIPTION,
@@ -57,7 +53,7 @@ def make_parser() -> argparse.ArgumentParser:
         title="verbs", metavar="VERB", required=True, parser_class=LazyParser
     )
     for verb in _VERBS:
-        verb.add_parser(subparsers)
+        importlib.import_module(f"tfrl_systems.cli.{verb}").add_parser(subparsers)
     return parser
 
 
@@ -71,25 +67,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
       The exit status.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names of files need not be text.
-        sys.stdout.reconfigure(errors="backslashreplace")
-    options = make_parser().parse_args(given)
+    prepare_streams()
+    options = argparse.Namespace()
+    with _interruptions() as interruptions:
+        try:
+            options = _parse(given)
+            return options.run(options)
+        except UsageError as error:
+            say(f"tfrl: {error}")
+            return 2
+        except UserError as error:
+            say(f"tfrl: {' '.join(str(error).split())}")
+            return 1
+        except BrokenPipeError:
+            # The reader closed its end of the pipe.
+            discard_output()
+            return 1
+        except (Exception, KeyboardInterrupt) as error:
+            # What is interrupted while it loads may say so by an error of its own.
+            if not interruptions and isinstance(error, Exception):
+                raise
+            say(f"tfrl: interrupted{_remedy(given, options)}")
+            return 130
+
+
+def _parse(given: list[str]) -> argparse.Namespace:
     try:
-        return options.run(options)
-    except UsageError as error:
-        say(f"tfrl: {error}")
-        return 2
-    except UserError as error:
-        say(f"tfrl: {' '.join(str(error).split())}")
-        return 1
-    except KeyboardInterrupt:
-        say(f"tfrl: interrupted{_remedy(given, options)}")
-        return 130
-    except BrokenPipeError:
-        # The reader closed its end of the pipe. Python must not try to flush the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return make_parser().parse_args(given)
+    finally:
+        sys.stdout.flush()  # the text of --help
+
+
+@contextmanager
+def _interruptions() -> Iterator[list[int]]:
+    """Give a list that is not empty any more after the user has pressed Ctrl-C."""
+    interruptions: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        interruptions.append(number)
+        raise KeyboardInterrupt
+
+    is_main = threading.current_thread() is threading.main_thread()
+    # Whoever ignores the signal, as under nohup, or handles it, goes on to do so.
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield interruptions
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield interruptions
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _remedy(given: list[str], options: argparse.Namespace) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from environments.errors import UsageError
 from environments.machine import num_processors
-from tfrl_systems.experiments.arguments import whole_number
+from tfrl_systems.experiments.arguments import take_negatives, whole_number
 from tfrl_systems.experiments.system import summary_of, system_names
 
 if TYPE_CHECKING:
@@ -28,6 +28,10 @@ class LazyParser(argparse.ArgumentParser):
 
     fill_fn: Callable[[LazyParser], None] | None = None
     epilog_fn: Callable[[], str] | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        take_negatives(self)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the arguments, after calling `fill_fn`."""

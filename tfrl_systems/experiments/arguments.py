@@ -5,12 +5,21 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import pathlib
+import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from environments import files
 from environments.errors import UsageError
 from tfrl_systems.experiments.settings import Field, fields_of, shown
+
+# What begins like a negative number, such as -5,5 or -inf or -1e3: a value, and no option's name.
+_NEGATIVE = re.compile(r"-\.?\d|-inf|-nan", re.IGNORECASE)
+
+
+def take_negatives(parser: argparse.ArgumentParser) -> None:
+    """Let values of options begin with a minus; argparse knows plain negative numbers only."""
+    parser._negative_number_matcher = _NEGATIVE
 
 
 def add_fields(
@@ -23,6 +32,7 @@ def add_fields(
       settings: the dataclass.
       without: names of fields to leave out.
     """
+    take_negatives(parser)
     for one in fields_of(settings):
         if one.name not in without:
             _add_field(parser, one)

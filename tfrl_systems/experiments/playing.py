@@ -139,16 +139,19 @@ def play(
 
 
 def _greedy(network: Any) -> ActFn:
+    episode: Any = None
+
     def act(time_step: ts.TimeStep) -> Any:
+        nonlocal episode
         observation = time_step.observation
         if isinstance(observation, Mapping):
             observation = {name: value[np.newaxis] for name, value in observation.items()}
         else:
             observation = observation[np.newaxis]
         if time_step.is_first():
-            network.begin()
-        action = network.mode(observation)
-        network.remember(action)
+            episode = network.new_episode()
+        action = episode.mode(observation)
+        episode.remember(action)
         return action[0]
 
     return act

@@ -62,7 +62,7 @@ class Terminal(Reporter):
         self._lock = threading.Lock()
 
     def __enter__(self) -> Terminal:
-        if sys.stderr.isatty():
+        if sys.stderr is not None and sys.stderr.isatty():
             from rich import console, progress
 
             self._bars = progress.Progress(
@@ -84,7 +84,7 @@ class Terminal(Reporter):
         """Write a line, above the bars if there are any."""
         if self._bars is not None:
             self._bars.console.print(message, highlight=False, markup=False)
-        else:
+        elif sys.stderr is not None:  # as where a program has closed it
             sys.stderr.write(f"{message}\n")
             sys.stderr.flush()
 

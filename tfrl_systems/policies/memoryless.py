@@ -29,6 +29,10 @@ class Memoryless:
         """Draw one action for each row."""
         return distributions.draw(parameters, generator)
 
+    def new_episode(self) -> Memoryless:
+        """Return the network to play another episode with: this one."""
+        return self
+
     def begin(self, is_first: np.ndarray | None = None) -> None:
         """Do nothing where episodes begin, in rows bool [B]; None for all."""
 

@@ -6,6 +6,8 @@ rounding. This module does not import TensorFlow.
 
 from __future__ import annotations
 
+import copy
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,10 +24,27 @@ _MEMORY, _ACTOR = "memory/", "actor/"
 _NUM_PLACES = "num_places"
 
 
+class _Memory(threading.local):
+    """What a controller remembers of the episodes at hand; each thread remembers its own.
+
+    Attributes:
+      hidden, cell: the state of the LSTM, [B, H], or [1, H] for all rows.
+      latents: what it saw last, [B, L].
+    """
+
+    hidden: np.ndarray
+    cell: np.ndarray
+    latents: np.ndarray
+
+    def __reduce__(self) -> Any:
+        return type(self), ()
+
+
 class NumpyController:
     """A controller and its memory of the episodes at hand, one in each row.
 
-    Before the first action of an episode call `begin`, and after each action `remember`.
+    Before the first action of an episode call `begin`, and after each action `remember`. Episodes
+    of one thread are no other thread's; for several that are played in turn see `new_episode`.
 
     Args:
       description: as `ControllerPolicy.describe` returns it.
@@ -37,6 +56,7 @@ class NumpyController:
     Raises:
       KeyError: an array or a field of the description is missing.
       ValueError: the shape of an array does not fit the description.
+      RuntimeError: of the methods: an episode goes on in a thread that did not begin it.
     """
 
     def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
@@ -53,6 +73,7 @@ class NumpyController:
         low, high = (np.array(self._actions[name], np.float32) for name in ("low", "high"))
         self._middle, self._half_range = (low + high) / 2, (high - low) / 2
         self.update(arrays)
+        self._memory = _Memory()
         self.begin()
 
     def update(self, arrays: Arrays) -> None:
@@ -61,21 +82,30 @@ class NumpyController:
             self._encoder.update(within(ENCODER, arrays))
         self._actor_arrays = within(_ACTOR, arrays)
         self._actor.update(self._actor_arrays)
-        self._memory = within(_MEMORY, arrays)
+        self._lstm = within(_MEMORY, arrays)
         self.by_chance = bool(arrays.get("by_chance", False))
+
+    def new_episode(self) -> NumpyController:
+        """Return the same controller with an empty memory of its own; variables are shared."""
+        twin = copy.copy(self)
+        twin._memory = _Memory()
+        twin.begin()
+        return twin
 
     def begin(self, is_first: np.ndarray | None = None) -> None:
         """Forget the episodes of some rows, bool [B]; None for all."""
         if is_first is None or is_first.all():
-            self._hidden = self._cell = np.zeros((1, self._size), np.float32)
+            self._memory.hidden = self._memory.cell = np.zeros((1, self._size), np.float32)
             return
+        memory = self._begun()
         kept = np.float32(1) - is_first.astype(np.float32)[:, np.newaxis]
-        self._hidden, self._cell = kept * self._hidden, kept * self._cell
+        memory.hidden, memory.cell = kept * memory.hidden, kept * memory.cell
 
     def parameters(self, observation: Any) -> dict[str, np.ndarray]:
         """Return the parameters of each row's action distribution, as in `distributions`."""
-        self._latents = self._encode(observation)
-        return self._parameters(observation, self._latents, self._hidden)
+        memory = self._begun()
+        memory.latents = self._encode(observation)
+        return self._parameters(observation, memory.latents, memory.hidden)
 
     def parameters_at_start(self, observation: Any) -> dict[str, np.ndarray]:
         """Return what `parameters` would with an empty memory; the memory stays as it is."""
@@ -107,18 +137,19 @@ class NumpyController:
 
     def remember(self, action: np.ndarray) -> None:
         """Note the action that was taken after the observation that `parameters` saw last."""
-        parts = [self._latents]
+        memory = self._begun()
+        parts = [memory.latents]
         if self._actions["kind"] == "normal":
             parts.append(np.clip((action - self._middle) / self._half_range, -1, 1))
         else:
             for number, part in enumerate(np.atleast_2d(action.T)):
-                parts.append(self._memory[f"embedding{number}"][part])
+                parts.append(self._lstm[f"embedding{number}"][part])
         inputs = np.concatenate(parts, axis=1).astype(np.float32)
-        sums = inputs @ self._memory["w_i"] + self._hidden @ self._memory["w_h"]
-        gates = np.split(sums + self._memory["b"], 4, axis=1)
+        sums = inputs @ self._lstm["w_i"] + memory.hidden @ self._lstm["w_h"]
+        gates = np.split(sums + self._lstm["b"], 4, axis=1)
         enter, forget, leave = (_logistic(gates[place]) for place in (0, 1, 3))
-        self._cell = forget * self._cell + enter * np.tanh(gates[2])
-        self._hidden = leave * np.tanh(self._cell)
+        memory.cell = forget * memory.cell + enter * np.tanh(gates[2])
+        memory.hidden = leave * np.tanh(memory.cell)
 
     def first_step(self) -> NumpyNetwork:
         """Return the actor as a network of the observation alone, with an empty memory.
@@ -133,6 +164,15 @@ class NumpyController:
         alone = {**described, "inputs": [{**latent, "path": []}]}
         kernel = self._actor_arrays["kernel_0"][self._size :]
         return NumpyNetwork(alone, {**self._actor_arrays, "kernel_0": kernel})
+
+    def _begun(self) -> _Memory:
+        """Return the memory of this thread's episodes."""
+        if not hasattr(self._memory, "hidden"):
+            raise RuntimeError(
+                "controller: expected an episode that this thread began, found none; call begin, "
+                "or play with new_episode()"
+            )
+        return self._memory
 
     def _encode(self, observation: Any) -> np.ndarray:
         if self._inputs is not None:

@@ -10,6 +10,7 @@ with a 1. So a layer is one matrix product and one activation, which maps c to 1
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ _ACTIVATIONS: Mapping[str, tuple[Callable[..., Any], float]] = {
 }
 # Larger batches are processed in blocks of this many rows, which fit into the processor's cache.
 _BLOCK = 128
-# Buffers are kept for at most this many batch sizes.
+# Each thread keeps buffers for at most this many batch sizes.
 _MAX_BATCH_SIZES = 4
 
 
@@ -74,8 +75,27 @@ class Inputs:
         return rows
 
 
+class _Buffers(threading.local):
+    """Buffers by the number of rows, separate ones for each thread.
+
+    A copy of the network begins without any, because buffers stand beside the layers that write to
+    them.
+
+    Attributes:
+      by_size: the buffers of the current thread.
+    """
+
+    def __init__(self) -> None:
+        self.by_size: dict[int, tuple[Any, ...]] = {}
+
+    def __reduce__(self) -> Any:
+        return type(self), ()
+
+
 class NumpyNetwork(Memoryless):
     """The actor network, and the observation normaliser before it if there is one.
+
+    Several threads may use it at once, but only while none of them calls `update`.
 
     Args:
       description: as `networks.actors.ActorNetwork.describe` returns it.
@@ -117,7 +137,7 @@ class NumpyNetwork(Memoryless):
         outputs = self.num_actions * (2 if self._has_std_layer else 1) + self._num_places
         self._sizes = [self.num_inputs, *map(int, description["hidden_sizes"]), outputs]
         self._layers = _empty_layers(self._sizes, one)
-        self._buffers: dict[int, tuple[Any, ...]] = {}
+        self._buffers = _Buffers()
         self._check(arrays)
         self.update(arrays)
 
@@ -192,10 +212,6 @@ class NumpyNetwork(Memoryless):
             scale[:] = self._std
         return {"loc": self._mean(squashed), "scale_diag": scale}
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Unpickling would turn a buffer and its view into two unrelated arrays.
-        return {**self.__dict__, "_buffers": {}}
-
     def mode(self, observation: Any) -> np.ndarray:
         """Return the likeliest action of each row: float32 [B, n], int64 [B], or pairs [B, 2]."""
         if self._permits:
@@ -227,7 +243,7 @@ class NumpyNetwork(Memoryless):
         return std if self._has_unit_range else std * self._half_range
 
     def _sums(self, observation: Any) -> np.ndarray:
-        """Return the last layer's sums [B, outputs], in a buffer that the next call overwrites."""
+        """Return the last layer's sums [B, outputs]; this thread's next call overwrites them."""
         rows = self._inputs(observation)
         if len(rows) <= _BLOCK:
             return self._forward(rows)
@@ -238,7 +254,8 @@ class NumpyNetwork(Memoryless):
         return sums
 
     def _forward(self, rows: np.ndarray) -> np.ndarray:
-        inputs, values, hidden, last, sums = self._buffers.get(len(rows)) or self._prepare(rows)
+        buffers = self._buffers.by_size.get(len(rows)) or self._prepare(rows)
+        inputs, values, hidden, last, sums = buffers
         if self._is_normalised:
             np.maximum(rows, self._least, inputs)
             np.minimum(inputs, self._greatest, inputs)
@@ -250,13 +267,14 @@ class NumpyNetwork(Memoryless):
 
     def _prepare(self, rows: np.ndarray) -> tuple[Any, ...]:
         """Make buffers for a batch of this size, beside the layers that write to them."""
-        if len(self._buffers) >= _MAX_BATCH_SIZES:
-            self._buffers.clear()
+        kept = self._buffers.by_size
+        if len(kept) >= _MAX_BATCH_SIZES:
+            kept.clear()
         values = np.ones((len(rows), self.num_inputs + 1), np.float32)
         sums = [np.empty((len(rows), layer.shape[1]), np.float32) for layer in self._layers]
         hidden = list(zip(self._layers[:-1], sums[:-1], strict=True))
         buffers = (values[:, :-1], values, hidden, self._layers[-1], sums[-1])
-        self._buffers[len(rows)] = buffers
+        kept[len(rows)] = buffers
         return buffers
 
     def _check(self, arrays: Mapping[str, np.ndarray]) -> None:

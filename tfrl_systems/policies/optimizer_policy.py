@@ -31,7 +31,7 @@ _KINDS = ("actor", "controller")
 
 
 class OptimizerPolicy:
-    """A function from c to x in the box.
+    """A function from c to x in the box. Several threads may call it at once.
 
     Args:
       network: network of a policy from points (x, c) to the next x.
@@ -62,7 +62,6 @@ class OptimizerPolicy:
         self._num_tuned = num_tuned
         self._num_free = network.num_inputs - num_tuned
         self._steps = steps
-        self._start = np.zeros((1, network.num_inputs), np.float32)
 
     @classmethod
     def load(
@@ -128,11 +127,8 @@ class OptimizerPolicy:
                 f"policy: expected c as [{self._num_free}] or [N, {self._num_free}], found "
                 f"{list(given.shape)}"
             )
-        if given.size == self._num_free:
-            points = self._start
-            points[:, : self._num_tuned] = 0
-        else:
-            points = np.zeros((len(given), self._network.num_inputs), np.float32)
+        num_rows = len(given) if given.ndim == 2 else 1
+        points = np.zeros((num_rows, self._network.num_inputs), np.float32)
         points[:, self._num_tuned :] = given
         x = self._network.mode(points)
         for _ in range(1, self._steps):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pathlib
 
+from environments import machine
+
 _REPOSITORIES = (".git", ".hg", ".svn")
 _BUILD_FILES = (
     "BUILD.bazel",
@@ -35,7 +37,7 @@ def find_project_root(directory: pathlib.Path) -> pathlib.Path:
     Returns:
         The top, or `directory` itself if nothing marks a project.
     """
-    home = pathlib.Path.home()
+    home = machine.home_directory()
     found = None
     for candidate in (directory, *directory.parents):
         if candidate in (home, *home.parents):

@@ -10,6 +10,8 @@ import os
 import pathlib
 import subprocess
 
+from environments import machine
+
 _TIMEOUT_S = 10.0
 
 
@@ -45,8 +47,8 @@ def _go_cache() -> str:
 
     Go need not be on PATH now in order to be called by the build.
     """
-    home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path("~/.cache").expanduser()
-    return _answer("go", "env", "GOCACHE") or os.environ.get("GOCACHE") or f"{home}/go-build"
+    told = _answer("go", "env", "GOCACHE") or os.environ.get("GOCACHE")
+    return told or str(machine.cache_home() / "go-build")
 
 
 def _answer(*command: str) -> str | None:

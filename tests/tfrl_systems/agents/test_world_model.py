@@ -98,8 +98,8 @@ def test_it_is_the_same_in_numpy_and_tensorflow(learned, tmp_path):
         network.remember(action)
         assert acted.action.numpy() == again.action.numpy() == action
         state, other = acted.state, again.state
-        np.testing.assert_allclose(state["hidden"], network._hidden, atol=1e-5)
-        np.testing.assert_allclose(other["hidden"], network._hidden, atol=1e-5)
+        np.testing.assert_allclose(state["hidden"], network._memory.hidden, atol=1e-5)
+        np.testing.assert_allclose(other["hidden"], network._memory.hidden, atol=1e-5)
         now = environment.step(action[0])
 
 

@@ -9,7 +9,6 @@ import contextlib
 import importlib
 import logging
 import os
-import pathlib
 import secrets
 import signal
 import socket
@@ -21,6 +20,7 @@ from typing import Any
 import ray
 
 from environments.errors import UserError
+from environments.machine import home_directory
 from tfrl_systems.drivers.jobs import PoolError
 from tfrl_systems.drivers.pool_parts import one_line
 from tfrl_systems.drivers.ray_pool import losses
@@ -30,7 +30,7 @@ _ASK_TIMEOUT_S = 10.0
 # Whoever listens on this machine's ports cannot join without it. Ray keeps the first one it reads,
 # so there is one for each process.
 _TOKEN = secrets.token_hex(32)
-_TOKEN_FILE = pathlib.Path("~/.ray/auth_token")
+_TOKEN_FILE = ".ray/auth_token"
 # Ray ends a process whose cluster does not answer for so long, by default for a minute, though it
 # may be learning and need no cluster for now. Pools notice the loss of an own cluster themselves.
 _SILENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
@@ -243,7 +243,7 @@ def _check_that_someone_listens(address: str) -> None:
 def _token_is_known() -> bool:
     """Return whether this user has a token for clusters."""
     names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
-    return any(name in os.environ for name in names) or _TOKEN_FILE.expanduser().exists()
+    return any(name in os.environ for name in names) or (home_directory() / _TOKEN_FILE).exists()
 
 
 def _reason(error: Exception) -> str:

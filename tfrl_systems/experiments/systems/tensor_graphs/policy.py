@@ -141,10 +141,10 @@ class GraphPolicy:
         Yields:
           Each match that is applied, with the state after it.
         """
-        network = self._network
+        # Episodes can be played in turn, or by several threads.
+        network = self._network.new_episode()
         generator = np.random.default_rng([self._seed, number])
         time_step = time_step or environment.reset()
-        network.begin()
         num_applied = 0
         taken: dict[Graph, set[int]] = collections.defaultdict(set)
         while not time_step.is_last():
@@ -173,8 +173,7 @@ class GraphPolicy:
           The actions in the order in which they were drawn, int32 [M, 2].
         """
         generator = np.random.default_rng([self._seed, number])
-        self._network.begin()
-        logits = _parameters(self._network, observation)["logits"][0]
+        logits = _parameters(self._network.new_episode(), observation)["logits"][0]
         # The action with the largest sum of logit and Gumbel noise is a draw from the distribution;
         # the next one is a draw from the rest, and so on.
         order = np.argsort(-(logits + generator.gumbel(size=len(logits))), kind="stable")

@@ -1,0 +1,232 @@
+"""Threads share a policy: each gets the answers to its own questions."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tf_agents.specs import tensor_spec
+
+from tests.tfrl_systems import graph_problems
+from tests.tfrl_systems.graph_problems import RULES, random_observation
+from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
+from tfrl_systems.networks import graph_actors
+from tfrl_systems.policies.actor_policy import ActorPolicy
+from tfrl_systems.policies.numpy_controller import NumpyController
+from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
+from tfrl_systems.policies.numpy_network import NumpyNetwork
+from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
+
+NUM_THREADS = 8
+NAMES = ("cost", "users")
+
+
+@pytest.fixture(autouse=True)
+def impatient_threads():
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def count_wrong(answer_fns, questions, num_answers) -> int:
+    """Answers that differ from those of a single thread, when each thread asks one question."""
+    expected = [np.copy(fn(question)) for fn, question in zip(answer_fns, questions, strict=True)]
+    assert len({answer.tobytes() for answer in expected}) > 1
+    barrier = threading.Barrier(NUM_THREADS)
+
+    def ask(number):
+        barrier.wait()
+        fn, question, right = answer_fns[number], questions[number], expected[number]
+        return sum(not np.array_equal(fn(question), right) for _ in range(num_answers))
+
+    with ThreadPoolExecutor(NUM_THREADS) as threads:
+        return sum(threads.map(ask, range(NUM_THREADS)))
+
+
+def actor_parts(inputs, kind="normal", num_actions=3, is_integer=False):
+    """Description and arrays of an actor network with arbitrary weights; inputs: path -> size."""
+    sizes = [sum(inputs.values()), 16, num_actions]
+    generator = np.random.default_rng(0)
+    arrays = {"log_std": np.zeros(num_actions, np.float32)}
+    for number, shape in enumerate(itertools.pairwise(sizes)):
+        arrays[f"kernel_{number}"] = generator.normal(size=shape).astype(np.float32)
+        arrays[f"bias_{number}"] = generator.normal(size=shape[1]).astype(np.float32)
+    description = {
+        "inputs": [
+            {"path": path, "size": size, "is_integer": is_integer} for path, size in inputs.items()
+        ],
+        "actions": {"kind": kind, "size": num_actions, "low": -1.0, "high": 1.0},
+        "state_dependent_std": False,
+        "log_std_limits": [-5, 2],
+        "activation": "tanh",
+        "hidden_sizes": [16],
+    }
+    return description, arrays
+
+
+# Two trees with one test each.
+TREES = {
+    "feature": np.array([[0, 0, 0], [1, 0, 0]], np.int32),
+    "threshold": np.array([[1, 0, 0], [3, 0, 0]]),
+    "left": np.array([[1, 1, 2]] * 2, np.int32),
+    "right": np.array([[2, 1, 2]] * 2, np.int32),
+    "value": np.array([[0, -(1 << 25), 1 << 25], [0, -(1 << 23), 1 << 23]]),
+    "base": np.array(0),
+    "depth": np.array(1),
+}
+
+
+def make_networks(generator):
+    """The arrays of two networks with one hidden layer; the features go in as they are."""
+    ones = np.ones((2, 2), np.int64)
+    shapes = {"weights_0": (2, 2, 4), "biases_0": (2, 1, 4)}
+    shapes |= {"weights_1": (2, 4, 1), "biases_1": (2, 1, 1)}
+    return {
+        "start": np.array([[-9, 9]] * 2),
+        "base": np.array([[-9, 9]] * 2) << 16,
+        "rise": ones << 16,
+        "run": ones,
+        **{
+            name: np.rint(generator.normal(size=shape) * (1 << 16))
+            for name, shape in shapes.items()
+        },
+    }
+
+
+def make_controller() -> NumpyController:
+    """It sees two numbers and remembers two."""
+    described, actor = actor_parts({("latent",): 2, ("hidden",): 2}, num_actions=1)
+    generator = np.random.default_rng(1)
+    shapes = {"w_i": (3, 8), "w_h": (2, 8), "b": (8,)}
+    memory = {f"memory/{name}": generator.normal(size=shape) for name, shape in shapes.items()}
+    return NumpyController(
+        {
+            "memory_size": 2,
+            "permits": "",
+            "actions": described["actions"],
+            "latents": {"inputs": [{"path": (), "size": 2, "is_integer": False}]},
+            "actor": described,
+        },
+        memory | {f"actor/{name}": array for name, array in actor.items()},
+    )
+
+
+def sum_of_squares(rows):
+    return np.square(rows).sum(axis=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_answers"),
+    [
+        pytest.param({}, 4000, id="one step"),
+        pytest.param({"steps": 2}, 1000, id="two steps"),
+        pytest.param({"polish": 3, "function": sum_of_squares}, 200, id="polished"),
+    ],
+)
+def test_learned_optimisers(settings, num_answers):
+    policy = OptimizerPolicy(NumpyNetwork(*actor_parts({(): 5})), 3, **settings)
+    questions = np.random.default_rng(2).uniform(-1, 1, (NUM_THREADS, 2))
+    assert count_wrong([policy] * NUM_THREADS, questions, num_answers) == 0
+
+
+def test_batches_of_any_size():
+    """More sizes than buffers are kept for."""
+    policy = OptimizerPolicy(NumpyNetwork(*actor_parts({(): 5})), 3)
+    generator = np.random.default_rng(3)
+    questions = [generator.uniform(-1, 1, (size, 2)) for size in (1, 2, 2, 3, 4, 5, 7, 7)]
+    assert count_wrong([policy] * NUM_THREADS, questions, 1500) == 0
+
+
+def test_policies_of_call_sites():
+    """Trees, networks, and the actor of a policy gradient agent; one decider or one for each."""
+    generator = np.random.default_rng(4)
+    rows = generator.integers(-9, 10, (NUM_THREADS, 2))
+    description = {"num_models": 2, "features": NAMES, "baseline_feature": "", "margin": 0.0}
+    for kind, arrays in {"trees": TREES, "networks": make_networks(generator)}.items():
+        policy = NumpyPolicy({"kind": kind, **description}, arrays, kind)
+        assert count_wrong([policy.logits] * NUM_THREADS, rows[:, np.newaxis], 300) == 0
+    parts = actor_parts({(name,): 1 for name in NAMES}, "categorical", 2, is_integer=True)
+    actor = ActorPolicy(NumpyNetwork(*parts), NAMES, "")
+    deciders = [actor.begin("m", NAMES).one for _ in rows]
+    for mine in (deciders, deciders[:1] * NUM_THREADS):
+        answer_fns = [functools.partial(decide, _=0) for decide in mine]
+        assert count_wrong(answer_fns, rows.tolist(), 500) == 0
+
+
+@pytest.mark.parametrize("head", ["pointer", "hierarchical"])
+def test_policies_of_graphs(head):
+    settings = graph_actors.GraphSettings(8, 2, head, 4.0)
+    specs = tensor_spec.from_spec(graph_problems.specs())
+    most = [len(RULES), graph_problems.SIZES.max_locations - 1]
+    action = tensor_spec.BoundedTensorSpec([2], tf.int32, 0, most)
+    actor = graph_actors.GraphActorNetwork(specs, action, settings, np.random.default_rng(0))
+    arrays = {name: variable.numpy() for name, variable in actor.named_variables().items()}
+    policy = GraphPolicy(NumpyGraphNetwork(actor.describe(), arrays))
+    generator = np.random.default_rng(5)
+    questions = [
+        random_observation(generator, size, graph_problems.SIZES, RULES) for size in range(3, 11)
+    ]
+    draw = [lambda seen: policy.draw_all(seen, 0)] * NUM_THREADS
+    assert count_wrong(draw, questions, 40) == 0
+
+
+def play(player, observations):
+    """The actions of an episode, with what the next ones depend on."""
+    actions = []
+    for observation in observations:
+        actions.append(player.mode(observation[np.newaxis]))
+        player.remember(actions[-1])
+    return np.concatenate(actions)
+
+
+def test_a_memory_is_of_one_episode():
+    controller = make_controller()
+    episodes = np.random.default_rng(6).uniform(-1, 1, (NUM_THREADS, 5, 2)).astype(np.float32)
+
+    def begin_and_play(observations):
+        controller.begin()
+        return play(controller, observations)
+
+    def play_anew(observations):
+        return play(controller.new_episode(), observations)
+
+    # Threads that share it, and threads with an episode each.
+    for answer in (begin_and_play, play_anew):
+        assert count_wrong([answer] * NUM_THREADS, episodes, 60) == 0
+    # Two that are played in turn by one thread.
+    expected = [play_anew(observations) for observations in episodes[:2]]
+    in_turn = [[], []]
+    players = [controller.new_episode() for _ in range(2)]
+    for step, number in itertools.product(range(5), range(2)):
+        in_turn[number].append(play(players[number], episodes[number, step : step + 1]))
+    np.testing.assert_array_equal([np.concatenate(actions) for actions in in_turn], expected)
+
+
+def test_no_thread_goes_on_with_an_episode_of_another():
+    controller = make_controller()
+    observation = np.zeros((1, 2), np.float32)
+    controller.remember(controller.mode(observation))
+    copied = copy.deepcopy(controller)
+    with ThreadPoolExecutor(1) as threads:
+        for stranger in (controller, copied):
+            for call in (
+                lambda one=stranger: one.mode(observation),
+                lambda one=stranger: one.remember(np.zeros((1, 1))),
+                lambda one=stranger: one.begin(np.array([False])),
+            ):
+                with pytest.raises(RuntimeError, match="expected an episode that this thread beg"):
+                    threads.submit(call).result()
+        first = threads.submit(lambda: controller.parameters_at_start(observation)).result()
+    np.testing.assert_array_equal(
+        first["loc"], controller.new_episode().parameters(observation)["loc"]
+    )

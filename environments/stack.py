@@ -7,6 +7,7 @@ heavy: `tfrl --help` stays instant, and a process without TensorFlow does not pa
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib.abc
 import importlib.machinery
@@ -60,6 +61,7 @@ def prepare() -> None:
     # From 1.29 on, onnxruntime tells its makers about each model it loads, unless this is set.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     _search_garbage_less_often()
+    _end_without_a_search()
     _choose_keras(_installed_version("tensorflow"))
     _provide_distutils()
     _silence_gym()
@@ -108,6 +110,15 @@ def _search_garbage_less_often() -> None:
     youngest, *older = gc.get_threshold()
     if 0 < youngest < _NUM_NEW_OBJECTS:
         gc.set_threshold(_NUM_NEW_OBJECTS, *older)
+
+
+def _end_without_a_search() -> None:
+    """Spare a process that ends half a second: a search in all of TensorFlow.
+
+    What was registered to be done at the end, by whomever, is done as ever.
+    """
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)
 
 
 def _choose_keras(tensorflow_version: tuple[int, int] | None) -> None:

@@ -29,10 +29,11 @@ LESS = {
     r'\(\*names, "heterogeneous"\)': '("heterogeneous",)',
     r'\("default", "always", "never"\)': '("default", "always")',
     r'Collect\("pipes", workers=\d+\)': "Collect()",
+    r"(policies=.*)\*\*common": r"\1workers=1, **common",
     r"\bexpansions=\d+": "expansions=40",
     r"\bnum_rounds=\d+": "num_rounds=1",
     r'"max_steps": \d+': '"max_steps": 4',
-    r'"num_chunks": \d+': '"num_chunks": 1, "graph_width": 8, "episodes_per_chunk": 2',
+    r'"num_chunks": \d+': '"num_chunks": 1, "graph_rounds": 2',  # which the next one shortens
     r'"graph_rounds": \d+': '"graph_rounds": 1, "graph_width": 8, "episodes_per_chunk": 2',
     r'"fit_updates": \d+': '"fit_updates": 5, "dream_updates": 2, "num_dreams": 8',
     r'"baselines": .*,': '"baselines": ("default",), "joint_rounds": 0, "refusals": 1,',

@@ -195,3 +195,10 @@ def test_garbage_is_searched_less_often_unless_never(before, after):
         assert gc.get_threshold() == after
     finally:
         gc.set_threshold(*usual)
+
+
+def test_a_process_ends_without_a_search_for_garbage():
+    """What was registered before runs after it."""
+    code = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0))"
+    done = run_python(f"{code}; import environments, tfrl_systems")
+    assert (done.stdout, done.stderr) == ("True\n", "")

@@ -50,8 +50,10 @@ def own_plugins(one_clang, plugin_cache, tmp_path, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def _(no_saved_models, work_clock):
+def _(no_saved_models, no_spares, work_clock):
     """Nobody here reads the SavedModel; `tests/tfrl_systems/policies` does.
+
+    Workers in reserve are tested in `tests/tfrl_systems/drivers`.
 
     What is really measured differs from machine to machine; `execution/test_measuring.py` does it.
     """

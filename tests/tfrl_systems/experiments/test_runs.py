@@ -11,8 +11,6 @@ from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.drivers.pipes.worker_handle import WorkerHandle
 from tfrl_systems.training import online
 
-pytestmark = pytest.mark.usefixtures("no_spares")
-
 # A system whose experience comes from other processes, and each kind of job that a worker does.
 WITH_WORKERS = {
     ("learn_to_optimize", "es"),

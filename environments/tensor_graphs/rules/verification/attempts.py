@@ -7,6 +7,7 @@ bound; if it does not hold, the last operator is drawn again.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,10 @@ from environments.tensor_graphs.rules.verification.hints import Hints, is_list
 from environments.tensor_graphs.rules.verification.proposals import propose
 
 Place = tuple[int, int]
+
+# The expressions of a rule are looked at in each attempt.
+_names = functools.lru_cache(maxsize=1024)(names)
+_variables = functools.lru_cache(maxsize=1024)(variables)
 
 MISFITS = (ImpossibleError, OperatorError, TermError, TooLargeError, IndexError)
 """Raised where choices do not fit together."""
@@ -103,7 +108,7 @@ class Attempt:
         Raises:
           ImpossibleError: the choices do not fit together; so do the other MISFITS.
         """
-        is_given = all(name in self.state.types for name in variables(expression))
+        is_given = all(name in self.state.types for name in _variables(expression))
         return self._retried(lambda: self._add(expression), 1 if is_given else _TRIES_OF_SOURCE)
 
     def bind_ranks(self, ranks: Mapping[str, int]) -> None:
@@ -119,6 +124,8 @@ class Attempt:
         check(known == value and type(known) is type(value))
 
     def _retried(self, add_fn: Any, num_tries: int) -> Any:
+        if num_tries == 1:
+            return add_fn()
         before = self.state.copy()
         for number in range(num_tries):
             try:
@@ -141,7 +148,7 @@ class Attempt:
             None if one is None or self._is_open(one) else self._add(one)
             for one in expression.inputs
         ]
-        has_choice = None in places or bool(names(expression))
+        has_choice = None in places or bool(_names(expression))
         tries = _TRIES_OF_OPERATOR if has_choice else 1
         return self._retried(lambda: self._add_operator(expression, list(places)), tries)
 

@@ -57,7 +57,10 @@ class Computation:
 
     def add_given(self, name: str, tensor: TensorType) -> tuple[int, int]:
         """Add a tensor that the caller of `run` gives by this name; return its place."""
-        return self._add((name, tensor), Step("", (), (), (tensor,), name)), 0
+        number = self._known.get((name, tensor))
+        if number is None:
+            number = self._add((name, tensor), Step("", (), (), (tensor,), name))
+        return number, 0
 
     def add_constant(self, value: np.ndarray) -> tuple[int, int]:
         """Add a constant; return its place."""
@@ -133,10 +136,10 @@ class Computation:
         result = Computation()
         for number in moved:
             step = self.steps[number]
-            inputs = tuple(one and (moved[one[0]], one[1]) for one in step.inputs)
-            result.steps.append(
-                Step(step.op, inputs, step.attributes, step.types, step.name, step.value)
-            )
+            inputs = tuple([one and (moved[one[0]], one[1]) for one in step.inputs])
+            if inputs != step.inputs:
+                step = Step(step.op, inputs, step.attributes, step.types, step.name, step.value)
+            result.steps.append(step)
         return result, [(moved[number], output) for number, output in places]
 
     def _add(self, key: Any, step: Step) -> int:

@@ -25,7 +25,7 @@ import numpy as np
 
 from environments.tensor_graphs.operators.algebra import FLOATS
 from environments.tensor_graphs.rules.verification.instances import Instance
-from environments.tensor_graphs.rules.verification.points import make_point
+from environments.tensor_graphs.rules.verification.points import choose, make_point
 
 Place = tuple[int, int]
 Point = dict[str, np.ndarray]
@@ -106,7 +106,7 @@ def digit_loss(
     names = [name for name in names if name not in instance.fills]
     if not names or any(one.dtype == "float64" for one in instance.given.values()):
         return None
-    chosen = float(rng.choice(RATIOS)) if ratio is None else ratio
+    chosen = choose(rng, RATIOS) if ratio is None else ratio
     setting = _setting(instance, names, literals, chosen, rng)
     if _loss(instance, setting, [_point(instance, setting, rng)]) is None:
         return None
@@ -121,11 +121,11 @@ def _setting(
     ratio: float,
     rng: np.random.Generator,
 ) -> _Setting:
-    scales = {name: float(rng.choice(_SCALES)) for name in names}
-    centers = {name: float(rng.choice((-1, 0, 0, 1))) * ratio for name in names}
+    scales = {name: choose(rng, _SCALES) for name in names}
+    centers = {name: choose(rng, (-1.0, 0.0, 0.0, 1.0)) * ratio for name in names}
     if ratio == 1.0:
         return _Setting(ratio, scales, dict.fromkeys(names, 0.0), "", (0, 0), 1.0, 0)
-    cancelling = str(rng.choice(names))
+    cancelling = choose(rng, names)
     others = _others(instance, cancelling, literals)
     if not others:
         return _Setting(ratio, scales, centers, "", (0, 0), 1.0, 0)
@@ -140,7 +140,7 @@ def _setting(
     for step in instance.computation.only([other])[0].steps:
         if step.name in centers and not centers[step.name]:
             centers[step.name] = ratio * float(rng.random() < _CENTERED)
-    sign = float(rng.choice((-1, 1)))
+    sign = choose(rng, (-1.0, 1.0))
     return _Setting(ratio, scales, centers, cancelling, other, sign, int(rng.integers(2**31)))
 
 
@@ -202,7 +202,7 @@ def _fitted(array: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator)
         size = array.shape[axis]
         places = [place for place in range(end) if shape[place] == size > 1]
         if places:
-            end = places[-1] if rng.random() < 0.5 else int(rng.choice(places))
+            end = places[-1] if rng.random() < 0.5 else choose(rng, places)
             sizes[end] = size
             kept.append(axis)
         else:

@@ -217,7 +217,7 @@ def test_a_file_that_lies_is_refused(few_instances, tmp_path, cache):
     assert len([*files_in(cache)]) == 1  # The mark of what is right.
 
 
-def test_what_was_verified_once_is_not_verified_again(tmp_path, monkeypatch):
+def test_what_was_verified_once_is_not_verified_again(few_instances, tmp_path, monkeypatch):
     path = write(tmp_path / "rules.json", RIGHT)
     (rule,) = rule_files.load(path)
     assert "identity testing" in rule.verified_by and not rule.may_change_nonfinite

@@ -16,7 +16,7 @@ from tests.environments.tensor_graphs.random_graphs import random_graph, values_
 FLOATS = '(in (dtype ?x) (list "float32" "float64"))'
 
 
-def change_of(source, target, conditions=(), constants=()):
+def change_of(source, target, conditions=(), constants=(), num_instances=200):
     """An instance in which the rule changes NaN or infinity; empty if none is found."""
     data = {
         "name": "rule",
@@ -25,7 +25,7 @@ def change_of(source, target, conditions=(), constants=()):
         "conditions": list(conditions),
         "restrictions": [f"(constant ?{name})" for name in constants],
     }
-    verdict = verify(Rule.from_dict(data), 200)
+    verdict = verify(Rule.from_dict(data), num_instances)
     assert verdict.is_right, verdict.how
     return verdict.nonfinite_change
 
@@ -53,7 +53,8 @@ def change_of(source, target, conditions=(), constants=()):
     ],
 )  # fmt: skip
 def test_what_changes_nan_or_infinity(source, target, conditions):
-    assert " instead of " in change_of(source, target, conditions)
+    """It shows soon."""
+    assert " instead of " in change_of(source, target, conditions, num_instances=40)
 
 
 @pytest.mark.parametrize(

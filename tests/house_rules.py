@@ -85,7 +85,7 @@ SYSTEM_ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
 
 # Of tfrl_systems these alone import systems; the others may import what knows no system.
 TOP_ROOMS = ("experiments", "cli")
-SHARED_MODULES = ("environments.errors", "environments.files", "environments.stack")
+SHARED_MODULES = tuple(f"environments.{name}" for name in ("errors", "files", "machine", "stack"))
 
 # What environments may import of TensorFlow and of all that brings TensorFlow along.
 TENSORFLOW_PACKAGES = (
@@ -108,8 +108,9 @@ TENSORFLOW_ALLOWED = (
 TENSORFLOW_ALLOWED_IN = {"environments/testing.py": ("tf_agents.environments.utils",)}
 
 PICKLERS = ("_pickle", "cloudpickle", "dill", "joblib", "pickle", "shelve")
-# What a pool and the workers that it started itself say to each other.
-PICKLING_ALLOWED = ("tfrl_systems/drivers/pipes/messages.py",)
+# What a pool and its own workers say to each other; a caller's function on its way to its process.
+_OF_FUNCTIONS = [f"environments/learn_to_optimize/{n}.py" for n in ("isolated", "function_server")]
+PICKLING_ALLOWED = ("tfrl_systems/drivers/pipes/messages.py", *_OF_FUNCTIONS)
 
 MAX_FILE_LINES = 399
 MAX_FUNCTION_LINES = 49

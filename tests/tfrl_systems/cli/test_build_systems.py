@@ -124,6 +124,7 @@ ROWS = [
         "$CXX --driver-mode=cl --target=x86_64-pc-windows-msvc /c /O1 k.cpp /Fok.obj /WX",
         files=(("k.cpp", '#include "shape.h"\nint measure(Sum s) { return s.total; }\n'),),
         steered=0,
+        reasons=(NOTHING_TOLD,),
     ),
     Row(
         "clang 16",

@@ -122,6 +122,9 @@ def test_where_the_policy_gives_up_a_search_goes_on():
     class Slips:
         """Takes the last Relu's slip and ends there, because nothing is drawn any more."""
 
+        def new_episode(self):
+            return self
+
         def begin(self, is_first=None):
             pass
 

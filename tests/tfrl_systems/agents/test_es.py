@@ -28,7 +28,7 @@ def make_agent(**settings):
 class Played:
     """Episodes, as far as a direction cares."""
 
-    num_steps, num_episodes = 3, 1
+    num_steps, num_episodes, evaluations = 3, 1, 0
 
     def __init__(self, value):
         self.mean_return = value

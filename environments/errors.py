@@ -31,3 +31,11 @@ class UsageError(UserError):
 
     The command line exits with status 2, as for any wrong usage.
     """
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception's message in one line, with its type unless it is a UserError."""
+    words = " ".join(str(error).split())
+    if isinstance(error, UserError) and words:
+        return words
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import pwd
+import sys
 
 
 def num_processors() -> int:
@@ -12,6 +13,11 @@ def num_processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def search_path() -> list[str]:
+    """Return this process's sys.path, for a process with the same working directory."""
+    return [place or str(pathlib.Path.cwd()) for place in sys.path]
 
 
 def home_directory() -> pathlib.Path:

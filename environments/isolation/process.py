@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
 import signal
 import socket
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 
 from environments.errors import UserError
 from environments.isolation import wire
+from environments.machine import search_path
 
 _DEATH_TIMEOUT_S = 5.0
 _STDERR = 2
@@ -59,7 +59,6 @@ class Process:
         if self._end is not None:
             return
         mine, its = socket.socketpair()
-        path = [place or str(pathlib.Path.cwd()) for place in sys.path]
         try:
             self._process = subprocess.Popen(
                 # -P: no file of the user's in the working directory can shadow a module.
@@ -69,7 +68,7 @@ class Process:
                 stdout=_STDERR if self._output is None else self._output,
                 # What C++ says while it crashes is said by the caller in one line.
                 stderr=self._output,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path())},
                 # A Ctrl-C is the caller's.
                 start_new_session=True,
             )

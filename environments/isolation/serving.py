@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from environments.errors import UserError
+from environments.errors import one_line
 from environments.isolation import wire
 
 _CHECK_S = 1.0
@@ -45,8 +45,6 @@ def _end_with(parent_pid: int) -> None:
 def _answered(answer: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return answer(request)
-    except UserError as error:
-        return {"error": str(error)}
     except Exception as error:
         # onnxruntime's exceptions have no base class other than Exception.
-        return {"error": " ".join(f"{type(error).__name__}: {error}".split())}
+        return {"error": one_line(error)}

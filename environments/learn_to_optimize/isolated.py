@@ -13,7 +13,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from environments.errors import UserError
+from environments.errors import UserError, one_line
 from environments.isolation.process import CrashError, Process
 from environments.learn_to_optimize import loading, sources
 from environments.learn_to_optimize.bounds import read_bounds
@@ -166,6 +166,6 @@ def _pickled(loaded: loading.Loaded) -> bytes:
     except Exception as error:  # whatever it holds says in its own way that it cannot travel
         raise UserError(
             f"{loaded.name}: expected a function that can be sent to another process, found "
-            f"{loading.one_line(error)}; make what it needs inside it, or put it into a module"
+            f"{one_line(error)}; make what it needs inside it, or put it into a module"
         ) from error
     return data

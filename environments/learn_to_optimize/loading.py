@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from environments.errors import UserError
+from environments.errors import UserError, one_line
 from environments.learn_to_optimize import sources
 from environments.learn_to_optimize.bounds import Domain, read_bounds
 from environments.learn_to_optimize.evaluations import Evaluations
@@ -285,8 +285,3 @@ def _kind(returned: Any) -> str:
         return f"shape {values.shape}"
     name = type(returned).__name__
     return name if values.dtype.kind == "O" and not values.shape else f"{name} of {values.dtype}"
-
-
-def one_line(error: BaseException) -> str:
-    """Return an exception's type and message in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())

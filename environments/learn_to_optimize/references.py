@@ -109,32 +109,6 @@ def truth(objective: Objective, free: np.ndarray, cache: FileCache | None = None
     return known[key]
 
 
-def errors(
-    objective: Objective,
-    policy_x: np.ndarray,
-    free: np.ndarray,
-    cache: FileCache | None = None,
-) -> Errors:
-    """Return a policy's mean squared errors against the least values.
-
-    If the policy's value is lower than the one that `solvers.minimise` found, its error is 0.
-
-    Args:
-      objective: the function.
-      policy_x: the policy's x for each c, [M, n - k]; clipped to the box, as actions are.
-      free: c, [M, k].
-      cache: where solutions are kept; see `truth`.
-
-    Returns:
-      The errors, averaged over c.
-
-    Raises:
-      UserError: the function fails, for instance because the policy's x is NaN.
-    """
-    values = values_of(objective, policy_x, free)
-    return errors_of(objective, values, truth(objective, free, cache).values)
-
-
 def values_of(objective: Objective, policy_x: np.ndarray, free: np.ndarray) -> np.ndarray:
     """Return the values [M] that a policy reaches.
 
@@ -157,6 +131,8 @@ def values_of(objective: Objective, policy_x: np.ndarray, free: np.ndarray) -> n
 
 def errors_of(objective: Objective, values: np.ndarray, least: np.ndarray) -> Errors:
     """Return the mean squared errors of values [M] against the least values [M].
+
+    A value below the one that `solvers.minimise` found counts as exact.
 
     Raises:
       UserError: an error is too large to be squared.

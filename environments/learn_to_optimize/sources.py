@@ -59,10 +59,10 @@ def _files(root: pathlib.Path, name: str) -> set[pathlib.Path]:
     waiting = [name]
     while waiting:
         module = waiting.pop()
-        # The packages around a module are imported with it.
-        waiting += [module.rpartition(".")[0]] if "." in module else []
         if not module:
             continue
+        # The packages around a module are imported with it.
+        waiting.append(module.rpartition(".")[0])
         place = root.joinpath(*module.split("."))
         for path in (place.with_suffix(".py"), place / "__init__.py"):
             if path.is_file() and path not in files:

@@ -10,7 +10,7 @@ from typing import Any, Generic
 
 import threadpoolctl
 
-from environments.errors import Failure, UserError
+from environments.errors import Failure, UserError, one_line
 from tfrl_systems.drivers.collect import Collect, Supervision
 from tfrl_systems.drivers.jobs import (
     Job,
@@ -21,13 +21,7 @@ from tfrl_systems.drivers.jobs import (
     Timings,
     WorkerTimings,
 )
-from tfrl_systems.drivers.pool_parts import (
-    JobQueue,
-    RestartingRunner,
-    check_loaded,
-    check_open,
-    one_line,
-)
+from tfrl_systems.drivers.pool_parts import JobQueue, RestartingRunner, check_loaded, check_open
 from tfrl_systems.drivers.requirements import Requirements
 
 

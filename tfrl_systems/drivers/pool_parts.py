@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Generic
 
-from environments.errors import Failure, UserError
+from environments.errors import Failure
 from tfrl_systems.drivers.jobs import Job, MakeRunner, OnResult, PoolError, Result, Runner
 
 _log = logging.getLogger(__name__)
@@ -132,14 +132,6 @@ class RestartingRunner(Generic[Job, Result]):
             self.close()
         except Exception:
             _log.exception("a runner in which a job failed could not be closed")
-
-
-def one_line(error: BaseException) -> str:
-    """Return an exception's message in one line, with its type unless it is a UserError."""
-    words = " ".join(str(error).split())
-    if isinstance(error, UserError) and words:
-        return words
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 def check_open(is_open: bool) -> None:

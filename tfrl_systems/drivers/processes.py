@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import pathlib
 import sys
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -19,11 +18,6 @@ SINGLE_THREADED = {
     "VECLIB_MAXIMUM_THREADS": "1",
     "NUMEXPR_NUM_THREADS": "1",
 }
-
-
-def search_path() -> list[str]:
-    """Return this process's sys.path, for a process with the same working directory."""
-    return [place or str(pathlib.Path.cwd()) for place in sys.path]
 
 
 def adopt_orphans() -> None:

@@ -14,7 +14,8 @@ from environments.caches.files import FileCache, files_in
 from environments.errors import UserError
 from environments.learn_to_optimize import functions, references, solvers
 from environments.learn_to_optimize.functions import make_objective
-from environments.learn_to_optimize.references import errors, reference_points, truth
+from environments.learn_to_optimize.references import reference_points, truth
+from tests.environments.learn_to_optimize.policy_errors import errors
 from tests.environments.learn_to_optimize.user_modules import write_module
 
 GRID = [number / 10 for number in range(-10, 11)]

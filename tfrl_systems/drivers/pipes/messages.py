@@ -32,9 +32,8 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-from environments.errors import UserError
+from environments.errors import UserError, one_line
 from tfrl_systems.drivers.jobs import PoolError
-from tfrl_systems.drivers.pool_parts import one_line
 
 _HEADER = struct.Struct("<BqqdQ")
 

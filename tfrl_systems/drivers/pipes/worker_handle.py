@@ -11,8 +11,9 @@ import sys
 import time
 from collections import deque
 
+from environments.machine import search_path
 from tfrl_systems.drivers.pipes.messages import Channel, Kind, Message, pickled
-from tfrl_systems.drivers.processes import SINGLE_THREADED, search_path
+from tfrl_systems.drivers.processes import SINGLE_THREADED
 
 _PROGRAM = "tfrl_systems.drivers.pipes.worker_main"
 # How long a worker's process may take to end after its socket has closed.

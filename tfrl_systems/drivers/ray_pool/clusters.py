@@ -19,10 +19,9 @@ from typing import Any
 
 import ray
 
-from environments.errors import UserError
+from environments.errors import UserError, one_line
 from environments.machine import home_directory
 from tfrl_systems.drivers.jobs import PoolError
-from tfrl_systems.drivers.pool_parts import one_line
 from tfrl_systems.drivers.ray_pool import losses
 from tfrl_systems.drivers.ray_pool.own_cluster import OwnCluster
 

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 import psutil
 import ray
 
-from tfrl_systems.drivers.pool_parts import one_line
+from environments.errors import one_line
 from tfrl_systems.drivers.processes import adopt_orphans
 from tfrl_systems.drivers.ray_pool import losses
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import psutil
 
+from environments.machine import search_path
 from tfrl_systems.drivers.jobs import PoolError
-from tfrl_systems.drivers.processes import SINGLE_THREADED, search_path
+from tfrl_systems.drivers.processes import SINGLE_THREADED
 from tfrl_systems.drivers.ray_pool.losses import Watch
 
 _PROGRAM = "tfrl_systems.drivers.ray_pool.local_cluster"

@@ -20,11 +20,11 @@ from typing import Any
 import ray
 
 from environments.errors import UserError
+from environments.machine import search_path
 from tfrl_systems.drivers.collect import Collect, Supervision
 from tfrl_systems.drivers.jobs import Job, MakeRunner, PoolError, Result, WorkerTimings
 from tfrl_systems.drivers.pipes.messages import RemoteError, pickled
 from tfrl_systems.drivers.pool_parts import check_open
-from tfrl_systems.drivers.processes import search_path
 from tfrl_systems.drivers.ray_pool import clusters
 from tfrl_systems.drivers.ray_pool.worker import Answer, Needs, Place
 from tfrl_systems.drivers.ray_pool.worker_handle import State, WorkerHandle

@@ -157,9 +157,7 @@ class LearnToOptimize(System):
 
     def complete(self, run: TrainingRun) -> TrainingRun:
         """Read the function, which stays what it is for the whole run."""
-        names = [field.name for field in dataclasses.fields(Problem)]
-        asked = {name: getattr(run.problem, name) for name in names}
-        resolved = Resolved(**asked, objective=run.problem.make_objective())
+        resolved = Resolved(**vars(run.problem), objective=run.problem.make_objective())
         return dataclasses.replace(run, problem=resolved)
 
     def describe(self, run: TrainingRun) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tfrl_systems.experiments.online import OnlineTask
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.systems.learn_to_optimize import judging
 from tfrl_systems.experiments.systems.learn_to_optimize.judging import Judging
-from tfrl_systems.experiments.systems.learn_to_optimize.problem import Problem, Resolved
+from tfrl_systems.experiments.systems.learn_to_optimize.problem import Resolved
 from tfrl_systems.experiments.systems.learn_to_optimize.runners import MakeRunner
 from tfrl_systems.experiments.systems.learn_to_optimize.teaching import MakeTeacher
 from tfrl_systems.experiments.training_run import TrainingRun
@@ -30,10 +30,8 @@ class _Task:
     def __init__(self, run: TrainingRun) -> None:
         assert isinstance(run.problem, Resolved)
         self._run = run
+        self._problem = run.problem
         self._objective = run.problem.objective
-        # The problem of workers: the function travels beside it.
-        names = [field.name for field in dataclasses.fields(Problem)]
-        self._problem = Problem(**{name: getattr(run.problem, name) for name in names})
         self._settings: Settings = run.settings["environment"]
         self._judging: Judging = run.settings["judging"]
         self._num_episodes = run.settings["loop"].episodes_per_chunk
@@ -56,16 +54,13 @@ class _Task:
     def specs(self) -> tuple[Any, Any]:
         """Return the specs of time steps and actions, without calling the function."""
         plain = dataclasses.replace(self._problem, sampler="random")
-        levels = Levels("difference")
-        (environment,) = plain.make_environments(
-            self._settings, objective=self._objective, levels=levels
-        )
+        (environment,) = plain.make_environments(self._settings, levels=Levels("difference"))
         return environment.time_step_spec(), environment.action_spec()
 
     def make_runner(self, actor: NumpyActor) -> MakeRunner:
         """Return what makes a worker's runner."""
         parts = (self._problem, self._settings, actor, self._num_episodes)
-        return MakeRunner(*parts, self._objective, self.levels())
+        return MakeRunner(*parts, self.levels())
 
     def make_teacher(self, actor: NumpyActor) -> MakeTeacher:
         """Return what makes a worker's teacher."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from environments.errors import UserError
 from environments.learn_to_optimize.functions import Objective
 from environments.learn_to_optimize.isolated import isolated_objective
-from environments.learn_to_optimize.levels import Levels
+from environments.learn_to_optimize.levels import Levels, measure_levels
 from environments.learn_to_optimize.samplers import NAMES as SAMPLERS
 from environments.learn_to_optimize.samplers import make_samplers
 from environments.learn_to_optimize.settings import Settings
@@ -111,7 +111,6 @@ class Problem(Function):
         settings: Settings,
         actor: NumpyActor | None = None,
         batch_size: int | None = None,
-        objective: Objective | None = None,
         levels: Levels | None = None,
     ) -> list[LearnToOptimizeEnvironment]:
         """Make one environment for each sampler.
@@ -120,8 +119,7 @@ class Problem(Function):
           settings: settings of the environments.
           actor: the actor whose entropy guides uncertainty sampling; None if there is none.
           batch_size: number of episodes side by side; None for environments that are not batched.
-          objective: the function; None to read it now.
-          levels: its levels; None to measure them now.
+          levels: the function's levels; None to measure them now.
         """
         from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
 
@@ -132,9 +130,11 @@ class Problem(Function):
             num_candidates=settings.num_candidates,
             entropy_fn=None if actor is None else actor.entropy,
         )
+        objective = self.make_objective()
+        levels = levels or measure_levels(objective, settings)
         return [
             LearnToOptimizeEnvironment(
-                objective or self.make_objective(),
+                objective,
                 settings=settings,
                 sampler=sampler,
                 batch_size=batch_size,
@@ -153,6 +153,10 @@ class Resolved(Problem):
     """
 
     objective: Objective
+
+    def make_objective(self) -> Objective:
+        """Return the function as it was found."""
+        return self.objective
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies the problem, as JSON values."""

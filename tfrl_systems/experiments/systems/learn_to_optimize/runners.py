@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
-from environments.learn_to_optimize.functions import Objective
 from environments.learn_to_optimize.levels import Levels
 from environments.learn_to_optimize.settings import Settings
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
@@ -22,20 +21,19 @@ class MakeRunner:
       settings: settings of the environment.
       actor: the policy, without variables; the pool broadcasts those.
       num_episodes: number of episodes in a chunk.
-      objective, levels: the function, and its levels; None to make them with the runner.
+      levels: the function's levels; None to measure them with the runner.
     """
 
     problem: Problem
     settings: Settings
     actor: NumpyActor
     num_episodes: int
-    objective: Objective | None = None
     levels: Levels | None = None
 
     def make_environments(self) -> list[LearnToOptimizeEnvironment]:
         """Make the batched environments, one for each sampler."""
         return self.problem.make_environments(
-            self.settings, self.actor, self.num_episodes, self.objective, self.levels
+            self.settings, self.actor, self.num_episodes, self.levels
         )
 
     def __call__(self) -> EpisodeRunner:

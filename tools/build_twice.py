@@ -25,8 +25,8 @@ from typing import Any
 
 from environments.errors import UserError
 from environments.inlining.plugin.compiler import why_no_plugins
-from tfrl_systems.experiments.reporting import Terminal
-from tfrl_systems.experiments.systems.inlining import steered_build
+from tfrl_systems.reporting import Terminal
+from tfrl_systems.systems.inlining.building import steered_build
 from tools import running
 from tools.benchmarks.inlining_images import PARTS, saving_percent
 from tools.benchmarks.shared import markdown_table

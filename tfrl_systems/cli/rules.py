@@ -13,7 +13,7 @@ from environments.errors import UserError
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import say, show, show_json
 from tfrl_systems.experiments.arguments import path_of_file, whole_number
-from tfrl_systems.experiments.reporting import Terminal
+from tfrl_systems.reporting import Terminal
 
 if TYPE_CHECKING:
     from environments.tensor_graphs.rules.language.rule import Rule

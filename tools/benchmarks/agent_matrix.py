@@ -19,9 +19,9 @@ from typing import Any
 
 from environments.errors import UsageError
 from tfrl_systems import experiments
-from tfrl_systems.experiments.agents import AGENTS
+from tfrl_systems.agents.table import AGENTS
 from tfrl_systems.experiments.arguments import whole_number
-from tfrl_systems.experiments.reporting import Reporter, Terminal
+from tfrl_systems.reporting import Reporter, Terminal
 from tools import running
 from tools.benchmarks import shared
 

@@ -36,14 +36,10 @@ from environments.tensor_graphs.search import INTERRUPTED, Budget, Result
 from environments.tensor_graphs.search.episodes import Guide, likeliest, patience_with
 from environments.tensor_graphs.search.record import Record
 from tfrl_systems.experiments.arguments import add_fields, read_fields, whole_number
-from tfrl_systems.experiments.reporting import Terminal
-from tfrl_systems.experiments.systems.tensor_graphs.player import PolicyPlayer
-from tfrl_systems.experiments.systems.tensor_graphs.policy import Chance, GraphPolicy
-from tfrl_systems.experiments.systems.tensor_graphs.problem import (
-    GraphProblem,
-    Rewriting,
-    find_model,
-)
+from tfrl_systems.reporting import Terminal
+from tfrl_systems.systems.tensor_graphs.player import PolicyPlayer
+from tfrl_systems.systems.tensor_graphs.policy import Chance, GraphPolicy
+from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Rewriting, find_model
 from tools import running
 from tools.benchmarks import shared
 from tools.benchmarks.tensor_graphs.cases import slug

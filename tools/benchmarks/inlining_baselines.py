@@ -31,9 +31,9 @@ from environments.inlining.corpus.modules import Corpus
 from tfrl_systems import experiments
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.experiments.arguments import add_fields, read_fields, whole_number
-from tfrl_systems.experiments.reporting import Reporter, Terminal
-from tfrl_systems.experiments.systems.inlining.corpora import corpus_digest, small_modules
-from tfrl_systems.experiments.systems.inlining.problem import Evaluation
+from tfrl_systems.reporting import Reporter, Terminal
+from tfrl_systems.systems.inlining.corpora import corpus_digest, small_modules
+from tfrl_systems.systems.inlining.problem import Evaluation
 from tools import running
 from tools.benchmarks import inlining_baselines_report, shared
 

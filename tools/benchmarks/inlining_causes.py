@@ -20,7 +20,7 @@ from environments.inlining.collection.collector import Collector
 from environments.inlining.collection.store import Trajectory
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Default, Policy
-from tfrl_systems.experiments.reporting import Reporter, Terminal
+from tfrl_systems.reporting import Reporter, Terminal
 from tools import running
 from tools.benchmarks import shared
 from tools.benchmarks.inlining_folds import Benchmark, learn

@@ -34,9 +34,9 @@ from environments.inlining.corpus.modules import Corpus, Module
 from environments.inlining.heuristics import Policy, Replay, make_heuristic
 from environments.inlining.plugin.compiler import PluginClang
 from tfrl_systems.drivers.collect import Collect
-from tfrl_systems.experiments.reporting import Terminal
-from tfrl_systems.experiments.systems.inlining.policies import load_policy
-from tfrl_systems.experiments.systems.inlining.workers import make_collector
+from tfrl_systems.reporting import Terminal
+from tfrl_systems.systems.inlining.policies import load_policy
+from tfrl_systems.systems.inlining.workers import make_collector
 
 _PAIRS = ("default_is_plain", "replay_is_recorded", "plugin_is_channel")
 

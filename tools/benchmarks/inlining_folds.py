@@ -16,16 +16,16 @@ from environments.inlining.corpus.modules import Corpus, Module
 from environments.inlining.exploration.explore import ExplorationConfig, Explore, Explored
 from environments.inlining.heuristics import Policy, make_heuristic
 from environments.inlining.linking.objective import Objective
-from tfrl_systems.agents import bc_max
-from tfrl_systems.experiments.reporting import Reporter
-from tfrl_systems.experiments.systems.inlining.corpora import set_aside, small_modules
-from tfrl_systems.experiments.systems.inlining.decision_problem import InliningProblem
-from tfrl_systems.experiments.systems.inlining.linking import images_json, link_projects
-from tfrl_systems.experiments.systems.inlining.problem import SCOPES, Evaluation
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
-from tfrl_systems.training.bc_max import Config
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.inlining.corpora import set_aside, small_modules
+from tfrl_systems.systems.inlining.imitation import agent as decision_agent
+from tfrl_systems.systems.inlining.imitation.decision_problem import InliningProblem
+from tfrl_systems.systems.inlining.imitation.loop import Config
+from tfrl_systems.systems.inlining.imitation.run import best_iteration, load_policies, run_bc_max
+from tfrl_systems.systems.inlining.linking import images_json, link_projects
+from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
+from tfrl_systems.systems.inlining.problem import SCOPES, Evaluation
 from tfrl_systems.training.checkpoints import open_workdir
-from tfrl_systems.training.run import best_iteration, load_policies, run_bc_max
 from tools.benchmarks import shared
 
 FIXED_POLICIES = ("default", "always", "never", "cost<-5", "cost<-20", "cost<-35")
@@ -58,7 +58,7 @@ class Benchmark:
     modules: tuple[Module, ...]
     folds: tuple[tuple[str, ...], ...]
     config: Config
-    agent_config: bc_max.Config
+    agent_config: decision_agent.Config
     objective: Objective
     label_objective: Objective
     directory: pathlib.Path
@@ -120,8 +120,8 @@ class Learned:
       written: for each iteration the policy that training would write after it.
     """
 
-    fitted: list[NumpyPolicy]
-    written: list[NumpyPolicy]
+    fitted: list[CallSitePolicy]
+    written: list[CallSitePolicy]
 
 
 def learn(
@@ -190,7 +190,7 @@ def measure(
     benchmark: Benchmark,
     fold: int,
     seed: int,
-    learned: Mapping[str, Sequence[NumpyPolicy]],
+    learned: Mapping[str, Sequence[CallSitePolicy]],
     collector: Collector,
     reporter: Reporter,
 ) -> dict[str, Any]:
@@ -239,7 +239,7 @@ def _link(
     benchmark: Benchmark,
     modules: Sequence[Module],
     failures: Mapping[str, str],
-    policies: Sequence[NumpyPolicy],
+    policies: Sequence[CallSitePolicy],
     reporter: Reporter,
 ) -> list[list[dict[str, Any]]]:
     """Link the projects under the policy of each iteration and the default; see `images_json`."""

@@ -33,9 +33,9 @@ from environments.inlining.linking.images import ImageSize, link
 from environments.inlining.linking.objective import count_copies
 from environments.inlining.linking.objects import WriteObject
 from tfrl_systems.drivers.collect import Collect
-from tfrl_systems.experiments.reporting import Reporter, Terminal
-from tfrl_systems.experiments.systems.inlining.workers import make_collector
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.reporting import Reporter, Terminal
+from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
+from tfrl_systems.systems.inlining.workers import make_collector
 
 THRESHOLDS = (-60, -40, -30, -20, -10, -5, 0, 10, 15, 25, 40)
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
@@ -73,7 +73,7 @@ def make_policies(directories: Sequence[str]) -> list[Policy]:
     policies: list[Policy] = [make_heuristic(f"cost<{limit}") for limit in THRESHOLDS]
     policies += [Noisy(share, seed) for share in SHARES for seed in (0, 1)]
     for directory in directories:
-        learned = NumpyPolicy.load(directory)
+        learned = CallSitePolicy.load(directory)
         policies += [learned.with_margins(margin) for margin in MARGINS]
     return policies
 

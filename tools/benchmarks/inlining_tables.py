@@ -40,15 +40,12 @@ from tfrl_systems.experiments.arguments import (
     read_assignments,
     whole_number,
 )
-from tfrl_systems.experiments.reporting import Reporter, Terminal
-from tfrl_systems.experiments.settings import Settings
-from tfrl_systems.experiments.systems.inlining.corpora import (
-    corpus_digest,
-    small_modules,
-)
-from tfrl_systems.experiments.systems.inlining.learning import make_corpus_objective
-from tfrl_systems.experiments.systems.inlining.problem import Evaluation
-from tfrl_systems.experiments.systems.inlining.workers import make_collector
+from tfrl_systems.reporting import Reporter, Terminal
+from tfrl_systems.settings import Settings
+from tfrl_systems.systems.inlining.corpora import corpus_digest, small_modules
+from tfrl_systems.systems.inlining.learning import make_corpus_objective
+from tfrl_systems.systems.inlining.problem import Evaluation
+from tfrl_systems.systems.inlining.workers import make_collector
 from tools import running
 from tools.benchmarks import inlining_report, shared
 from tools.benchmarks.inlining_folds import Benchmark, make_folds, run_fold

@@ -35,7 +35,7 @@ import psutil
 from tfrl_systems import experiments
 from tfrl_systems.drivers.collect import POOLS, Collect
 from tfrl_systems.experiments.arguments import whole_number
-from tfrl_systems.experiments.reporting import Advance, Reporter, Terminal
+from tfrl_systems.reporting import Advance, Reporter, Terminal
 from tools import running
 from tools.benchmarks import shared
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from tfrl_systems import experiments
 from tfrl_systems.experiments.arguments import whole_number
-from tfrl_systems.experiments.reporting import Reporter, Terminal
+from tfrl_systems.reporting import Reporter, Terminal
 from tools import running
 from tools.benchmarks import shared, wandering
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from environments.errors import UserError
 from tfrl_systems.experiments import TrainingRun, find_system
-from tfrl_systems.experiments.reporting import Reporter
+from tfrl_systems.reporting import Reporter
 
 Record = dict[str, Any]
 Task = Callable[[], Record]

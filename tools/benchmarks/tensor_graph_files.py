@@ -40,7 +40,7 @@ from environments.tensor_graphs.execution.measuring import ratio_of
 from environments.tensor_graphs.execution.sizes import OpenSizes
 from tfrl_systems import experiments
 from tfrl_systems.experiments.arguments import whole_number
-from tfrl_systems.experiments.reporting import Terminal
+from tfrl_systems.reporting import Terminal
 from tools import running
 from tools.benchmarks import shared
 from tools.benchmarks.shared import Record

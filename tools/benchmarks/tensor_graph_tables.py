@@ -36,8 +36,8 @@ from tfrl_systems.experiments.arguments import (
     read_fields,
     whole_number,
 )
-from tfrl_systems.experiments.reporting import Terminal
-from tfrl_systems.experiments.systems.tensor_graphs.problem import Rewriting
+from tfrl_systems.reporting import Terminal
+from tfrl_systems.systems.tensor_graphs.problem import Rewriting
 from tools import running
 from tools.benchmarks import shared
 from tools.benchmarks.tensor_graphs.cases import AGENTS, MODELS, check_models

@@ -17,7 +17,7 @@ import numpy as np
 from environments.caches.table import MINIMA
 from environments.learn_to_optimize import baselines, references
 from environments.learn_to_optimize.functions import Objective, make_objective
-from tfrl_systems.experiments.systems.learn_to_optimize.evaluating import evaluate
+from tfrl_systems.systems.learn_to_optimize.evaluating import evaluate
 from tools.benchmarks.shared import kept
 from tools.benchmarks.thesis_cases import Case, Run
 from tools.benchmarks.thesis_measurements import Benchmark

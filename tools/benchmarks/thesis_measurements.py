@@ -10,10 +10,10 @@ from typing import Any
 from tfrl_systems import experiments
 from tfrl_systems.drivers.collect import Collect, make_pool
 from tfrl_systems.experiments import TrainingRun, find_system
-from tfrl_systems.experiments.online import make_agent
-from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.policies.numpy_actor import NumpyActor
-from tfrl_systems.training.online import OnlineLoop
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.training.loop import OnlineLoop
+from tfrl_systems.training.online import make_agent
 from tools.benchmarks.shared import Record, identity_of, kept
 from tools.benchmarks.thesis_cases import Case, Run
 

@@ -31,7 +31,7 @@ import sys
 from collections.abc import Sequence
 
 from tfrl_systems.experiments.arguments import add_assignments, read_assignments, whole_number
-from tfrl_systems.experiments.reporting import Terminal
+from tfrl_systems.reporting import Terminal
 from tools import running
 from tools.benchmarks import shared, thesis_baselines, thesis_report
 from tools.benchmarks.shared import Record

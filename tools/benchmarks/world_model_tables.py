@@ -24,9 +24,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tfrl_systems.experiments.agents import AGENTS
+from tfrl_systems.agents.table import AGENTS
 from tfrl_systems.experiments.arguments import whole_number
-from tfrl_systems.experiments.reporting import Terminal
+from tfrl_systems.reporting import Terminal
 from tools import running
 from tools.benchmarks import shared
 from tools.benchmarks.world_models import tables

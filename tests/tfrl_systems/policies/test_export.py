@@ -11,10 +11,11 @@ import pytest
 
 from environments import files
 from environments.errors import UserError
-from tests.tfrl_systems import decision_rows
-from tests.tfrl_systems.decision_rows import NAMES
+from tests.tfrl_systems.systems.inlining import decision_rows
+from tests.tfrl_systems.systems.inlining.decision_rows import NAMES
 from tfrl_systems.policies import export, policy_files
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
+from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
 
 KINDS = ["trees", "networks"]
 METADATA = {"environment": "inlining", "compiler": "LLVM 22"}
@@ -67,7 +68,7 @@ assert not any(name.startswith("tfrl_systems") for name in sys.modules)
 """
     run_python(code, str(saved), str(tmp_path), *NAMES)
     for kind in KINDS:
-        expected = NumpyPolicy.load(saved / kind).begin("m", NAMES)(rows, 0)
+        expected = CallSitePolicy.load(saved / kind).begin("m", NAMES)(rows, 0)
         np.testing.assert_array_equal(np.load(tmp_path / f"{kind}_5000.npy"), expected)
         np.testing.assert_array_equal(np.load(tmp_path / f"{kind}_1.npy"), expected[:1])
 
@@ -75,9 +76,9 @@ assert not any(name.startswith("tfrl_systems") for name in sys.modules)
 def test_numpy_policies_load_without_tensorflow(saved):
     code = """
 import sys
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 for directory in sys.argv[1:]:
-    print(NumpyPolicy.load(directory).feature_names)
+    print(CallSitePolicy.load(directory).feature_names)
 assert not {"tensorflow", "tf_agents", "sklearn"} & set(sys.modules)
 """
     found = run_python(code, *(str(saved / kind) for kind in KINDS))
@@ -87,13 +88,13 @@ assert not {"tensorflow", "tf_agents", "sklearn"} & set(sys.modules)
 @pytest.mark.parametrize("kind", KINDS)
 def test_loaded_is_what_was_saved(saved, kind):
     rows = decision_rows.draw(500, 22)
-    live = NumpyPolicy.from_agent(decision_rows.trained_agent(kind))
-    loaded = NumpyPolicy.load(saved / kind)
+    live = to_numpy(decision_rows.trained_agent.policy(kind))
+    loaded = CallSitePolicy.load(saved / kind)
     assert loaded.feature_names == live.feature_names
     columns = live.columns(NAMES)
     np.testing.assert_array_equal(loaded.logits(rows[:, columns]), live.logits(rows[:, columns]))
     assert loaded.name == str(saved / kind)
-    assert NumpyPolicy.load(saved / kind, name="mine").name == "mine"
+    assert CallSitePolicy.load(saved / kind, name="mine").name == "mine"
 
 
 def test_policy_json_says_how_it_came_about(saved):
@@ -150,7 +151,7 @@ def test_a_failed_exchange_puts_the_old_policy_back(tmp_path):
 
 def test_a_directory_without_a_policy(tmp_path):
     with pytest.raises(UserError, match=r"policy directory with policy.json, found No such file"):
-        NumpyPolicy.load(tmp_path)
+        CallSitePolicy.load(tmp_path)
 
 
 def change_json(policy, **changes):
@@ -173,7 +174,7 @@ def change_json(policy, **changes):
 def test_a_policy_that_does_not_fit_is_refused(policy, changes, words):
     change_json(policy, **changes)
     with pytest.raises(UserError, match=words) as caught:
-        NumpyPolicy.load(policy)
+        CallSitePolicy.load(policy)
     assert "\n" not in str(caught.value)
 
 
@@ -182,13 +183,13 @@ def test_damaged_files_are_refused(policy):
     whole = arrays.read_bytes()
     arrays.write_bytes(whole[:-100])
     with pytest.raises(UserError, match="damaged"):
-        NumpyPolicy.load(policy)
+        CallSitePolicy.load(policy)
     change_json(policy, arrays_sha256=files.sha256(arrays))
     with pytest.raises(UserError, match="expected the policy's arrays"):
-        NumpyPolicy.load(policy)
+        CallSitePolicy.load(policy)
     arrays.unlink()
     with pytest.raises(UserError, match="No such file"):
-        NumpyPolicy.load(policy)
+        CallSitePolicy.load(policy)
     (policy / policy_files.JSON_NAME).write_text('{"format": ')
     with pytest.raises(UserError, match="expected JSON"):
-        NumpyPolicy.load(policy)
+        CallSitePolicy.load(policy)

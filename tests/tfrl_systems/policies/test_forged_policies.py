@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from environments.errors import UserError
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 
 # One tree with one test: callee_users above 1 makes inlining likelier.
 DESCRIPTION = {
@@ -40,7 +40,7 @@ def load(directory, description=None, arrays=None):
     digest = hashlib.sha256(buffer.getvalue()).hexdigest()
     described = {**DESCRIPTION, "arrays_sha256": digest, **(description or {})}
     (directory / "policy.json").write_text(json.dumps(described))
-    return NumpyPolicy.load(directory)
+    return CallSitePolicy.load(directory)
 
 
 def test_the_right_one_decides(tmp_path):

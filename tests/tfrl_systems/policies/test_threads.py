@@ -16,14 +16,14 @@ from tf_agents.specs import tensor_spec
 
 from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import RULES, random_observation
-from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.networks import graph_actors
-from tfrl_systems.policies.actor_policy import ActorPolicy
 from tfrl_systems.policies.numpy_controller import NumpyController
 from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
 from tfrl_systems.policies.numpy_network import NumpyNetwork
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
-from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
+from tfrl_systems.systems.inlining.policy.actor_policy import ActorPolicy
+from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
+from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
+from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 
 NUM_THREADS = 8
 NAMES = ("cost", "users")
@@ -153,7 +153,7 @@ def test_policies_of_call_sites():
     rows = generator.integers(-9, 10, (NUM_THREADS, 2))
     description = {"num_models": 2, "features": NAMES, "baseline_feature": "", "margin": 0.0}
     for kind, arrays in {"trees": TREES, "networks": make_networks(generator)}.items():
-        policy = NumpyPolicy({"kind": kind, **description}, arrays, kind)
+        policy = CallSitePolicy({"kind": kind, **description}, arrays, kind)
         assert count_wrong([policy.logits] * NUM_THREADS, rows[:, np.newaxis], 300) == 0
     parts = actor_parts({(name,): 1 for name in NAMES}, "categorical", 2, is_integer=True)
     actor = ActorPolicy(NumpyNetwork(*parts), NAMES, "")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tfrl_systems import decision_rows
+from tests.tfrl_systems.systems.inlining import decision_rows
 from tfrl_systems.policies import variables
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
 
 
 def make(**values) -> list[tf.Variable]:
@@ -23,7 +23,7 @@ def test_a_fresh_policy_becomes_the_learners(kind):
     assert variables.from_bytes(worker.policy.variables(), data) == 7
     rows = decision_rows.draw(300, 31)
     decisions = [
-        NumpyPolicy.from_agent(agent).begin("m", decision_rows.NAMES)(rows, 0)
+        to_numpy(agent.policy).begin("m", decision_rows.NAMES)(rows, 0)
         for agent in (learner, worker)
     ]
     np.testing.assert_array_equal(*decisions)

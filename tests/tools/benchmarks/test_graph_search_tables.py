@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.environments.tensor_graphs.small_models import adapter, write
-from tfrl_systems.experiments.systems.tensor_graphs.policy import Chance, GraphPolicy
+from tfrl_systems.systems.tensor_graphs.policy import Chance, GraphPolicy
 from tools.benchmarks import graph_search_tables as tables
 
 pytestmark = pytest.mark.study

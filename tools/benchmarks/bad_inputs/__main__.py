@@ -25,13 +25,13 @@ from tools.benchmarks.bad_inputs.running import PROGRAM, Ending, run
 _CLONE_NEWNS = 0x20000
 _FRESH = 5
 IMPORTED = (PROGRAM, "onnxruntime")
-_SYSTEMS = "tfrl_systems.experiments.systems"
+_SYSTEMS = "tfrl_systems.systems"
 IMPORTED_BY = {
-    "train": ("tfrl_systems.experiments.online",),
+    "train": ("tfrl_systems.training.online",),
     "optimize": (f"{_SYSTEMS}.tensor_graphs.optimize.optimization",),
     "build": (f"{_SYSTEMS}.inlining.steered_build",),
-    "bench": ("tfrl_systems.experiments.online", f"{_SYSTEMS}.tensor_graphs.bench"),
-    "doctor": ("tfrl_systems.experiments.online", "tfrl_systems.cli.doctor_checks"),
+    "bench": ("tfrl_systems.training.online", f"{_SYSTEMS}.tensor_graphs.bench"),
+    "doctor": ("tfrl_systems.training.online", "tfrl_systems.cli.doctor_checks"),
 }
 COLUMNS = (
     "tracebacks", "wrong status", "not one line", "stdout", "files left", "left running", "slow",

@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from tfrl_systems.experiments.reporting import Reporter
+from tfrl_systems.reporting import Reporter
 from tools.benchmarks.shared import Do, Record, Task, followed
 from tools.benchmarks.tensor_graphs import pictures, report, writing
 from tools.benchmarks.tensor_graphs.cases import CHANCE, SEARCHES, Plan, Run, halves, usual_reward

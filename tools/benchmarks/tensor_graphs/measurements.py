@@ -14,14 +14,10 @@ from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.search import INTERRUPTED, Budget, Result
 from tfrl_systems import experiments
 from tfrl_systems.experiments import TrainingRun
-from tfrl_systems.experiments.reporting import Reporter
-from tfrl_systems.experiments.settings import option
-from tfrl_systems.experiments.systems.tensor_graphs.policy import Chance, GraphPolicy
-from tfrl_systems.experiments.systems.tensor_graphs.problem import (
-    GraphProblem,
-    Rewriting,
-    find_model,
-)
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.settings import option
+from tfrl_systems.systems.tensor_graphs.policy import Chance, GraphPolicy
+from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Rewriting, find_model
 from tools.benchmarks.shared import Record, identity_of, kept
 from tools.benchmarks.tensor_graphs.cases import CHANCE, Run, slug
 from tools.benchmarks.tensor_graphs.disguise import disguised

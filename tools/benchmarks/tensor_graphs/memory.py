@@ -64,8 +64,8 @@ def peak_of_this_process() -> int:
 def _evaluate(arguments: Sequence[str]) -> None:
     from tfrl_systems import experiments
     from tfrl_systems.experiments.arguments import add_fields, read_fields
-    from tfrl_systems.experiments.reporting import Reporter
-    from tfrl_systems.experiments.systems.tensor_graphs.evaluating import Evaluation
+    from tfrl_systems.reporting import Reporter
+    from tfrl_systems.systems.tensor_graphs.evaluating import Evaluation
 
     parser = argparse.ArgumentParser()
     parser.add_argument("policy")

@@ -22,9 +22,9 @@ from environments.tensor_graphs.execution.backends import Arrays, Backend, backe
 from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.execution.measuring import Comparison, compare
 from environments.tensor_graphs.search import Step, Visited, replay
-from tfrl_systems.experiments.settings import as_options
-from tfrl_systems.experiments.systems.tensor_graphs.evaluating import Evaluation
-from tfrl_systems.experiments.systems.tensor_graphs.problem import GraphProblem, find_model
+from tfrl_systems.settings import as_options
+from tfrl_systems.systems.tensor_graphs.evaluating import Evaluation
+from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, find_model
 from tools.benchmarks.shared import Record, identity_of, kept
 from tools.benchmarks.tensor_graphs.cases import SEARCHES, Run, slug
 from tools.benchmarks.tensor_graphs.measurements import Benchmark

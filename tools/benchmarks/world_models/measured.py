@@ -10,7 +10,7 @@ import time
 from environments.tensor_graphs.environment import Model
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.rewards import end_to_end
-from tfrl_systems.experiments.systems.tensor_graphs.policy import Chance, GraphPolicy
+from tfrl_systems.systems.tensor_graphs.policy import Chance, GraphPolicy
 from tools.benchmarks import shared
 from tools.benchmarks.world_models.rewriting import CHANCE, Case, environment_of, learned
 

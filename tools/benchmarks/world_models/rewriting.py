@@ -13,13 +13,9 @@ from environments.tensor_graphs.environment import TensorGraphEnvironment
 from environments.tensor_graphs.search import Budget
 from tfrl_systems import experiments
 from tfrl_systems.experiments import Reporter
-from tfrl_systems.experiments.systems.tensor_graphs import learning
-from tfrl_systems.experiments.systems.tensor_graphs.policy import Chance, GraphPolicy
-from tfrl_systems.experiments.systems.tensor_graphs.problem import (
-    GraphProblem,
-    Problem,
-    find_model,
-)
+from tfrl_systems.systems.tensor_graphs import learning
+from tfrl_systems.systems.tensor_graphs.policy import Chance, GraphPolicy
+from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Problem, find_model
 from tools.benchmarks import shared
 from tools.benchmarks.tensor_graphs.cases import slug
 

@@ -15,11 +15,10 @@ def make(**values) -> list[tf.Variable]:
     return [tf.Variable(value, name=name) for name, value in values.items()]
 
 
-@pytest.mark.parametrize("kind", ["trees", "networks"])
-def test_a_fresh_policy_becomes_the_learners(kind):
-    learner = decision_rows.trained_agent(kind)
+def test_a_fresh_policy_becomes_the_learners():
+    learner = decision_rows.trained_agent()
     data = variables.to_bytes(learner.policy.variables(), version=7)
-    worker = decision_rows.make_agent(kind, margin=0.3)
+    worker = decision_rows.make_agent(margin=0.3)
     assert variables.from_bytes(worker.policy.variables(), data) == 7
     rows = decision_rows.draw(300, 31)
     decisions = [
@@ -31,7 +30,7 @@ def test_a_fresh_policy_becomes_the_learners(kind):
 
 
 def test_no_variable_is_left_behind_because_it_is_not_trainable():
-    policy = decision_rows.trained_agent("networks").policy
+    policy = decision_rows.trained_agent().policy
     assert policy.variables() and not policy.trainable_variables
     names = {variable.name for variable in policy.variables()}
     assert {"start:0", "base:0"} <= names

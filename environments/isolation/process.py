@@ -81,7 +81,7 @@ class Process:
         self.generation += 1
         self._finalizer = weakref.finalize(self, _kill, os.getpid(), self._process, mine)
 
-    def ask(self, **asked: Any) -> dict[str, Any]:
+    def ask(self, **request: Any) -> dict[str, Any]:
         """Send a request, and return its answer.
 
         Raises:
@@ -92,7 +92,7 @@ class Process:
         assert self._end is not None
         forgotten, self._forgotten = self._forgotten, []
         try:
-            wire.send(self._end, {**asked, "forget": forgotten})
+            wire.send(self._end, {**request, "forget": forgotten})
             answer: dict[str, Any] = wire.receive(self._end)
         except (EOFError, OSError):
             raise CrashError(f"{self._subject} {self._why_it_ended()}") from None

@@ -80,9 +80,9 @@ class EGraph:
         self._num_outputs[number] = len(node.types)
         self._actions += [_tensor(Ref(number, k)) for k in range(len(node.types))]
 
-    def union(self, one: Ref, other: Ref) -> None:
+    def union(self, first: Ref, second: Ref) -> None:
         """Declare two tensors equal."""
-        self._actions.append(f"(union {_tensor(one)} {_tensor(other)})")
+        self._actions.append(f"(union {_tensor(first)} {_tensor(second)})")
 
     def classes(self) -> Classes:
         """Return the classes that follow from everything added so far."""

@@ -56,7 +56,7 @@ _MOST_COPIES = 8
 # Copies together take up about this much memory, more than the caches hold, unless that would need
 # more than `_MOST_COPIES`.
 _SPREAD_BYTES = 48 << 20
-_COMMUTATIVE = frozenset(name for name, one in OPERATORS.items() if one.commutative)
+_COMMUTATIVE = frozenset(name for name, operator in OPERATORS.items() if operator.commutative)
 
 
 class MeasuredObjective:
@@ -103,9 +103,9 @@ class MeasuredObjective:
     @property
     def alone(self) -> MeasuredObjective:
         """An objective with the same table, but without groups: it measures each node by itself."""
-        found = MeasuredObjective(self._backend, self.table, self.sizes, fused=False)
-        found.deadline_s = self.deadline_s
-        return found
+        objective = MeasuredObjective(self._backend, self.table, self.sizes, fused=False)
+        objective.deadline_s = self.deadline_s
+        return objective
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
         """Return the cost of a node in ms.
@@ -140,7 +140,7 @@ class MeasuredObjective:
 
     def _groups_of(self, graph: Graph) -> Groups:
         # A search applies many matches to one graph, so the graphs used last keep their groups.
-        groups = next((one for one in self._groups if one.graph is graph), None)
+        groups = next((groups for groups in self._groups if groups.graph is graph), None)
         if groups is None:
             groups = Groups(graph)
         else:
@@ -187,19 +187,19 @@ class MeasuredObjective:
     def _place(self, graph: Graph, key: tuple) -> str:
         """Return the key of a group's cost in the table."""
         names = " ".join(_open_sizes(key))
-        sizes = sorted(one for one in self.sizes.symbols if one[0] in names)
+        sizes = sorted(pair for pair in self.sizes.symbols if pair[0] in names)
         return _digest(repr((key, _opset(graph), sizes)))
 
     def _measure(self, graph: Graph, members: tuple[int, ...]) -> float | None:
         """Measure the cost of some nodes in ms; return None where the backend cannot run them."""
         try:
             part = part_model(graph, members)
-            made = self._backend.rewritten(part)
-            if made is not None:
+            rewritten = self._backend.rewritten(part)
+            if rewritten is not None:
                 feeds = self._feeds(part, part_inputs(graph, members))
-                return self._sum_of_kernels(*made, feeds)
+                return self._sum_of_kernels(*rewritten, feeds)
         except (UserError, ValueError):
-            made = None
+            pass
         try:
             return self._run(graph, members)
         except (UserError, ValueError):
@@ -214,12 +214,12 @@ class MeasuredObjective:
         )
         return random_inputs(part, sizes=Sizes(shapes=shapes))
 
-    def _sum_of_kernels(self, made: onnx.ModelProto, plain: Backend, feeds: Arrays) -> float:
+    def _sum_of_kernels(self, optimised: onnx.ModelProto, plain: Backend, feeds: Arrays) -> float:
         def run(model: onnx.ModelProto, feeds: Arrays) -> Mapping[str, Any]:
             return plain.open(model).run(feeds)
 
-        kernels = kernels_of(made, feeds, run)
-        return sum(self._kernel_ms(one, plain) for one in kernels)
+        kernels = kernels_of(optimised, feeds, run)
+        return sum(self._kernel_ms(kernel, plain) for kernel in kernels)
 
     def _kernel_ms(self, kernel: Kernel, plain: Backend) -> float:
         if kernel.is_view:
@@ -303,7 +303,7 @@ def _size_bytes(graph: Graph, members: Sequence[int]) -> int:
 def _key(graph: Graph, members: Sequence[int]) -> tuple:
     """Return what the cost of nodes depends on: operators, attributes, types, and connections."""
     names: dict[Ref, tuple] = {}
-    found = []
+    parts = []
     for place, number in enumerate(members):
         node = graph.nodes[number]
         inputs: list[tuple | None] = []
@@ -317,10 +317,10 @@ def _key(graph: Graph, members: Sequence[int]) -> tuple:
             inputs.append(name)
         # The output types follow from the input types and the attributes, except those of Opaque.
         types = node.types if len(node.types) > 1 or node.op == "Opaque" else ()
-        found.append((node.op, node.attributes, tuple(inputs), types))
+        parts.append((node.op, node.attributes, tuple(inputs), types))
         if len(members) > 1:
             names.update((Ref(number, k), (place, k)) for k in range(len(node.types)))
-    return tuple(found)
+    return tuple(parts)
 
 
 def _sorted_inputs(graph: Graph, node: Node) -> tuple[Ref | None, ...]:
@@ -349,7 +349,7 @@ def _open_sizes(key: tuple) -> list[str]:
     return [
         size
         for _, _, inputs, types in key
-        for tensor in (*types, *(one[1] for one in inputs if one is not None))
+        for tensor in (*types, *(source[1] for source in inputs if source is not None))
         if isinstance(tensor, TensorType)
         for size in tensor.shape or ()
         if isinstance(size, str)
@@ -363,7 +363,7 @@ def _opset(graph: Graph) -> int:
 def _description(graph: Graph, members: Sequence[int]) -> str:
     def of(node: Node) -> str:
         types = input_types(graph, node)
-        shapes = ("?" if one is None else f"{list(one.shape or ())}" for one in types)
+        shapes = ("?" if kind is None else f"{list(kind.shape or ())}" for kind in types)
         return f"{node.op}({', '.join(shapes)})"
 
     return "; ".join(of(graph.nodes[number]) for number in members)

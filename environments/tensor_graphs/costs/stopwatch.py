@@ -49,7 +49,7 @@ def time_of(timer: Timer, beside: Timer | None = None) -> tuple[float, float]:
             beside(1)  # This brings its memory back into the caches.
             others.append(beside(1))
         samples.append(timer(num_runs) / num_runs)
-        near = sum(one < _NEAR * min(samples) for one in samples)
+        near = sum(sample < _NEAR * min(samples) for sample in samples)
         if len(samples) >= least and near >= _NUM_NEAR:
             break
         if len(samples) >= _NUM_LONG_SAMPLES and sum(samples) * num_runs > _LONG_S:
@@ -76,13 +76,13 @@ class Stopwatch:
 
     def measure_ms(self, timer: Timer) -> float:
         """Measure how long a run takes, in ms; repeat if the machine is slower than usual."""
-        found = [self._try(timer)]
+        attempts = [self._try(timer)]
         began_s = time.monotonic()
-        while min(found)[0] > _CALM and len(found) < _NUM_TRIES:
+        while min(attempts)[0] > _CALM and len(attempts) < _NUM_TRIES:
             if time.monotonic() - began_s > _LONG_S:
                 break
-            found.append(self._try(timer))
-        return min(found)[1]
+            attempts.append(self._try(timer))
+        return min(attempts)[1]
 
     def _try(self, timer: Timer) -> tuple[float, float]:
         """Return how many times slower than usual the machine is, and the corrected time in ms."""

@@ -281,15 +281,15 @@ def backend(name: str = "onnxruntime") -> Backend:
         if importlib.util.find_spec("openvino") is None:
             raise UserError("OpenVINO is not installed; install openvino, or choose onnxruntime")
         return OpenVino()
-    known = {one.name: one for cuda in (False, True) for one in _runtimes(cuda)}
-    if name not in known:
+    runtimes = {runtime.name: runtime for cuda in (False, True) for runtime in _runtimes(cuda)}
+    if name not in runtimes:
         raise UserError(f"no backend {name!r}; there are {', '.join(names())}")
-    return known[name]
+    return runtimes[name]
 
 
 def names() -> list[str]:
     """Return the names of all backends, installed or not."""
-    return [*(one.name for cuda in (False, True) for one in _runtimes(cuda)), "openvino"]
+    return [*(runtime.name for cuda in (False, True) for runtime in _runtimes(cuda)), "openvino"]
 
 
 def _runtimes(cuda: bool) -> list[OnnxRuntime]:

@@ -20,9 +20,9 @@ def greedy(record: Record) -> None:
     while True:
         cheapest = here
         for match in here.state.matches:
-            found = record.expand(here, match)
-            if comes_before(found, cheapest):
-                cheapest = found
+            child = record.expand(here, match)
+            if comes_before(child, cheapest):
+                cheapest = child
         if cheapest.cost_ms >= here.cost_ms:
             return
         here = cheapest
@@ -53,12 +53,12 @@ def taso(record: Record, alpha: float = 1.05, max_dequeued: int | None = None) -
         if match is not None:
             here = Visited(here.state.apply(match), here, match)
         for match in here.state.matches:
-            found = record.expand(here, match, count=False)
-            if _num_nodes(found.state) > max_nodes or not record.is_new(found.state):
+            child = record.expand(here, match, count=False)
+            if _num_nodes(child.state) > max_nodes or not record.is_new(child.state):
                 continue
-            record.count(found)
-            if found.cost_ms < alpha * record.best.cost_ms:
-                entry = (found.cost_ms, hash(found.state.graph), here, match)
+            record.count(child)
+            if child.cost_ms < alpha * record.best.cost_ms:
+                entry = (child.cost_ms, hash(child.state.graph), here, match)
                 heapq.heappush(queue, entry)
 
 
@@ -74,14 +74,14 @@ def beam(record: Record, width: int = 8, patience: int = 4) -> None:
     level, without_gain = [record.best], 0
     while level and without_gain < patience:
         best_ms = record.best.cost_ms
-        made = []
+        children = []
         for here in level:
             for match in here.state.matches:
-                found = record.expand(here, match, count=False)
-                if record.is_new(found.state):
-                    record.count(found)
-                    made.append(found)
-        level = heapq.nsmallest(width, made, key=_order)
+                child = record.expand(here, match, count=False)
+                if record.is_new(child.state):
+                    record.count(child)
+                    children.append(child)
+        level = heapq.nsmallest(width, children, key=_order)
         without_gain = 0 if record.best.cost_ms < best_ms else without_gain + 1
 
 
@@ -104,15 +104,15 @@ def random_walk(record: Record, seed: int = 0, num_steps: int = 50, num_walks: i
             here = record.expand(here, generator.choice(here.state.matches))
 
 
-def comes_before(one: Visited, other: Visited) -> bool:
+def comes_before(first: Visited, second: Visited) -> bool:
     """Whether one state is cheaper than another; ties are broken alike in every process."""
-    if one.cost_ms != other.cost_ms:
-        return one.cost_ms < other.cost_ms
-    return hash(one.state.graph) < hash(other.state.graph)
+    if first.cost_ms != second.cost_ms:
+        return first.cost_ms < second.cost_ms
+    return hash(first.state.graph) < hash(second.state.graph)
 
 
-def _order(found: Visited) -> tuple[float, int]:
-    return found.cost_ms, hash(found.state.graph)
+def _order(visited: Visited) -> tuple[float, int]:
+    return visited.cost_ms, hash(visited.state.graph)
 
 
 def _num_nodes(state: State) -> int:

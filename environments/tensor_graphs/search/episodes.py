@@ -96,7 +96,7 @@ def likeliest(
             record.count(after)
             record.check()
             yield before, after
-            cheapest = min(cheapest, after, key=lambda one: one.cost_ms)
+            cheapest = min(cheapest, after, key=lambda visited: visited.cost_ms)
             if hope.is_lost(after):
                 return
             before = after

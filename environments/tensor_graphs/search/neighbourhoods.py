@@ -52,14 +52,14 @@ def around(graph: Graph, numbers: Collection[int]) -> set[int]:
       graph: the graph.
       numbers: nodes; those that the graph does not have are returned but have no surroundings.
     """
-    found = set(numbers)
+    region = set(numbers)
     for number in numbers:
         if number in graph.nodes:
-            used = [one for one in graph.nodes[number].used if not graph.is_constant(one)]
-            found.update(used, graph.users(number))
-            for one in used:
-                found.update(graph.users(one))
-    return found
+            used = [source for source in graph.nodes[number].used if not graph.is_constant(source)]
+            region.update(used, graph.users(number))
+            for source in used:
+                region.update(graph.users(source))
+    return region
 
 
 def nodes_of(match: Any) -> Collection[int]:
@@ -88,17 +88,17 @@ def fingerprint(graph: Graph, new: Collection[int], gone: Collection[int]) -> in
       new: its nodes that are not in the origin, or have other inputs there.
       gone: nodes of the origin that it does not have.
     """
-    known: dict[int, int] = {}
+    names: dict[int, int] = {}
 
     def of(number: int) -> int:
         if number not in new:
             return number
-        if number not in known:
+        if number not in names:
             node = graph.nodes[number]
             inputs = [_NOTHING if ref is None else hash((of(ref.node), ref.output))
                       for ref in node.inputs]  # fmt: skip
-            known[number] = hash((node.label, *inputs))
-        return known[number]
+            names[number] = hash((node.label, *inputs))
+        return names[number]
 
     outputs = [hash((of(ref.node), ref.output)) for ref in graph.outputs]
     return hash((frozenset(map(of, new)), frozenset(gone), *outputs))
@@ -126,8 +126,8 @@ class NodeSignatures:
         That is the operator, the types, which inputs are constant, how many nodes use it, and
         whether it is an output of the graph.
         """
-        found = self._signatures.get(number)
-        if found is None:
+        signature = self._signatures.get(number)
+        if signature is None:
             graph, node = self._graph, self._graph.nodes[number]
             above = [
                 _NOTHING
@@ -136,9 +136,9 @@ class NodeSignatures:
                 for ref in node.inputs
             ]
             num_users = min(len(graph.users(number)), _MANY)
-            found = hash((_colour(node), number in self._returned, num_users, *above))
-            self._signatures[number] = found
-        return found
+            signature = hash((_colour(node), number in self._returned, num_users, *above))
+            self._signatures[number] = signature
+        return signature
 
     def colour(self, number: int, radius: int) -> int:
         """Hash the neighbourhood of a node: Weisfeiler and Leman's colour refinement.
@@ -147,10 +147,10 @@ class NodeSignatures:
           number: the node.
           radius: length in edges of the paths that are looked at.
         """
-        found = self._colours.get((number, radius))
-        if found is None:
-            found = self._colours[number, radius] = self._refined(number, radius)
-        return found
+        colour = self._colours.get((number, radius))
+        if colour is None:
+            colour = self._colours[number, radius] = self._refined(number, radius)
+        return colour
 
     def _refined(self, number: int, radius: int) -> int:
         graph, node = self._graph, self._graph.nodes[number]
@@ -169,7 +169,7 @@ class NodeSignatures:
 
 def _colour(node: Node) -> int:
     """Hash a node without its neighbours."""
-    types = [_type_colour(one) for one in node.types]
+    types = [_type_colour(kind) for kind in node.types]
     if node.op == INPUT:
         return hash((2, *types))
     if node.op == CONSTANT and not _is_small(node.types[0]):
@@ -181,8 +181,8 @@ def _is_small(kind: TensorType | None) -> bool:
     if kind is None or kind.shape is None:
         return True
     size = 1
-    for one in kind.shape:
-        size *= one if isinstance(one, int) else _SMALL
+    for length in kind.shape:
+        size *= length if isinstance(length, int) else _SMALL
     return size < _SMALL
 
 

@@ -128,19 +128,19 @@ class Record:
           BudgetSpent: the budget is spent; nothing was applied.
         """
         self.check()
-        found = Visited(origin.state.apply(match), origin, match)
+        child = Visited(origin.state.apply(match), origin, match)
         if count:
-            self.count(found)
-        return found
+            self.count(child)
+        return child
 
-    def count(self, found: Visited) -> None:
+    def count(self, visited: Visited) -> None:
         """Count an expansion, and remember its result if it is among the cheapest."""
         self.expansions += 1
-        if found.cost_ms < self.best.cost_ms:
-            self.best = found
+        if visited.cost_ms < self.best.cost_ms:
+            self.best = visited
             self._expansions_of_best = self.expansions
             self._gains.append(self.progress)
-        self._keep(found)
+        self._keep(visited)
 
     def is_new(self, state: State) -> bool:
         """Whether a state's graph is new; it is not when this is asked again."""
@@ -197,8 +197,8 @@ class Record:
         """Return what was found, and save it."""
         self.save()
         candidates: dict[float, Visited] = {self.best.cost_ms: self.best}
-        for _, _, found in sorted(self._candidates, key=lambda one: (-one[0], -one[1])):
-            candidates.setdefault(found.cost_ms, found)
+        for _, _, visited in sorted(self._candidates, key=lambda entry: (-entry[0], -entry[1])):
+            candidates.setdefault(visited.cost_ms, visited)
         return Result(
             method=self.method,
             best=self.best.state,
@@ -212,14 +212,14 @@ class Record:
             gains=tuple(self._gains),
         )
 
-    def _keep(self, found: Visited) -> None:
+    def _keep(self, visited: Visited) -> None:
         """Remember a state if it is among the cheapest; of equally cheap ones the first is kept."""
-        if found.cost_ms >= self.start.cost_ms:
+        if visited.cost_ms >= self.start.cost_ms:
             return
-        if any(cost == -found.cost_ms for cost, _, _ in self._candidates):
+        if any(cost == -visited.cost_ms for cost, _, _ in self._candidates):
             return
         # The heap's first entry is the dearest. The counter breaks ties: states are not comparable.
-        entry = (-found.cost_ms, -self.expansions, found)
+        entry = (-visited.cost_ms, -self.expansions, visited)
         if len(self._candidates) < _NUM_CANDIDATES:
             heapq.heappush(self._candidates, entry)
         elif entry[0] > self._candidates[0][0]:
@@ -230,7 +230,7 @@ class Record:
             written = files.read_json(file)
             version, start = written["version"], written["start"]
             expansions = int(written["expansions"])
-            path = [Step(one["xfer"], tuple(one["location"])) for one in written["path"]]
+            path = [Step(step["xfer"], tuple(step["location"])) for step in written["path"]]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{file}: expected a search to resume, found something else "
@@ -265,11 +265,11 @@ def replay(start: Visited, path: Sequence[Match]) -> Visited:
     Raises:
       LookupError: a step does not apply.
     """
-    found = start
+    here = start
     for step in path:
-        match = _match_of(found.state, step)
-        found = Visited(found.state.apply(match), found, match)
-    return found
+        match = _match_of(here.state, step)
+        here = Visited(here.state.apply(match), here, match)
+    return here
 
 
 def _match_of(state: State, step: Match) -> Any:

@@ -165,17 +165,17 @@ class _Regions:
             signatures = signatures_in(self.here)
             match = next(
                 (
-                    one
-                    for one in self.here.state.matches
-                    if one.rule == key[0] and signature_of(signatures, one) == key
+                    match
+                    for match in self.here.state.matches
+                    if match.rule == key[0] and signature_of(signatures, match) == key
                 ),
                 None,
             )
             if match is None:
                 return
-            found = self._apply(self.here, match, key)
-            if found.cost_ms < self.here.cost_ms:
-                self.here = found
+            child = self._apply(self.here, match, key)
+            if child.cost_ms < self.here.cost_ms:
+                self.here = child
 
     def _return_to_lost_matches(self, apply_fn: Callable[[Visited, str], Visited]) -> bool:
         """Go back to where a rule had matches that it has lost since, and apply it first.
@@ -203,13 +203,13 @@ class _Regions:
 
     def _applied_at_all(self, here: Visited, rule: str) -> Visited:
         """Apply a rule at all locations where it matches; return the state after that."""
-        places = {tuple(one.location) for one in here.state.matches if one.rule == rule}
+        places = {tuple(match.location) for match in here.state.matches if match.rule == rule}
         while True:
             match = next(
                 (
-                    one
-                    for one in here.state.matches
-                    if one.rule == rule and tuple(one.location) in places
+                    match
+                    for match in here.state.matches
+                    if match.rule == rule and tuple(match.location) in places
                 ),
                 None,
             )
@@ -236,27 +236,29 @@ class _Regions:
         def change_at_once_ms(match: Any) -> float:
             nodes = set(nodes_of(match))
             return min(
-                self.changes_ms.get(signature_of(signatures, one), 0.0)
-                for one in matches
-                if not nodes.isdisjoint(nodes_of(one))
+                self.changes_ms.get(signature_of(signatures, neighbour), 0.0)
+                for neighbour in matches
+                if not nodes.isdisjoint(nodes_of(neighbour))
             )
 
-        starts = [one for one in matches if one.rule == rule]
+        starts = [match for match in matches if match.rule == rule]
         return self._improve_from(signatures, starts, _RETURN_EFFORT, change_at_once_ms)
 
     def _apply(self, here: Visited, match: Any, key: Key) -> Visited:
         """Apply a match, and remember what that changes of the cost."""
-        found = self.record.expand(here, match)
-        self.changes_ms[key] = found.cost_ms - here.cost_ms
-        return found
+        child = self.record.expand(here, match)
+        self.changes_ms[key] = child.cost_ms - here.cost_ms
+        return child
 
     def _search_regions(self, effort: int) -> bool:
         """Search each region for a cheaper graph, and go to the first; whether there is one."""
         signatures, matches = signatures_in(self.here), self.here.state.matches
         # The cheapest steps are tried first: one that costs nothing may well prepare another.
-        changes_ms = [self.changes_ms.get(signature_of(signatures, one), 0.0) for one in matches]
-        order = sorted(range(len(matches)), key=lambda one: (changes_ms[one], one))
-        starts = [matches[one] for one in order]
+        changes_ms = [
+            self.changes_ms.get(signature_of(signatures, match), 0.0) for match in matches
+        ]
+        order = sorted(range(len(matches)), key=lambda index: (changes_ms[index], index))
+        starts = [matches[index] for index in order]
         return self._improve_from(signatures, starts, effort, lambda match: 0.0)
 
     def _improve_from(
@@ -281,10 +283,10 @@ class _Regions:
             key = self._key(signatures, match)
             if key in self.failed:
                 continue
-            found = self._follow_recipes(match, key) or self._explore(match, effort)
-            if found is not None and found.cost_ms - self.here.cost_ms < to_beat_ms(match):
-                self._remember_recipe(found, key)
-                self.here = found
+            cheaper = self._follow_recipes(match, key) or self._explore(match, effort)
+            if cheaper is not None and cheaper.cost_ms - self.here.cost_ms < to_beat_ms(match):
+                self._remember_recipe(cheaper, key)
+                self.here = cheaper
                 return True
             self.failed.add(key)
         return False
@@ -313,16 +315,16 @@ class _Regions:
                     heapq.heappop(queue)
             else:
                 tried += 1
-                found = self._apply(here, *step)
-                graph: Any = found.state.graph
-                mark = fingerprint(graph, *changed_since(origin, found))
+                child = self._apply(here, *step)
+                graph: Any = child.state.graph
+                mark = fingerprint(graph, *changed_since(origin, child))
                 if mark not in seen:
                     seen.add(mark)
-                    if found.cost_ms < (best or origin).cost_ms:
-                        best, enough = found, 2 * tried + _PATIENCE
-                    if found.cost_ms <= limit_ms:
-                        near = self._near(origin, found)
-                        heapq.heappush(queue, (found.cost_ms, tried, found, near))
+                    if child.cost_ms < (best or origin).cost_ms:
+                        best, enough = child, 2 * tried + _PATIENCE
+                    if child.cost_ms <= limit_ms:
+                        near = self._near(origin, child)
+                        heapq.heappush(queue, (child.cost_ms, tried, child, near))
             if not queue:
                 break
             _, _, here, steps = queue[0]
@@ -341,22 +343,22 @@ class _Regions:
         region = region_of(origin, here)
         signatures = signatures_in(here)
         last = here.match.rule if here.match else ""
-        found = [
+        candidates = [
             (match, signature_of(signatures, match))
             for match in here.state.matches
             if not region.isdisjoint(nodes_of(match))
         ]
-        changes_ms = [self.changes_ms.get(key, 0.0) for _, key in found]
+        changes_ms = [self.changes_ms.get(key, 0.0) for _, key in candidates]
         order = sorted(
-            range(len(found)),
-            key=lambda one: (
-                changes_ms[one] >= 0,
-                found[one][0].rule != last,
-                changes_ms[one],
-                one,
+            range(len(candidates)),
+            key=lambda index: (
+                changes_ms[index] >= 0,
+                candidates[index][0].rule != last,
+                changes_ms[index],
+                index,
             ),
         )
-        yield from (found[one] for one in order)
+        yield from (candidates[index] for index in order)
 
     def _follow_recipes(self, match: Any, key: Key) -> Visited | None:
         """Follow the recipes that begin with a match's key; return the first cheaper state."""
@@ -367,11 +369,11 @@ class _Regions:
                 signatures = signatures_in(here)
                 following = next(
                     (
-                        one
-                        for one in here.state.matches
-                        if one.rule == wanted[0]
-                        and not region.isdisjoint(nodes_of(one))
-                        and self._key(signatures, one) == wanted
+                        candidate
+                        for candidate in here.state.matches
+                        if candidate.rule == wanted[0]
+                        and not region.isdisjoint(nodes_of(candidate))
+                        and self._key(signatures, candidate) == wanted
                     ),
                     None,
                 )
@@ -382,15 +384,15 @@ class _Regions:
                 return here
         return None
 
-    def _remember_recipe(self, found: Visited, key: Key) -> None:
+    def _remember_recipe(self, cheaper: Visited, key: Key) -> None:
         """Remember the steps from `here` to a cheaper state, under the key of the first one."""
         steps = []
-        for one in found.since(self.here):
-            assert one.parent is not None
-            steps.append(self._key(signatures_in(one.parent), one.match))
-        recipe, known = tuple(steps), self.recipes.setdefault(key, [])
-        if recipe not in known:
-            known.insert(0, recipe)
+        for visited in cheaper.since(self.here):
+            assert visited.parent is not None
+            steps.append(self._key(signatures_in(visited.parent), visited.match))
+        recipe, recipes = tuple(steps), self.recipes.setdefault(key, [])
+        if recipe not in recipes:
+            recipes.insert(0, recipe)
 
     def _key(self, signatures: NodeSignatures, match: Any) -> Key:
         """Return a key that is equal for matches whose next steps are expected to be the same."""

@@ -89,28 +89,28 @@ class Visited:
     @property
     def path(self) -> tuple[Step, ...]:
         """The steps from the start to this state."""
-        return tuple(one.step for one in self.trail if one.step is not None)
+        return tuple(visited.step for visited in self.trail if visited.step is not None)
 
     @property
     def trail(self) -> tuple[Visited, ...]:
         """The states from the start to this one, both included."""
-        found: list[Visited] = [self]
-        while found[-1].parent is not None:
-            found.append(found[-1].parent)
-        return tuple(reversed(found))
+        trail: list[Visited] = [self]
+        while trail[-1].parent is not None:
+            trail.append(trail[-1].parent)
+        return tuple(reversed(trail))
 
     def since(self, origin: Visited) -> tuple[Visited, ...]:
         """Return the states of the trail after one of them."""
-        found, one = [], self
-        while one is not origin:
-            assert one.parent is not None
-            found.append(one)
-            one = one.parent
-        return tuple(reversed(found))
+        trail, here = [], self
+        while here is not origin:
+            assert here.parent is not None
+            trail.append(here)
+            here = here.parent
+        return tuple(reversed(trail))
 
     def has_passed(self, state: State) -> bool:
         """Whether the trail contains a state with an equal graph."""
-        return state.graph in {one.state.graph for one in self.trail}
+        return state.graph in {visited.state.graph for visited in self.trail}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -123,7 +123,7 @@ def _follow(record: Record, player: Player, num_rollouts: int) -> None:
             cheapest, end = _play(record, player, number, origin, cheapest)
         if always_descends:
             descended = _descend(record, player, end)
-            cheapest = min(cheapest, descended, key=lambda one: one.cost_ms)
+            cheapest = min(cheapest, descended, key=lambda visited: visited.cost_ms)
         num_without_gain += 1
         if cheapest.cost_ms < before.cost_ms:
             cheapest = _descend(record, player, cheapest)

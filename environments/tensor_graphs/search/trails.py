@@ -19,11 +19,11 @@ def rules_that_lost_matches(visited: Visited) -> dict[str, Visited]:
     """Return rules with fewer matches than earlier on the trail, and where they last had most."""
     peaks: dict[str, tuple[int, Visited]] = {}
     counts: collections.Counter[str] = collections.Counter()
-    for one in visited.trail:
-        counts = collections.Counter(match.rule for match in one.state.matches)
+    for earlier in visited.trail:
+        counts = collections.Counter(match.rule for match in earlier.state.matches)
         for rule, count in counts.items():
             if rule not in peaks or count >= peaks[rule][0]:
-                peaks[rule] = count, one
+                peaks[rule] = count, earlier
     return {rule: where for rule, (count, where) in peaks.items() if count > counts[rule]}
 
 
@@ -31,7 +31,7 @@ def changed_since(origin: Visited, here: Visited) -> tuple[set[int], set[int]]:
     """Return the nodes that are new since a state of the trail, and those that are gone."""
     before: Any = origin.state.graph
     after: Any = here.state.graph
-    return changed(before, after, [one.state.change for one in here.since(origin)])
+    return changed(before, after, [visited.state.change for visited in here.since(origin)])
 
 
 def region_of(origin: Visited, here: Visited) -> set[int]:

@@ -26,11 +26,7 @@ from typing import Any
 import onnx
 
 from environments.errors import UserError
-from environments.tensor_graphs.costs.analytic import (
-    VIEWS,
-    AnalyticObjective,
-    input_types,
-)
+from environments.tensor_graphs.costs.analytic import VIEWS, AnalyticObjective, input_types
 from environments.tensor_graphs.costs.grouping import Groups, changed
 from environments.tensor_graphs.costs.kernels import Kernel, kernels_of
 from environments.tensor_graphs.costs.stopwatch import Stopwatch
@@ -39,14 +35,7 @@ from environments.tensor_graphs.execution.backends import Arrays, Backend
 from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import (
-    CONSTANT,
-    INPUT,
-    Change,
-    Node,
-    Ref,
-    TensorType,
-)
+from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, Change, Node, Ref, TensorType
 from environments.tensor_graphs.onnx_io import part_inputs, part_model
 from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.operators.table import OPERATORS, bytes_moved

@@ -37,13 +37,13 @@ def test_costs_know_the_sizes_that_a_run_shows():
     plain = OpenSizes(graph).at({"n": 50})
     x = np.zeros(50, np.float32)
     x[:30] = 1
-    found = with_inner_sizes(graph, plain, {"x": x}, PLAIN)
-    assert (found.named, found.shapes) == (plain.named, plain.shapes)
+    sizes = with_inner_sizes(graph, plain, {"x": x}, PLAIN)
+    assert (sizes.named, sizes.shapes) == (plain.named, plain.shapes)
     (relu,) = (number for number, node in graph.nodes.items() if node.op == "Relu")
     (kind,) = graph.nodes[relu].types
-    assert list(map(found.value, kind.shape)) == [30, 1000]
+    assert list(map(sizes.value, kind.shape)) == [30, 1000]
     # It reads and writes 30 · 1000 numbers of 4 bytes, at 15 million bytes a ms.
-    cost_ms = AnalyticObjective(sizes=found).node_cost_ms(graph, relu)
+    cost_ms = AnalyticObjective(sizes=sizes).node_cost_ms(graph, relu)
     assert cost_ms == pytest.approx(0.002 + 240000 / 1.5e7)
 
 

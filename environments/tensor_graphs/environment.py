@@ -349,6 +349,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
 
 
 def _constant(value: Any, dtype: type) -> np.ndarray:
+    # Time steps share these arrays, so nobody may write to them.
     array: np.ndarray = np.asarray(value, dtype)
     array.setflags(write=False)
     return array

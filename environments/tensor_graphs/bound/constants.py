@@ -23,7 +23,7 @@ class Constants:
 
     def __init__(self) -> None:
         self._values: dict[Ref, np.ndarray] = {}
-        self._known: dict[tuple[TensorType | None, int], list[tuple[np.ndarray, Ref]]] = {}
+        self._sketches: dict[tuple[TensorType | None, int], list[tuple[np.ndarray, Ref]]] = {}
 
     def twins(self, number: int, node: Node, name_fn: Callable[[Ref], Ref]) -> list[Ref | None]:
         """Add a constant node, and find earlier outputs with the same values as its outputs.
@@ -68,7 +68,7 @@ class Constants:
         if value.dtype.kind not in "fiub":
             return None
         sketch = _sketch(value)
-        sketches = self._known.setdefault((kind, value.size), [])
+        sketches = self._sketches.setdefault((kind, value.size), [])
         for earlier, twin in sketches:
             if np.abs(sketch - earlier).max() <= _TOLERANCE * (1e-30 + np.abs(earlier).max()):
                 return twin

@@ -66,12 +66,7 @@ class EGraph:
         self._num_rules = 0
 
     def add(self, number: int, node: Node) -> None:
-        """Add an operation.
-
-        Args:
-          number: number of the operation.
-          node: the operation; its inputs must have been added before.
-        """
+        """Add an operation under a number; its inputs must have been added before."""
         label = self._labels.setdefault((node.op, node.attributes), len(self._labels))
         inputs = "(Nil)"
         for ref in reversed(node.inputs):

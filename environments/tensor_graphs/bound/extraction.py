@@ -14,7 +14,7 @@ import dataclasses
 import heapq
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,12 +78,20 @@ def extract(
     for position, operation in enumerate(operations):
         for name in operation.gives:
             givers.setdefault(name, []).append(position)
-    rows: list[Mapping[int, float]] = [dict.fromkeys(givers[name], 1.0) for name in set(outputs)]
-    lower = [1.0] * len(rows)
+    rows: list[Mapping[int, float]] = []
+    lower: list[float] = []
+
+    def require(positions: Iterable[int], user: int | None = None) -> None:
+        """Demand one of the operations, always or wherever their user is chosen."""
+        row = dict.fromkeys(positions, 1.0)
+        rows.append(row if user is None else {**row, user: -1.0})
+        lower.append(1.0 if user is None else 0.0)
+
+    for name in set(outputs):
+        require(givers[name])
     for position, operation in enumerate(operations):
         for name in set(operation.needs):
-            rows.append({**dict.fromkeys(givers.get(name, ()), 1.0), position: -1.0})
-            lower.append(0.0)
+            require(givers.get(name, ()), position)
     costs = np.array([operation.cost_ms for operation in operations])
     bound_ms = 0.0
     while True:
@@ -112,11 +120,9 @@ def extract(
             }
             needing = [position for position in chosen if group & set(operations[position].needs)]
             if group & set(outputs):
-                rows.append(dict.fromkeys(support, 1.0))
-                lower.append(1.0)
+                require(support)
             for position in needing:
-                rows.append({**dict.fromkeys(support, 1.0), position: -1.0})
-                lower.append(0.0)
+                require(support, position)
 
 
 def greedy(operations: Sequence[Operation], outputs: Collection[Ref]) -> Extraction:
@@ -176,35 +182,35 @@ def _useful(
     is a lower bound on the cost of any graph with that operation: the operations of a chain all
     differ.
     """
-    left = [
+    operations = [
         operation for operation in operations if not set(operation.gives) & set(operation.needs)
     ]
     to: dict[Ref, float] = {}
     behind = dict.fromkeys(outputs, 0.0)
+
+    def costs_ms(operation: Operation) -> tuple[float, float]:
+        """Return the least cost of what an operation needs, and of what follows it."""
+        before = max((to.get(name, math.inf) for name in operation.needs), default=0.0)
+        return before, min(behind.get(name, math.inf) for name in operation.gives)
+
     changed = True
     while changed:
         changed = False
-        for operation in left:
-            before = (
-                max((to.get(name, math.inf) for name in operation.needs), default=0.0)
-                + operation.cost_ms
-            )
-            after = min(behind.get(name, math.inf) for name in operation.gives) + operation.cost_ms
+        for operation in operations:
+            before, after = costs_ms(operation)
             for names, least_ms, value in (
-                (operation.gives, to, before),
-                (operation.needs, behind, after),
+                (operation.gives, to, before + operation.cost_ms),
+                (operation.needs, behind, after + operation.cost_ms),
             ):
                 for name in names:
                     if value < least_ms.get(name, math.inf):
                         least_ms[name] = value
                         changed = True
+    most_ms *= 1 + 1e-9
     return [
         operation
-        for operation in left
-        if max((to.get(name, math.inf) for name in operation.needs), default=0.0)
-        + operation.cost_ms
-        + min(behind.get(name, math.inf) for name in operation.gives)
-        <= most_ms * (1 + 1e-9)
+        for operation in operations
+        if sum(costs_ms(operation)) + operation.cost_ms <= most_ms
     ]
 
 

@@ -64,11 +64,7 @@ class Saturation:
     """
 
     def __init__(self, graph: Graph, rules: Sequence[Rule]) -> None:
-        """Begin with a graph.
-
-        Args:
-          graph: the first graph; its operations are the first members of the classes.
-          rules: the rules to apply.
+        """Begin with a graph, whose operations are the first members of the classes.
 
         Raises:
           UserError: egglog is not installed.
@@ -78,7 +74,7 @@ class Saturation:
         self._rules = [_Rule(rule, opset) for rule in rules]
         self._edit: Edit = graph.edit()
         self._egraph = EGraph()
-        self._known: dict[int, Node] = {}
+        self._nodes: dict[int, Node] = {}
         self._done: set[Any] = set()
         self._constants = Constants()
         self._name_of: dict[Ref, Ref] = {}
@@ -95,17 +91,17 @@ class Saturation:
           deadline_s: the time.monotonic() at which to stop.
         """
         while not self.is_complete:
-            found_any = False
+            has_grown = False
             for rule in self._rules:
                 for match in rule.matches(self.view):
-                    if len(self._known) > max_nodes or time.monotonic() > deadline_s:
+                    if len(self._nodes) > max_nodes or time.monotonic() > deadline_s:
                         self.view = self._look()
                         return
                     if match.key in self._done:
                         continue
                     self._done.add(match.key)
-                    found_any |= self._apply(match)
-            self.is_complete = not found_any
+                    has_grown |= self._apply(match)
+            self.is_complete = not has_grown
             self.view = self._look()
 
     def finish(self) -> tuple[Graph, dict[int, int]]:
@@ -116,7 +112,7 @@ class Saturation:
             ).node
             for number, node in self.view.nodes.items()
         }
-        every = [Ref(number, 0) for number in {*self._known, *numbers.values()}]
+        every = [Ref(number, 0) for number in {*self._nodes, *numbers.values()}]
         self._edit.set_outputs(every, [f"{ref.node}" for ref in every])
         return self._edit.finish()[0], numbers
 
@@ -130,7 +126,7 @@ class Saturation:
                 for place in step.inputs
             ]
             ref = self._edit.add(step.op, inputs, step.attributes, step.types, step.value)
-            if len(match.replaced) > 1 and ref.node not in self._known:
+            if len(match.replaced) > 1 and ref.node not in self._nodes:
                 self._merged[ref.node] = frozenset().union(
                     *(self.view.merged[name] for name in match.replaced)
                 )
@@ -145,8 +141,8 @@ class Saturation:
         return is_new
 
     def _add(self, number: int) -> None:
-        if number not in self._known:
-            node = self._known[number] = self._edit.node(number)
+        if number not in self._nodes:
+            node = self._nodes[number] = self._edit.node(number)
             self._egraph.add(number, node)
             if self._edit.is_constant(number):
                 twins = self._constants.twins(number, node, lambda ref: self._name_of.get(ref, ref))
@@ -167,7 +163,7 @@ class Saturation:
         names = {ref: names_of[name] for ref, name in classes.tensors.items()}
         nodes: dict[int, Node] = {}
         first: dict[str, int] = {}
-        for number, node in self._known.items():
+        for number, node in self._nodes.items():
             if first.setdefault(classes.operations[number], number) == number:
                 inputs = tuple(None if ref is None else names[ref] for ref in node.inputs)
                 nodes[number] = dataclasses.replace(node, inputs=inputs)
@@ -195,7 +191,7 @@ class Saturation:
         constants: set[str] = set()
         while True:
             before = len(constants)
-            for number, node in self._known.items():
+            for number, node in self._nodes.items():
                 if node.op in (INPUT, OPAQUE):
                     continue
                 inputs = [classes.tensors[ref] for ref in node.inputs if ref is not None]
@@ -327,7 +323,7 @@ class _Parts:
     def __init__(self, rule: Rule) -> None:
         self.variables = list(rule.variables)
         self._names = rule.names
-        self._known: dict[Apply, str] = {}
+        self._variables: dict[Apply, str] = {}
 
     def compile(self, root: Apply) -> _Part:
         inputs: list[Any] = []
@@ -336,9 +332,9 @@ class _Parts:
             if not isinstance(operand, Apply):
                 inputs.append(operand)
                 continue
-            name = self._known.get(operand)
+            name = self._variables.get(operand)
             if name is None:
-                name = self._known[operand] = f"#{len(self.variables)}"
+                name = self._variables[operand] = f"#{len(self.variables)}"
                 self.variables.append(name)
                 children.append((len(self.variables) - 1, self.compile(operand)))
             inputs.append(Variable(name))

@@ -21,7 +21,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import onnx
 
@@ -62,11 +61,7 @@ class MeasuredObjective:
     """
 
     def __init__(
-        self,
-        backend: Backend,
-        table: CostTable,
-        sizes: Sizes = NONE_OPEN,
-        fused: bool = True,
+        self, backend: Backend, table: CostTable, sizes: Sizes = NONE_OPEN, fused: bool = True
     ) -> None:
         """Make the objective; nothing is measured before a cost is asked for.
 
@@ -87,7 +82,7 @@ class MeasuredObjective:
         self._formula = _Formula(sizes)
         self._stopwatch = Stopwatch(backend, table)
         self._groups: deque[Groups] = deque(maxlen=_MOST_GRAPHS)
-        self._known: dict[tuple, float] = {}
+        self._costs_ms: dict[tuple, float] = {}
 
     @property
     def alone(self) -> MeasuredObjective:
@@ -141,16 +136,15 @@ class MeasuredObjective:
         if len(members) == 1 and graph.nodes[members[0]].op in VIEWS:
             return self._start_ms
         key = _key(graph, members)
-        cost_ms = self._known.get(key)
+        cost_ms = self._costs_ms.get(key)
         if cost_ms is None:
-            found_ms = self._look_up(graph, members, key)
-            if found_ms is None:
+            cost_ms = self._look_up(graph, members, key)
+            if cost_ms is None:
                 self.num_estimated += 1
                 cost_ms = self._formula.cost_ms(graph, members)
             else:
-                cost_ms = found_ms
                 self._formula.learn(graph, members, cost_ms)
-            self._known[key] = cost_ms
+            self._costs_ms[key] = cost_ms
         return cost_ms
 
     @functools.cached_property
@@ -160,8 +154,8 @@ class MeasuredObjective:
         It is the cost of a Reshape and the like too, which measured alone would copy their input.
         """
         graph, number = _least_graph()
-        found_ms = self._look_up(graph, (number,), ())
-        return self._formula.cost_ms(graph, (number,)) if found_ms is None else found_ms
+        cost_ms = self._look_up(graph, (number,), ())
+        return self._formula.cost_ms(graph, (number,)) if cost_ms is None else cost_ms
 
     def _look_up(self, graph: Graph, members: tuple[int, ...], key: tuple) -> float | None:
         """Return the measured cost of a group in ms; None if it cannot be measured any more."""
@@ -204,10 +198,7 @@ class MeasuredObjective:
         return random_inputs(part, sizes=Sizes(shapes=shapes))
 
     def _sum_of_kernels(self, optimised: onnx.ModelProto, plain: Backend, feeds: Arrays) -> float:
-        def run(model: onnx.ModelProto, feeds: Arrays) -> Mapping[str, Any]:
-            return plain.open(model).run(feeds)
-
-        kernels = kernels_of(optimised, feeds, run)
+        kernels = kernels_of(optimised, feeds, lambda model, feeds: plain.open(model).run(feeds))
         return sum(self._kernel_ms(kernel, plain) for kernel in kernels)
 
     def _kernel_ms(self, kernel: Kernel, plain: Backend) -> float:

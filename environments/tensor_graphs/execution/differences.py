@@ -111,11 +111,8 @@ def _difference(name: str, expected: Any, actual: Any) -> Difference:
         if len(expected) != len(actual):
             return unlike(name, f"{len(expected)} elements became {len(actual)}")
         parts = [_difference(name, *pair) for pair in zip(expected, actual, strict=True)]
-        return max(
-            parts,
-            key=lambda difference: difference.relative_error,
-            default=Difference(name, 0.0, 1.0),
-        )
+        same = Difference(name, 0.0, 1.0)
+        return max(parts, key=lambda part: part.relative_error, default=same)
     if isinstance(expected, Mapping) and isinstance(actual, Mapping):
         if list(expected) != list(actual):
             return unlike(name, "its keys differ")
@@ -132,11 +129,8 @@ def _array_difference(name: str, expected: np.ndarray, actual: np.ndarray) -> Di
     tolerance = TOLERANCES.get(expected.dtype.name)
     if tolerance is None:
         equal = bool(np.array_equal(expected, actual))
-        return (
-            Difference(name, 0.0, 1.0)
-            if equal
-            else unlike(name, f"its {expected_type} is not equal")
-        )
+        same = Difference(name, 0.0, 1.0)
+        return same if equal else unlike(name, f"its {expected_type} is not equal")
     exact, rounded = expected.astype(np.float64), actual.astype(np.float64)
     if expected.dtype.kind in "iu":
         error = np.abs(exact - rounded).max(initial=0.0)

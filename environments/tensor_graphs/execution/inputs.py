@@ -212,16 +212,16 @@ def _type(value: onnx.ValueInfoProto, sizes: Sizes) -> tuple[np.dtype[Any], tupl
 def _draw_floats(
     random: np.random.Generator, shape: tuple[int, ...], kind: str, scale: float
 ) -> np.ndarray:
-    match KINDS.index(kind):
-        case 0:
+    match kind:
+        case "normal numbers":
             return scale * random.standard_normal(shape)
-        case 1:
+        case "numbers from 0 to 1":
             return random.random(shape)
-        case 2:
+        case "numbers from 0 to 255":
             return 255 * random.random(shape)
-        case 3:
+        case "numbers near 0":
             return 1e-3 * scale * random.standard_normal(shape)
-        case 4:
+        case "large numbers":
             return 30 * scale * random.standard_normal(shape)
         case _:
             return random.integers(2, size=shape)
@@ -249,9 +249,8 @@ def _bounds(model: onnx.ModelProto) -> dict[str, int]:
     bounds: dict[str, int] = {}
     for node in reversed(model.graph.node):
         if node.op_type in ("Gather", "GatherElements") and node.input[0] in sizes:
-            axis = next(
-                (attribute.i for attribute in node.attribute if attribute.name == "axis"), 0
-            )
+            axes = (attribute.i for attribute in node.attribute if attribute.name == "axis")
+            axis = next(axes, 0)
             shape = sizes[node.input[0]]
             if -len(shape) <= axis < len(shape) and shape[axis] > 0:
                 _lower(bounds, node.input[1], shape[axis])

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import itertools
 import math
 import pathlib
 import statistics
@@ -128,13 +129,13 @@ class Bench:
         block_s: float = 0.005, pairs: int = _MIN_PAIRS, until_s: float = math.inf,
         num_processes: int = 0,
     ) -> Comparison:  # fmt: skip
-        """Measure another model against the first; see the function `compare`.
+        """Measure another model against the first.
 
         Args:
           second: the model to measure; it has the same inputs.
           other_backend: the backend that runs it, if not the same.
           seconds: wall time that the pairs may take.
-          block_s: each block of runs lasts this many seconds or longer.
+          block_s: each block of runs lasts this many seconds or longer, and has at least one run.
           pairs: smallest number of pairs to measure, whatever time they take.
           until_s: from this time of `time.monotonic` on, FEW_PAIRS are enough.
           num_processes: how many fresh processes each model is measured in; with 0, all are
@@ -158,9 +159,8 @@ class Bench:
                 backends = [self._backend, on] if self._is_large else [self._backend, on] * 2
                 fresh = [stack.enter_context(alone(backend)) for backend in backends[:3]]
                 models = [self._model, second, self._model]
-                programs = [
-                    backend.open(model) for backend, model in zip(fresh, models, strict=False)
-                ]
+                pairs_to_open = zip(fresh, models, strict=False)
+                programs = [backend.open(model) for backend, model in pairs_to_open]
                 self._measure([*programs, programs[0]][:3], times, *share)
         return Comparison(
             ratio=ratio_of(times[0], times[1]),
@@ -197,20 +197,7 @@ def compare(
     first: Model, second: Model, inputs: Arrays, backend: Backend, *,
     other_backend: Backend | None = None, seconds: float = 10.0, block_s: float = 0.005,
 ) -> Comparison:  # fmt: skip
-    """Measure two models against each other.
-
-    Args:
-      first: the model that the other is compared with.
-      second: the model to measure; it has the same inputs.
-      inputs: what both are run on.
-      backend: the backend that runs the first model and its copy.
-      other_backend: the backend that runs the other model, if not the same.
-      seconds: wall time that the pairs may take; a few pairs are measured in any case.
-      block_s: each block of runs lasts this many seconds or longer, and has at least one run.
-
-    Raises:
-      UserError: a model cannot be run.
-    """
+    """Measure two models against each other; see `Bench` and `Bench.compare`."""
     bench = Bench(first, inputs, backend)
     return bench.compare(second, other_backend=other_backend, seconds=seconds, block_s=block_s)
 
@@ -220,10 +207,9 @@ def size_bytes(model: Model) -> int:
     if not isinstance(model, pathlib.Path):
         return model.ByteSize()
     weights = onnx.load(model, load_external_data=False).graph.initializer
-    entries = (
-        entry for weight in weights for entry in weight.external_data if entry.key == "length"
-    )
-    return model.stat().st_size + sum(int(entry.value) for entry in entries)
+    entries = itertools.chain.from_iterable(weight.external_data for weight in weights)
+    lengths = [int(entry.value) for entry in entries if entry.key == "length"]
+    return model.stat().st_size + sum(lengths)
 
 
 _ORDERS = ((0, 1, 2), (2, 1, 0), (1, 0, 2), (2, 0, 1), (0, 2, 1), (1, 2, 0))

@@ -10,6 +10,7 @@ onnxruntime with the types that the model has.
 from __future__ import annotations
 
 import collections
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,8 @@ from environments.tensor_graphs.operators import dimensions, table
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
 
 Values = list[np.ndarray]
+
+_FAILURES = (ArithmeticError, IndexError, MemoryError, TypeError, UserError, ValueError)
 
 
 class ImpreciseError(Exception):
@@ -83,17 +86,9 @@ class Precise:
             if key not in self._kernels:
                 self._kernels[key] = self._kernel(node, arrays)
             outputs = iter(self._kernels[key](arrays))
-            return [
-                next(outputs) if is_used else np.empty(0) for is_used in node.attribute("outputs")
-            ]
-        except (
-            ArithmeticError,
-            IndexError,
-            MemoryError,
-            TypeError,
-            UserError,
-            ValueError,
-        ) as error:
+            used = node.attribute("outputs")
+            return [next(outputs) if is_used else np.empty(0) for is_used in used]
+        except _FAILURES as error:
             raise ImpreciseError(f"{node.op}: {error}") from error
 
     def _kernel(self, node: Node, arrays: Values) -> Callable[[Values], Values]:
@@ -115,20 +110,14 @@ class Precise:
 
     def _model(self, node: Node, dtypes: Sequence[str]) -> onnx.ModelProto:
         """Return a model of one node, whose inputs have these types."""
-        dtype_of = iter(dtypes)
         names = ["" if ref is None else f"i{place}" for place, ref in enumerate(node.inputs)]
+        numbers = [helper.np_dtype_to_tensor_dtype(np.dtype(dtype)) for dtype in dtypes]
         inputs = [
-            helper.make_tensor_value_info(
-                name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None
-            )
-            for name, dtype in zip(filter(None, names), dtype_of, strict=True)
+            helper.make_tensor_value_info(name, number, None)
+            for name, number in zip(filter(None, names), numbers, strict=True)
         ]
         outputs = [f"o{place}" for place in range(len(node.types))]
-        used = [
-            name
-            for name, is_used in zip(outputs, node.attribute("outputs"), strict=True)
-            if is_used
-        ]
+        used = itertools.compress(outputs, node.attribute("outputs"))
         model = onnx.ModelProto()
         shell = self.graph.header.shell
         model.ir_version = shell.ir_version
@@ -142,14 +131,9 @@ class Precise:
 
 
 class _Frame:
-    """One evaluation of the graph, or of a body with its inputs.
+    """One evaluation of outputs of the graph, or of a body.
 
-    Args:
-      precise: the model.
-      outputs: what to compute.
-      inputs: the model's inputs, by name.
-      bound: values of the inputs of a body, by the number of their node.
-      until_s: when to give up.
+    `bound` has the values of a body's inputs, by the number of their node.
     """
 
     def __init__(
@@ -169,10 +153,9 @@ class _Frame:
     def run(self) -> Values:
         """Return the values of the outputs."""
         order = list(_ordered(self._nodes, self._outputs))
-        waiting = collections.Counter(
-            source for number in order for source in _needed(self._nodes[number])
-        )
-        waiting.update({ref.node for ref in self._outputs})
+        waiting = collections.Counter({ref.node for ref in self._outputs})
+        for number in order:
+            waiting.update(_needed(self._nodes[number]))
         for number in order:
             if time.monotonic() > self._until_s:
                 raise ImpreciseError("it took too long")
@@ -214,10 +197,8 @@ class _Frame:
         if node.attribute("operator") != "If" or control.inputs[0] is None:
             raise ImpreciseError(f"{node.attribute('operator')} is not evaluated")
         is_true = bool(self._at(control.inputs[0]).reshape(-1)[0])
-        names = [
-            attribute.name
-            for attribute in onnx.NodeProto.FromString(node.attribute("node")).attribute
-        ]
+        attributes = onnx.NodeProto.FromString(node.attribute("node")).attribute
+        names = [attribute.name for attribute in attributes]
         body = control.bodies[names.index("then_branch" if is_true else "else_branch")]
         bound = {}
         for number in _inputs_of(self._nodes, body):
@@ -264,11 +245,8 @@ def _ordered(nodes: Mapping[int, Node], outputs: Sequence[Ref]) -> Iterator[int]
 
 def _inputs_of(nodes: Mapping[int, Node], body: bodies.Body) -> list[int]:
     """Return the Input nodes of a body that its outputs depend on."""
-    return [
-        number
-        for number in _ordered(nodes, body.outputs)
-        if bodies.body_of(nodes[number]) == body.name
-    ]
+    order = _ordered(nodes, body.outputs)
+    return [number for number in order if bodies.body_of(nodes[number]) == body.name]
 
 
 def _widened(array: np.ndarray) -> np.ndarray:

@@ -26,12 +26,7 @@ class Reference:
     """
 
     def __init__(self, program: Program, precise: Precise | None = None) -> None:
-        """Remember a program; nothing runs yet.
-
-        Args:
-          program: the program.
-          precise: the same model in float64; without it digits are not compared.
-        """
+        """Remember a program, and the same model in float64; without it digits do not count."""
         self.program = program
         self._precise = precise
         # The inputs are kept too, so that no others can get their id.

@@ -178,9 +178,8 @@ class OpenSizes:
           ValueError: a size is missing.
         """
         symbols = dict(sizes.symbols)
-        return self.at(
-            {size.name: symbols[size.symbol] for size in self.all if size.symbol in symbols}
-        )
+        sized = [size for size in self.all if size.symbol in symbols]
+        return self.at({size.name: symbols[size.symbol] for size in sized})
 
     def of_arrays(self, arrays: Mapping[str, np.ndarray]) -> Sizes:
         """Return the sizes that inputs have.
@@ -199,9 +198,7 @@ class OpenSizes:
                 if name in arrays
             }
             if len(set(lengths.values())) != 1:
-                listed = (
-                    ", ".join(f"{place} is {size}" for place, size in lengths.items()) or "none"
-                )
+                listed = ", ".join(f"{place} is {n}" for place, n in lengths.items()) or "none"
                 raise UserError(f"{size.name}: expected one size in the inputs, found {listed}")
             chosen[size.name] = next(iter(lengths.values()))
         return self.at(chosen)

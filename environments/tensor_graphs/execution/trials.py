@@ -121,10 +121,10 @@ def make_trials(
         drawn, note, kind = [], _Note(), KINDS[0]
     others = []
     for point in points[1:]:
-        own_here = [trial for trial in own if trial.sizes == point]
-        others.append(
-            own_here[-1] if own_here else Trial(point, random_inputs(model, 0, point, kind))
-        )
+        own_trials = [trial for trial in own if trial.sizes == point]
+        if not own_trials:
+            own_trials = [Trial(point, random_inputs(model, 0, point, kind))]
+        others.append(own_trials[-1])
     special = [*_special_inputs(model, precise, points[0])] if precise is not None else []
     tried = (*special, *_at_edges(model, edges, kind))
     running = tuple(_running(reference, tried))
@@ -136,18 +136,12 @@ def make_trials(
 
 def unseen_outputs(runs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the outputs of floating-point type that have no finite number in any run."""
-    return tuple(
-        name
-        for name in runs[0]
-        if all(
-            _has_elements(outputs[name]) and not np.isfinite(outputs[name]).any()
-            for outputs in runs
-        )
-    )
+    return tuple(name for name in runs[0] if all(_is_unseen(outputs[name]) for outputs in runs))
 
 
-def _has_elements(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size > 0
+def _is_unseen(value: Any) -> bool:
+    is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size > 0
+    return is_float and not np.isfinite(value).any()
 
 
 def _running(reference: Reference, trials: Iterable[Trial]) -> Iterator[Trial]:

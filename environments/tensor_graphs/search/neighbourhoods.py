@@ -1,13 +1,16 @@
-"""Where two graphs differ, and which of a graph's nodes and matches look alike."""
+"""What steps changed in a graph, and which of its nodes and matches look alike."""
 
 from __future__ import annotations
 
+import collections
 import functools
-from collections.abc import Collection, Iterable
+import math
+from collections.abc import Collection
 from typing import Any
 
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, Change, Node, TensorType
+from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, Node, TensorType
+from environments.tensor_graphs.search.results import Visited
 
 _SMALL = 16
 _NOTHING = -7
@@ -17,48 +20,48 @@ Key = tuple[Any, ...]
 """What matches have in common that look alike: the rule, then a hash for each of their nodes."""
 
 
-def changed(
-    before: Graph, after: Graph, changes: Iterable[Change | None]
-) -> tuple[set[int], set[int]]:
-    """Return what steps changed in a graph.
+def rules_that_lost_matches(visited: Visited) -> dict[str, Visited]:
+    """Return rules with fewer matches than earlier on the trail, and where they last had most."""
+    peaks: dict[str, tuple[int, Visited]] = {}
+    counts: collections.Counter[str] = collections.Counter()
+    for earlier in visited.trail:
+        counts = collections.Counter(match.rule for match in earlier.state.matches)
+        for rule, count in counts.items():
+            if rule not in peaks or count >= peaks[rule][0]:
+                peaks[rule] = count, earlier
+    return {rule: peak for rule, (count, peak) in peaks.items() if count > counts[rule]}
 
-    Args:
-      before: the graph before the steps.
-      after: the graph after them.
-      changes: what each of the steps changed.
+
+def changed_since(origin: Visited, here: Visited) -> tuple[set[int], set[int]]:
+    """Return what the steps from a state of the trail to a later one changed.
 
     Returns:
-      The nodes of `after` that are new or have other inputs than in `before`, and the nodes of
-      `before` that are gone.
+      The nodes that are new or have other inputs, and the nodes of the origin that are gone.
     """
+    before, after = origin.state.graph.nodes, here.state.graph.nodes
     touched: set[int] = set()
     removed: set[int] = set()
-    for change in changes:
+    for visited in here.since(origin):
+        change = visited.state.change
         assert change is not None
         touched.update(change.added, change.rewired)
         removed.update(change.removed)
     # Nodes that only became constant count as rewired, but are the same.
-    new = {n for n in touched & after.nodes.keys() if before.nodes.get(n) is not after.nodes[n]}
-    return new, removed & before.nodes.keys()
+    new = {n for n in touched & after.keys() if before.get(n) is not after[n]}
+    return new, removed & before.keys()
 
 
-def around(graph: Graph, numbers: Collection[int]) -> set[int]:
-    """Return the given nodes and the nodes around them.
+def region_of(origin: Visited, here: Visited) -> set[int]:
+    """Return what the steps from `origin` to `here` have changed, and the nodes around it.
 
-    These are the nodes that they use, the nodes that use them, and all other users of what they
-    use: changing one user of a tensor may pay only if the other users change too.
-
-    Args:
-      graph: the graph.
-      numbers: nodes; those that the graph does not have are returned but have no surroundings.
+    These are the nodes that the changed ones use, the nodes that use them, and all other users of
+    what they use: changing one user of a tensor may pay only if the other users change too.
     """
-    region = set(numbers)
-    for number in numbers:
-        if number in graph.nodes:
-            used = [source for source in graph.nodes[number].used if not graph.is_constant(source)]
-            region.update(used, graph.users(number))
-            for source in used:
-                region.update(graph.users(source))
+    graph = here.state.graph
+    region, _ = changed_since(origin, here)
+    for number in tuple(region):
+        used = [source for source in graph.nodes[number].used if not graph.is_constant(source)]
+        region.update(used, graph.users(number), *map(graph.users, used))
     return region
 
 
@@ -68,12 +71,7 @@ def nodes_of(match: Any) -> Collection[int]:
 
 
 def signature_of(signatures: NodeSignatures, match: Any) -> Key:
-    """Return a key that is equal for matches that are expected to change the cost alike.
-
-    Args:
-      signatures: those of the graph that the match belongs to.
-      match: the match.
-    """
+    """Return a key that is equal for matches that are expected to change the cost alike."""
     return (match.rule, *(signatures.signature(number) for number in nodes_of(match)))
 
 
@@ -180,10 +178,7 @@ def _colour(node: Node) -> int:
 def _is_small(kind: TensorType | None) -> bool:
     if kind is None or kind.shape is None:
         return True
-    size = 1
-    for length in kind.shape:
-        size *= length if isinstance(length, int) else _SMALL
-    return size < _SMALL
+    return math.prod(size if isinstance(size, int) else _SMALL for size in kind.shape) < _SMALL
 
 
 @functools.lru_cache(maxsize=1 << 14)

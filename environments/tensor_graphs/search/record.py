@@ -26,6 +26,7 @@ from environments.tensor_graphs.search.results import (
     State,
     Step,
     Visited,
+    step_of,
 )
 
 _NUM_CANDIDATES = 8
@@ -61,13 +62,6 @@ class Record:
     ) -> None:
         """Begin at `start`, or at the best state of an earlier search that `file` holds.
 
-        Args:
-          method: name of the search.
-          start: the state where it begins.
-          budget: when to end at the latest.
-          on_progress: called a few times a second.
-          file: where the path to the best state is kept.
-
         Raises:
           UserError: `file` holds something else, or a search of another start.
         """
@@ -99,12 +93,7 @@ class Record:
         return Progress(self.expansions, self.seconds, self.best.cost_ms)
 
     def run(self, method: Callable[..., None], **settings: Any) -> Result:
-        """Search until there is nothing left to try, the budget is spent, or Ctrl-C is pressed.
-
-        Args:
-          method: the search, a function of this record and `settings`.
-          **settings: its other arguments.
-        """
+        """Call a search; it ends by itself, when the budget is spent, or by Ctrl-C."""
         try:
             method(self, **settings)
             stopped = EXHAUSTED
@@ -163,10 +152,10 @@ class Record:
             raise BudgetSpent(OUT_OF_TIME)
         if now_s - self._began_s >= self._budget.patience_s and self.best is self.start:
             raise BudgetSpent(OUT_OF_PATIENCE)
-        if self._on_progress is not None and now_s - self._reported_s >= _REPORT_EVERY_S:
+        if now_s - self._reported_s >= _REPORT_EVERY_S:
             self._reported_s = now_s
             self.report()
-        if self._file is not None and now_s - self._saved_s >= _SAVE_EVERY_S:
+        if now_s - self._saved_s >= _SAVE_EVERY_S:
             self._saved_s = now_s
             self.save()
 
@@ -253,30 +242,23 @@ class Record:
 
 
 def replay(start: Visited, path: Sequence[Match]) -> Visited:
-    """Apply the steps of a path again.
+    """Apply the steps of a path again; return the state where it ends.
 
     Args:
       start: the state where the path begins.
       path: steps, or matches of another engine; each is looked up by its rule and location.
-
-    Returns:
-      The state where the path ends.
 
     Raises:
       LookupError: a step does not apply.
     """
     here = start
     for step in path:
-        match = _match_of(here.state, step)
+        wanted = step_of(step)
+        matches = (match for match in here.state.matches if step_of(match) == wanted)
+        if (match := next(matches, None)) is None:
+            raise LookupError(f"no match of {step.rule} at {step.location}")
         here = Visited(here.state.apply(match), here, match)
     return here
-
-
-def _match_of(state: State, step: Match) -> Any:
-    for match in state.matches:
-        if match.rule == step.rule and tuple(match.location) == tuple(step.location):
-            return match
-    raise LookupError(f"no match of {step.rule} at {step.location}")
 
 
 def _hash_of(state: State) -> int:

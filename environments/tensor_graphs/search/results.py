@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from environments.tensor_graphs.graph.nodes import Change
@@ -26,7 +26,7 @@ class State(Protocol):
     """A graph with its matches and its cost. `engine.State` is one; tests have others."""
 
     @property
-    def graph(self) -> Hashable:
+    def graph(self) -> Any:
         """The graph; equal graphs compare equal and have the same hash in every process."""
 
     @property
@@ -179,8 +179,3 @@ class Result:
     stopped: str
     expansions_of_best: int
     gains: tuple[Progress, ...] = ()
-
-    @property
-    def gain(self) -> float:
-        """The part of the start's cost that is saved, in [0, 1]."""
-        return 1 - self.best.cost_ms / self.start_cost_ms if self.start_cost_ms else 0.0

@@ -26,13 +26,13 @@ class Savings:
         self._changes_ms: dict[Key, float] = {}
 
     def apply(self, state: State, match: Match) -> State:
-        """Apply a match, and remember what that changed of the cost."""
+        """Apply a match, and remember how that changed the cost."""
         after = state.apply(match)
         self.observe(state, match, after)
         return after
 
     def observe(self, before: State, match: Match, after: State) -> None:
-        """Remember what a match changed of the cost."""
+        """Remember how a match changed the cost."""
         key = signature_of(NodeSignatures(before.graph), match)
         self._changes_ms[key] = after.cost_ms - before.cost_ms
 

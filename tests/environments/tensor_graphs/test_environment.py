@@ -64,18 +64,18 @@ def make(*graphs, rules=(back, there), objective=None, seed=0, measure_fn=None, 
 
 
 class TestContract(EnvironmentContractTest):
+    settings = {}
+
     def make_environment(self, seed):
-        return make(relus(1), relus(2), relus(3), max_steps=7, seed=seed)
+        return make(relus(1), relus(2), relus(3), max_steps=7, seed=seed, **self.settings)
 
 
-class TestContractWithoutStopping(EnvironmentContractTest):
-    def make_environment(self, seed):
-        return make(relus(1), relus(2), relus(3), may_stop=False, max_steps=7, seed=seed)
+class TestContractWithoutStopping(TestContract):
+    settings = {"may_stop": False}
 
 
-class TestContractAfterRandomSteps(EnvironmentContractTest):
-    def make_environment(self, seed):
-        return make(relus(1), relus(2), relus(3), random_steps=4, max_steps=7, seed=seed)
+class TestContractAfterRandomSteps(TestContract):
+    settings = {"random_steps": 4}
 
 
 class TestContractOfFamilies(EnvironmentContractTest):
@@ -258,16 +258,9 @@ def assert_same(actual, expected):
 
 def test_a_random_policy_that_heeds_masks_does_nothing_invalid():
     models = [Model.load("bert-tiny"), Model.load("squeezenet-1.1")]
-    environment = make(
-        *models,
-        rules=all_rules(),
-        objective=AnalyticObjective(),
-        max_nodes=1024,
-        max_edges=1536,
-        max_locations=200,
-        max_actions=1024,
-        max_steps=60,
-    )
+    sizes = {"max_nodes": 1024, "max_edges": 1536, "max_locations": 200, "max_actions": 1024}
+    objective = AnalyticObjective()
+    environment = make(*models, rules=all_rules(), objective=objective, max_steps=60, **sizes)
     random = np.random.default_rng(0)
     step = environment.reset()
     for _ in range(240):

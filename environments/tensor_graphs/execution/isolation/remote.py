@@ -80,7 +80,7 @@ class _Remote:
         self._process, self._name, self._model = process, name, model
         self._number, self._generation = 0, -1
         # The arrays are kept, so that no others can get their id.
-        self._given: dict[int, tuple[Arrays, int]] = {}
+        self._sent: dict[int, tuple[Arrays, int]] = {}
 
     def number(self) -> int:
         """Open the model unless it is open; return its number."""
@@ -88,7 +88,7 @@ class _Remote:
         process.start()
         if self._generation != process.generation:
             self._number, self._generation = process.number(), process.generation
-            self._given = {}
+            self._sent = {}
             content = _content(self._model)
             self._ask(do="open", backend=self._name, model=content, number=self._number)
             weakref.finalize(self, process.forget, self._number)
@@ -108,10 +108,10 @@ class _Remote:
         def timed(times: int) -> float:
             number = self.number()
             request: dict[str, Any] = {"program": number, "bound": bound, "times": times}
-            if id(inputs) not in self._given:
-                self._given[id(inputs)] = inputs, self._process.number()
+            if id(inputs) not in self._sent:
+                self._sent[id(inputs)] = inputs, self._process.number()
                 request["inputs"] = dict(inputs)
-            request["given"] = self._given[id(inputs)][1]
+            request["given"] = self._sent[id(inputs)][1]
             return float(self._ask(do="time", **request)["seconds"])
 
         return timed

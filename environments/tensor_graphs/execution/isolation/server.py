@@ -63,17 +63,17 @@ class Server:
         return {"model": optimised[0].SerializeToString(), "backend": optimised[1].name}
 
     def _run(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        inputs = self._given(request)
+        inputs = self._inputs_of(request)
         return {"outputs": self._programs[request["program"]].run(inputs)}
 
     def _time(self, request: Mapping[str, Any]) -> dict[str, Any]:
         key = (request["program"], request["given"], request["bound"])
-        inputs = self._given(request)
+        inputs = self._inputs_of(request)
         if key not in self._timers:
             self._timers[key] = self._programs[key[0]].timer(inputs, bound=request["bound"])
         return {"seconds": self._timers[key](request["times"])}
 
-    def _given(self, request: Mapping[str, Any]) -> Arrays:
+    def _inputs_of(self, request: Mapping[str, Any]) -> Arrays:
         if "inputs" in request:
             self._inputs[request["given"]] = request["inputs"]
         return self._inputs[request["given"]]

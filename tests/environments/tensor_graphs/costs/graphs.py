@@ -9,6 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.costs.objectives import Objective
 from environments.tensor_graphs.graph.graph import Graph
 
 X = ("x", TensorProto.FLOAT, [1, 8, 16])
@@ -37,3 +38,8 @@ def layer_norm(shape: list[int | str]) -> Graph:
         x=("x", TensorProto.FLOAT, shape),
         w=ones,
     )
+
+
+def graph_cost(objective: Objective, graph: Graph) -> float:
+    """The cost of a graph in ms."""
+    return sum(objective.node_cost_ms(graph, number) for number in graph.order())

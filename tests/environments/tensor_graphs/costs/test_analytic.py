@@ -7,8 +7,8 @@ import pytest
 from onnx import helper
 
 from environments.tensor_graphs.costs.analytic import AnalyticObjective, figures
-from environments.tensor_graphs.costs.objectives import graph_cost, make_objective
-from tests.environments.tensor_graphs.costs.graphs import graph_of
+from environments.tensor_graphs.costs.objectives import make_objective
+from tests.environments.tensor_graphs.costs.graphs import graph_cost, graph_of
 
 
 def test_figures() -> None:

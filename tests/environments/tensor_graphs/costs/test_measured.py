@@ -19,15 +19,15 @@ from environments.errors import UserError
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
-from environments.tensor_graphs.costs.objectives import graph_cost
 from environments.tensor_graphs.costs.stopwatch import time_of
 from environments.tensor_graphs.costs.table import CostTable
 from environments.tensor_graphs.execution.backends import OnnxRuntime, Program
+from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.execution.sizes import OpenSizes
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules.library import all_rules
-from tests.environments.tensor_graphs.costs.graphs import graph_of, layer_norm
+from tests.environments.tensor_graphs.costs.graphs import graph_cost, graph_of, layer_norm
 from tests.environments.tensor_graphs.random_graphs import random_graph
 
 
@@ -37,13 +37,13 @@ class CountedBackend(OnnxRuntime):
     num_opened = 0
     refuses = False
 
-    def open_optimised(
+    def open(
         self, model: onnx.ModelProto | pathlib.Path, write_to: pathlib.Path | None = None
     ) -> Program:
         if CountedBackend.refuses:
             raise UserError("no")
         CountedBackend.num_opened += 1
-        return super().open_optimised(model, write_to)
+        return super().open(model, write_to)
 
 
 @pytest.fixture
@@ -192,11 +192,6 @@ def test_sum_is_near_the_whole(name: str) -> None:
     backend = OnnxRuntime()
     objective = MeasuredObjective(backend, CostTable())
     sum_ms = graph_cost(objective, onnx_io.read(model))
-    feeds = {
-        value.name: np.ones([size.dim_value for size in value.type.tensor_type.shape.dim], kind)
-        for value in model.graph.input
-        for kind in [helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)]
-    }
-    feeds.update({name: np.zeros_like(x) for name, x in feeds.items() if name == "token_type_ids"})
-    whole_ms = 1e3 * time_of(backend.open(model).timer(feeds, bound=True))[0]
+    timer = backend.open(model).timer(random_inputs(model), bound=True)
+    whole_ms = 1e3 * time_of(timer)[0]
     assert sum_ms == pytest.approx(whole_ms, rel=0.3)

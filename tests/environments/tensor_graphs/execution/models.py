@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.execution.sizes import OpenSizes
-from tests.environments.tensor_graphs.small_models import model_of
+
+
+def parsed(text: str, opset: int = 17) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]> {text}')
+
+
+def of_x(text: str) -> onnx.ModelProto:
+    """A model of x: [n] that returns y: [n]; the text has its weights and nodes."""
+    return parsed(f"small (float[n] x) => (float[n] y) {text}")
 
 
 def chain(*ops: str, size: int | str = 64) -> onnx.ModelProto:
-    """Make a chain of operators, x: [size, 64] -> y: [size, 64]; MatMul squares its input."""
+    """A chain of operators, x: [size, 64] -> y: [size, 64]; MatMul squares its input."""
     names = ["x", *(f"v{number}" for number in range(len(ops) - 1)), "y"]
-    nodes = [
-        helper.make_node(op, [names[k]] * (2 if op in ("MatMul", "Add") else 1), [names[k + 1]])
-        for k, op in enumerate(ops)
+    calls = [
+        f"{after} = {op}({before}{f', {before}' if op == 'MatMul' else ''})"
+        for op, before, after in zip(ops, names, names[1:], strict=False)
     ]
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [size, 64]) for n in "xy")
-    graph = helper.make_graph(nodes, "chain", [x], [y])
-    opsets = [helper.make_opsetid("", 14)]
-    return helper.make_model(graph, ir_version=8, opset_imports=opsets)
+    kind = f"float[{size},64]"
+    return parsed(f"chain ({kind} x) => ({kind} y) {{ {' '.join(calls)} }}", 14)
 
 
 def relus(**shapes: list[int | str]) -> onnx.ModelProto:
@@ -40,26 +45,10 @@ def open_sizes(**shapes: list[int | str]) -> OpenSizes:
     return OpenSizes(onnx_io.read(relus(**shapes)))
 
 
-def number(value, name):
-    return numpy_helper.from_array(np.float32(value), name)
-
-
-def relu_of(*nodes, weights=()):
-    return model_of(nodes, weights, {"x": ["n"]}, {"y": ["n"]})
-
-
-def parsed(text: str, opset: int = 17) -> onnx.ModelProto:
-    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]> {text}')
-
-
-def shifted_there_and_back(by: float):
+def shifted_there_and_back(by: float) -> onnx.ModelProto:
     """(x + by) - by, which rounds x to the distance of numbers around `by`."""
-    nodes = [
-        helper.make_node("Add", ["x", "by"], ["s"]),
-        helper.make_node("Sub", ["s", "by"], ["y"]),
-    ]
-    return relu_of(*nodes, weights=[number(by, "by")])
+    return of_x(f"<float by = {{{by}}}> {{ s = Add(x, by) y = Sub(s, by) }}")
 
 
-def scaled(by: float):
-    return relu_of(helper.make_node("Mul", ["x", "by"], ["y"]), weights=[number(by, "by")])
+def scaled(by: float) -> onnx.ModelProto:
+    return of_x(f"<float by = {{{by}}}> {{ y = Mul(x, by) }}")

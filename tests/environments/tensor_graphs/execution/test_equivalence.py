@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 from environments.errors import UserError
 from environments.tensor_graphs import models, onnx_io
@@ -15,7 +14,8 @@ from environments.tensor_graphs.execution import backends, equivalence, inputs
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.differences import compare_outputs
 from tests.environments.tensor_graphs.execution.models import (
-    relu_of,
+    of_x,
+    parsed,
     scaled,
     shifted_there_and_back,
 )
@@ -70,18 +70,16 @@ def test_outputs_are_as_exact_as_what_they_are_computed_in():
     ):
         result = equivalence.check(scaled(1.0), scaled(1 + error), [x], computed_in=computed_in)
         assert result.is_equal == expected
-    nodes = [helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16),
-             helper.make_node("Cast", ["h"], ["y"], to=TensorProto.FLOAT)]  # fmt: skip
-    assert equivalence.least_exact_type(onnx_io.read(relu_of(*nodes))) == "float16"
+    halved = of_x("{ h = Cast <to = 10> (x) y = Cast <to = 1> (h) }")
+    assert equivalence.least_exact_type(onnx_io.read(halved)) == "float16"
     assert equivalence.least_exact_type(onnx_io.read(scaled(2.0))) == "float32"
 
 
 def test_onnxruntimes_layout_of_images_without_elements():
     """It keeps channels in blocks, and fails where it adds two of no image at all."""
-    text = """<ir_version: 8, opset_import: ["" : 17]>
-        g (float[n,16,h,4] x, float[n,16,i,4] z) => (float[n,16,h,4] y)
+    text = """g (float[n,16,h,4] x, float[n,16,i,4] z) => (float[n,16,h,4] y)
         { a = Conv(x, w) b = Conv(z, w) c = Add(a, b) y = Conv(c, w) }"""
-    model = onnx.parser.parse_model(text)
+    model = parsed(text)
     kernel = np.ones((16, 16, 1, 1), np.float32)
     model.graph.initializer.append(numpy_helper.from_array(kernel, "w"))
     full, below = backend("onnxruntime"), backend("onnxruntime-extended")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pathlib
 
 import numpy as np
-import onnx
 import pytest
 
 from environments.errors import UserError
@@ -13,7 +12,7 @@ from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.execution import inputs
 from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.execution.sizes import OpenSizes
-from tests.environments.tensor_graphs.execution.models import chain, relus
+from tests.environments.tensor_graphs.execution.models import chain, parsed, relus
 
 
 def test_random_inputs_are_within_bounds() -> None:
@@ -33,9 +32,9 @@ def test_random_inputs_are_within_bounds() -> None:
 
 
 def test_integers_span_the_range_unless_they_index() -> None:
-    model = onnx.parser.parse_model(
-        """<ir_version: 8, opset_import: ["" : 17]>
-        g (int64[99] id, int64[99] word, int8[99] small) => (float[99,1] y, int64[99] h, int8[99] s)
+    model = parsed(
+        """g (int64[99] id, int64[99] word, int8[99] small)
+          => (float[99,1] y, int64[99] h, int8[99] s)
         <float[5,1] table = {1, 2, 3, 4, 5}>
         { y = Gather(table, word) h = Mul(id, id) s = Mul(small, small) }"""
     )
@@ -48,9 +47,8 @@ def test_integers_span_the_range_unless_they_index() -> None:
 
 def test_integers_that_are_compared_are_what_they_are_compared_with() -> None:
     """Each seed begins with another one of them; what is compared with nothing is 0 or 1."""
-    model = onnx.parser.parse_model(
-        """<ir_version: 8, opset_import: ["" : 17]>
-        g (int64 rate, int64[9] many, int64[9] mask) => (bool y, bool[9] z, int64[9] m)
+    model = parsed(
+        """g (int64 rate, int64[9] many, int64[9] mask) => (bool y, bool[9] z, int64[9] m)
         <int64 high = {16000}, int64 low = {8000}, int64[1] three = {3}, int64[1] all = {0}>
         { a = Equal(rate, high) b = Equal(low, rate) y = Or(a, b) u = Unsqueeze(many, all)
           v = Squeeze(u, all) z = Less(v, three) m = Add(mask, mask) }"""

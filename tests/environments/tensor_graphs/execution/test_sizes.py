@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from environments.errors import UserError
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
-from environments.tensor_graphs.costs.objectives import graph_cost
 from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.execution.sizes import OpenSizes, Sizes, together
+from tests.environments.tensor_graphs.costs.graphs import graph_cost
 from tests.environments.tensor_graphs.execution.models import open_sizes, relus
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
 
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.execution.backends import backend
@@ -12,12 +11,7 @@ from environments.tensor_graphs.execution.inputs import NoInputsError
 from environments.tensor_graphs.execution.precise import Precise
 from environments.tensor_graphs.execution.sizes import OpenSizes
 from environments.tensor_graphs.execution.trials import Trial, make_trials, silent_outputs
-from tests.environments.tensor_graphs.execution.models import (
-    number,
-    parsed,
-    relu_of,
-    shifted_there_and_back,
-)
+from tests.environments.tensor_graphs.execution.models import of_x, parsed, shifted_there_and_back
 
 
 def trials_of(model, sizes=({"n": 4},), own=()):
@@ -27,7 +21,7 @@ def trials_of(model, sizes=({"n": 4},), own=()):
 
 
 def test_random_numbers_at_each_of_the_sizes():
-    model = relu_of(helper.make_node("Relu", ["x"], ["y"]))
+    model = of_x("{ y = Relu(x) }")
     trials = trials_of(model, [{"n": 4}, {"n": 2}, {"n": 8}])
     assert [trial.inputs["x"].shape for trial in trials.first] == [(4,)] * 3
     assert [trial.inputs["x"].shape for trial in trials.measured] == [(4,), (2,), (8,)]
@@ -37,30 +31,25 @@ def test_random_numbers_at_each_of_the_sizes():
 
 def test_constant_outputs_are_answered_by_other_inputs():
     """relu(x - 20) is 0 for normal numbers and those from 0 to 1, but not for those up to 255."""
-    nodes = [
-        helper.make_node("Sub", ["x", "twenty"], ["d"]),
-        helper.make_node("Relu", ["d"], ["y"]),
-    ]
-    trials = trials_of(relu_of(*nodes, weights=[number(20, "twenty")]))
+    trials = trials_of(of_x("<float twenty = {20}> { d = Sub(x, twenty) y = Relu(d) }"))
     assert all(trial.inputs["x"].max() > 20 for trial in trials.first)
     assert "numbers from 0 to 255, since on normal numbers output 'y' is constant" in trials.note
 
 
 def test_outputs_that_are_not_finite_are_answered_too():
     """The logarithm of a negative number is NaN."""
-    trials = trials_of(relu_of(helper.make_node("Log", ["x"], ["y"])))
+    trials = trials_of(of_x("{ y = Log(x) }"))
     assert all(trial.inputs["x"].min() > 0 for trial in trials.first)
     assert "output 'y' is not finite" in trials.note
 
 
 def test_what_tells_nothing_on_any_inputs_is_said():
-    nodes = [helper.make_node("Sub", ["x", "x"], ["y"])]
-    trials = trials_of(relu_of(*nodes))
+    trials = trials_of(of_x("{ y = Sub(x, x) }"))
     assert "output 'y' is constant on all random inputs that were tried" in trials.note
 
 
 def test_the_users_inputs_are_the_ones_to_measure():
-    model = relu_of(helper.make_node("Relu", ["x"], ["y"]))
+    model = of_x("{ y = Relu(x) }")
     x = np.arange(2, dtype=np.float32)
     trials = trials_of(
         model, [{"n": 4}, {"n": 2}], own=lambda sizes: Trial(sizes.at({"n": 2}), {"x": x})
@@ -71,11 +60,7 @@ def test_the_users_inputs_are_the_ones_to_measure():
 
 
 def test_texts_need_the_users_inputs():
-    info = [helper.make_tensor_value_info(n, TensorProto.STRING, [2]) for n in "xy"]
-    graph = helper.make_graph(
-        [helper.make_node("Identity", ["x"], ["y"])], "g", *([i] for i in info)
-    )
-    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    model = parsed("g (string[2] x) => (string[2] y) { y = Identity(x) }")
     with pytest.raises(NoInputsError, match="give inputs with --inputs"):
         trials_of(model, [{}])
     x = np.array(["a", "b"], object)

@@ -26,11 +26,11 @@ class Constants:
         self._sketches: dict[tuple[TensorType | None, int], list[tuple[np.ndarray, Ref]]] = {}
 
     def twins(self, number: int, node: Node, name_fn: Callable[[Ref], Ref]) -> list[Ref | None]:
-        """Add a constant node, and find earlier outputs with the same values as its outputs.
+        """Add a node that depends on constants alone, and find earlier outputs with its values.
 
         Args:
           number: number of the node.
-          node: a node that depends on constants alone.
+          node: the node.
           name_fn: maps an output to one that has the same values and whose values are known.
 
         Returns:

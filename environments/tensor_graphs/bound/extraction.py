@@ -126,11 +126,7 @@ def extract(
 
 
 def greedy(operations: Sequence[Operation], outputs: Collection[Ref]) -> Extraction:
-    """Choose for each class the operation that is cheapest as a tree.
-
-    Args:
-      operations: all operations to choose from.
-      outputs: classes that the graph must compute.
+    """Choose for each class that the outputs need the operation that is cheapest as a tree.
 
     Returns:
       The graph of the chosen operations. Its cost counts shared operations once; its bound is 0.

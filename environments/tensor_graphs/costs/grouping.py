@@ -73,11 +73,7 @@ class Groups:
         return tuple(members)
 
     def around(self, numbers: Iterable[int]) -> set[int]:
-        """Return all nodes that are in a group with one of the given nodes.
-
-        Args:
-          numbers: the nodes; those that the graph does not have, Inputs and constants are ignored.
-        """
+        """Return all nodes that are in a group with a computed one of the given nodes."""
         leaders = {
             self.leader(number)
             for number in numbers

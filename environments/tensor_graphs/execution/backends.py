@@ -31,7 +31,7 @@ Arrays = Mapping[str, np.ndarray]
 """Arrays by name of the model's input or output."""
 
 Timer = Callable[[int], float]
-"""Runs a model so many times in a row; returns the seconds of all these runs together."""
+"""Runs a model the given number of times in a row; returns the seconds that all runs took."""
 
 _LEVELS = ("disable", "basic", "extended", "all")
 _SILENT = 4

@@ -81,12 +81,7 @@ class Difference:
 def compare_outputs(
     expected: Mapping[str, Any], actual: Mapping[str, Any], trial: int = 0
 ) -> list[Difference]:
-    """Compare the outputs of two runs by name.
-
-    Args:
-      expected: what the outputs should be.
-      actual: what they are.
-      trial: index of the inputs, to be kept in the differences.
+    """Compare the outputs of two runs by name; the differences keep the index of the trial.
 
     Returns:
       A difference for each expected output, then one for each output that is not expected.

@@ -87,11 +87,7 @@ def whole_range_inputs(
     """Draw random inputs whose integers span the range of their type, where they index nothing.
 
     A quarter of them are the greatest and the least; the others have any number of bits.
-
-    Args:
-      model: the model; its weights are not read.
-      seed: seed of the random numbers.
-      sizes: the sizes that the model leaves open.
+    `random_inputs` says what the arguments are.
 
     Raises:
       UserError, NoInputsError: see `random_inputs`.
@@ -121,9 +117,9 @@ def inputs_near(
     Args:
       anchors: these numbers, in float64, by name of the input; NaN where there is none.
       scale: standard deviation of the distance from them.
-      model: the model; its weights are not read.
-      seed: seed of the random numbers.
-      sizes: the sizes that the model leaves open.
+      model: see `random_inputs`, also for the other arguments.
+      seed: of the random numbers.
+      sizes: of the inputs.
 
     Raises:
       UserError, NoInputsError: see `random_inputs`.

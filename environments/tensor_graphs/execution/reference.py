@@ -120,10 +120,8 @@ def _is_judged(own: Any, exact: np.ndarray) -> bool:
 def rounding(program: Program, inputs: Arrays, outputs: Mapping[str, Any]) -> dict[str, float]:
     """Return how much a program's outputs change with the last digits of its inputs.
 
-    Args:
-      program: the program.
-      inputs: its inputs; each number that is no integer is replaced by a neighbour.
-      outputs: what it returns for them.
+    Each number of the inputs that is no integer is replaced by a neighbour; `outputs` is what the
+    program returned before that.
 
     Returns:
       The relative error by name of the output; inf where the two are not comparable.

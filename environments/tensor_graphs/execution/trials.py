@@ -2,8 +2,8 @@
 
 Random inputs may tell nothing. If a detector finds no object, or a sum overflows, its outputs are
 the same for all inputs, or are not finite, and a wrong model would pass. Or they are so near 0 that
-they consist of rounding, and a right model would not pass. So the model is run first. Outputs that
-tell nothing are answered by inputs of other kinds.
+they consist of rounding, and a right model would not pass. So the model is run first, and where its
+outputs tell nothing, inputs of other kinds are tried.
 
 Other mistakes show on special inputs only: near a constant that the model subtracts or compares
 with (`anchors`), with integers so large that they wrap around, and at sizes of 0 and 1. Models are
@@ -145,7 +145,7 @@ def _is_unseen(value: Any) -> bool:
 
 
 def _running(reference: Reference, trials: Iterable[Trial]) -> Iterator[Trial]:
-    """Yield the trials on which the model runs, as far as there is time."""
+    """Yield the trials on which the model runs, until `_SPECIAL_S` seconds are over."""
     began_s = time.monotonic()
     for trial in trials:
         try:

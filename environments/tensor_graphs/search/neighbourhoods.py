@@ -79,12 +79,7 @@ def fingerprint(graph: Graph, new: Collection[int], gone: Collection[int]) -> in
     """Hash a graph by what distinguishes it from the graph that it was made from.
 
     Fingerprints of graphs with the same origin can be compared. They are quicker to compute than
-    hashes of whole graphs.
-
-    Args:
-      graph: the graph to hash.
-      new: its nodes that are not in the origin, or have other inputs there.
-      gone: nodes of the origin that it does not have.
+    hashes of whole graphs. `new` and `gone` are the result of `changed_since`.
     """
     names: dict[int, int] = {}
 

@@ -131,6 +131,7 @@ class _Regions:
         """Play all rounds."""
         self._descend()
         for number, (effort, self.radius) in enumerate(rounds):
+            # What failed with less effort may succeed now.
             self.failed.clear()
             while self._search_regions(effort):
                 self._descend()
@@ -158,6 +159,7 @@ class _Regions:
     def _take_everywhere(self, key: Key) -> None:
         """Apply all matches of one signature, as long as that saves something."""
         while self.changes_ms[key] < 0:
+            # The last step has changed what its neighbours look like.
             signatures = NodeSignatures(self.here.state.graph)
             alike = (
                 match

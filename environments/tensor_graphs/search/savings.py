@@ -1,4 +1,4 @@
-"""What matches save, learned from one and used for all that look like it.
+"""How much matches save: learned from one match, and expected of all that look like it.
 
 Models are made of layers that are alike: a rule that makes one of them cheaper mostly makes the
 others cheaper too, and a rule that gains nothing in one need not be tried in the others.
@@ -41,7 +41,7 @@ class Savings:
         return signature_of(signatures, match) in self._changes_ms
 
     def change_ms(self, state: State, signatures: NodeSignatures, match: Match) -> float:
-        """Return how much a match changes the cost; apply it only if none that looks alike was."""
+        """Return how much a match changes the cost; apply it if none like it was yet."""
         key = signature_of(signatures, match)
         if key not in self._changes_ms:
             self._changes_ms[key] = state.apply(match).cost_ms - state.cost_ms

@@ -78,25 +78,16 @@ def extract(
     for position, operation in enumerate(operations):
         for name in operation.gives:
             givers.setdefault(name, []).append(position)
-    rows: list[Mapping[int, float]] = []
-    lower: list[float] = []
-
-    def require(positions: Iterable[int], user: int | None = None) -> None:
-        """Demand one of the operations, always or wherever their user is chosen."""
-        row = dict.fromkeys(positions, 1.0)
-        rows.append(row if user is None else {**row, user: -1.0})
-        lower.append(1.0 if user is None else 0.0)
-
+    program = _Program(np.array([operation.cost_ms for operation in operations]))
     for name in set(outputs):
-        require(givers[name])
+        program.require(givers[name])
     for position, operation in enumerate(operations):
         for name in set(operation.needs):
-            require(givers.get(name, ()), position)
-    costs = np.array([operation.cost_ms for operation in operations])
+            program.require(givers.get(name, ()), position)
     bound_ms = 0.0
     while True:
         left_s = deadline_s - time.monotonic()
-        solution = _solve(costs, rows, lower, max(left_s, 0.1))
+        solution = program.solve(max(left_s, 0.1))
         if solution.x is None:
             return Extraction(fallback.cost_ms, bound_ms, fallback.chosen)
         bound_ms = max(bound_ms, float(solution.mip_dual_bound))
@@ -120,9 +111,9 @@ def extract(
             }
             needing = [position for position in chosen if group & set(operations[position].needs)]
             if group & set(outputs):
-                require(support)
+                program.require(support)
             for position in needing:
-                require(support, position)
+                program.require(support, position)
 
 
 def greedy(operations: Sequence[Operation], outputs: Collection[Ref]) -> Extraction:
@@ -251,24 +242,37 @@ def _founded(operations: Sequence[Operation], chosen: Collection[int]) -> tuple[
         waiting = [position for position in waiting if position not in used]
 
 
-def _solve(
-    costs: np.ndarray, rows: Sequence[Mapping[int, float]], lower: Sequence[float], seconds: float
-) -> optimize.OptimizeResult:
-    from scipy import optimize, sparse
+class _Program:
+    """Which operations are chosen, as an integer program; each row is a demand on them."""
 
-    counts = [len(row) for row in rows]
-    matrix = sparse.csr_matrix(
-        (
-            np.concatenate([np.fromiter(row.values(), float, len(row)) for row in rows]),
-            np.concatenate([np.fromiter(row.keys(), int, len(row)) for row in rows]),
-            np.concatenate([[0], np.cumsum(counts)]),
-        ),
-        shape=(len(rows), len(costs)),
-    )
-    return optimize.milp(
-        costs,
-        constraints=optimize.LinearConstraint(matrix, np.asarray(lower), np.inf),
-        integrality=np.ones(len(costs)),
-        bounds=optimize.Bounds(0, 1),
-        options={"time_limit": seconds, "mip_rel_gap": 1e-6},
-    )
+    def __init__(self, costs_ms: np.ndarray) -> None:
+        self._costs_ms = costs_ms
+        self._rows: list[Mapping[int, float]] = []
+        self._lower: list[float] = []
+
+    def require(self, positions: Iterable[int], user: int | None = None) -> None:
+        """Demand one of the operations, always or wherever their user is chosen."""
+        row = dict.fromkeys(positions, 1.0)
+        self._rows.append(row if user is None else {**row, user: -1.0})
+        self._lower.append(1.0 if user is None else 0.0)
+
+    def solve(self, seconds: float) -> optimize.OptimizeResult:
+        """Return the cheapest choice, or what is known about it after some seconds."""
+        from scipy import optimize, sparse
+
+        rows, num_operations = self._rows, len(self._costs_ms)
+        matrix = sparse.csr_matrix(
+            (
+                np.concatenate([np.fromiter(row.values(), float, len(row)) for row in rows]),
+                np.concatenate([np.fromiter(row.keys(), int, len(row)) for row in rows]),
+                np.concatenate([[0], np.cumsum([len(row) for row in rows])]),
+            ),
+            shape=(len(rows), num_operations),
+        )
+        return optimize.milp(
+            self._costs_ms,
+            constraints=optimize.LinearConstraint(matrix, np.asarray(self._lower), np.inf),
+            integrality=np.ones(num_operations),
+            bounds=optimize.Bounds(0, 1),
+            options={"time_limit": seconds, "mip_rel_gap": 1e-6},
+        )

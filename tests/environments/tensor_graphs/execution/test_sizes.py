@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from environments.errors import UserError
@@ -65,6 +65,7 @@ SHAPES = st.lists(
 
 
 @given(SHAPES, st.data())
+@settings(deadline=None)
 def test_costs_and_inputs_have_the_same_sizes(shapes, data):
     """This failed where names were replaced: costs knew size_3, inputs the file's name."""
     model = relus(**{f"x{number}": shape for number, shape in enumerate(shapes)})

@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.costs.objectives import Objective
 from environments.tensor_graphs.graph.graph import Graph
+from tests.environments.tensor_graphs.execution.models import parsed
 
-X = ("x", TensorProto.FLOAT, [1, 8, 16])
+X = (1, 8, 16)
 
 
 def graph_of(
-    *nodes: onnx.NodeProto, x: tuple = X, rank: int | None = None, **weights: Any
+    nodes: str, x: Sequence[int | str] = X, rank: int | None = None, **weights: np.ndarray
 ) -> Graph:
-    """A graph of x and weights; the last node's output is returned, of the rank of x or `rank`."""
-    name, shape = nodes[-1].output[0], [None] * (len(x[2]) if rank is None else rank)
-    output = helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-    initialisers = [numpy_helper.from_array(value, name) for name, value in weights.items()]
-    inputs = [helper.make_tensor_value_info(*x)]
-    graph = helper.make_graph(nodes, "g", inputs, [output], initialisers)
-    opsets = [helper.make_opsetid("", 17)]
-    return onnx_io.read(helper.make_model(graph, ir_version=8, opset_imports=opsets))
+    """A graph of x, weights, and nodes as a text; y is returned, of the rank of x or `rank`."""
+    inner, outer = (",".join(map(str, shape)) for shape in (x, "abcd"[: rank or len(x)]))
+    model = parsed(f"g (float[{inner}] x) => (float[{outer}] y) {{ {nodes} }}")
+    arrays = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    model.graph.initializer.extend(arrays)
+    return onnx_io.read(model)
 
 
-def layer_norm(shape: list[int | str]) -> Graph:
+def layer_norm(shape: Sequence[int | str]) -> Graph:
     """x + x through a sigmoid, normalised."""
     ones = np.ones(int(shape[-1]), np.float32)
-    return graph_of(
-        helper.make_node("Sigmoid", ["x"], ["t"]),
-        helper.make_node("Add", ["x", "t"], ["s"]),
-        helper.make_node("LayerNormalization", ["s", "w", "w"], ["y"]),
-        x=("x", TensorProto.FLOAT, shape),
-        w=ones,
-    )
+    return graph_of("t = Sigmoid(x) s = Add(x, t) y = LayerNormalization(s, w, w)", shape, w=ones)
 
 
 def graph_cost(objective: Objective, graph: Graph) -> float:

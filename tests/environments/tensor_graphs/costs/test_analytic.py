@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper
 
 from environments.tensor_graphs.costs.analytic import AnalyticObjective, figures
 from environments.tensor_graphs.costs.objectives import make_objective
@@ -15,9 +14,7 @@ def test_figures() -> None:
     # [1, 8, 16] x [16, 32]: 2 x 8 x 16 x 32 operations. 8 x 16 numbers go in, 16 x 32 weights,
     # 8 x 32 come out and go in and out of Relu; a Reshape moves nothing.
     graph = graph_of(
-        helper.make_node("MatMul", ["x", "w"], ["m"]),
-        helper.make_node("Relu", ["m"], ["r"]),
-        helper.make_node("Reshape", ["r", "s"], ["y"]),
+        "m = MatMul(x, w) r = Relu(m) y = Reshape(r, s)",
         rank=2,
         w=np.ones([16, 32], np.float32),
         s=np.array([8, 32]),
@@ -30,7 +27,7 @@ def test_figures() -> None:
 
 def test_analytic() -> None:
     objective = AnalyticObjective(flops_per_ms=1e6, bytes_per_ms=1e3, start_ms=1.0)
-    graph = graph_of(helper.make_node("Relu", ["x"], ["y"]))
+    graph = graph_of("y = Relu(x)")
     # 1024 bytes of 1000 a ms take longer than 128 operations.
     assert graph_cost(objective, graph) == pytest.approx(1 + 1.024)
     assert make_objective("analytic") == AnalyticObjective()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
 
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
@@ -60,24 +59,17 @@ def test_groups_of_sums_of_products() -> None:
         ([8, 16], [["MatMul", "MatMul", "Add"]]),
         ([1, 8, 16], [["MatMul"], ["MatMul"], ["Add"]]),
     ):
-        graph = graph_of(
-            helper.make_node("MatMul", ["x", "w"], ["m"]),
-            helper.make_node("MatMul", ["x", "v"], ["n"]),
-            helper.make_node("Add", ["m", "n"], ["y"]),
-            x=("x", TensorProto.FLOAT, shape),
-            w=np.ones([16, 16], np.float32),
-            v=np.zeros([16, 16], np.float32),
-        )
+        weights = {"w": np.ones([16, 16], np.float32), "v": np.zeros([16, 16], np.float32)}
+        graph = graph_of("m = MatMul(x, w) n = MatMul(x, v) y = Add(m, n)", shape, **weights)
         assert groups_of(graph) == expected
 
 
 def test_what_is_returned_or_used_twice_is_computed() -> None:
     weights: dict[str, Any] = {"w": np.ones([16, 16], np.float32), "b": np.ones(16, np.float32)}
-    product = helper.make_node("MatMul", ["x", "w"], ["m"])
-    total = helper.make_node("Add", ["m", "b"], ["s"])
-    last = helper.make_node("Mul", ["m", "s"], ["y"])
-    assert groups_of(graph_of(product, total, **weights)) == [["MatMul", "Add"]]
-    assert groups_of(graph_of(product, total, last, **weights)) == [["MatMul"], ["Add", "Mul"]]
+    total = graph_of("m = MatMul(x, w) y = Add(m, b)", **weights)
+    assert groups_of(total) == [["MatMul", "Add"]]
+    both = graph_of("m = MatMul(x, w) s = Add(m, b) y = Mul(m, s)", **weights)
+    assert groups_of(both) == [["MatMul"], ["Add", "Mul"]]
 
 
 def test_changes_of_groups_are_found() -> None:

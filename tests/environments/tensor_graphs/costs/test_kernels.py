@@ -16,8 +16,7 @@ from tests.environments.tensor_graphs.costs.graphs import graph_of
 def test_kernels() -> None:
     """A linear layer of rank 3 is one product of matrices; two views of it are no work."""
     weights: dict[str, Any] = {"w": np.ones([16, 4], np.float32), "b": np.ones(4, np.float32)}
-    product = helper.make_node("MatMul", ["x", "w"], ["m"])
-    graph = graph_of(product, helper.make_node("Add", ["m", "b"], ["y"]), **weights)
+    graph = graph_of("m = MatMul(x, w) y = Add(m, b)", **weights)
     numbers = [number for number, node in graph.nodes.items() if node.op in ("MatMul", "Add")]
     optimised = OnnxRuntime().rewritten(onnx_io.part_model(graph, numbers))
     assert optimised is not None

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from environments.caches.digests import SIZE
 from environments.caches.files import FileCache, files_in
@@ -105,10 +104,9 @@ def test_measured_once(backend: CountedBackend, tmp_path: pathlib.Path) -> None:
 def test_order_of_a_sum_does_not_matter(backend: CountedBackend) -> None:
     objective = MeasuredObjective(backend, CostTable())
     weights: dict[str, Any] = {"w": np.ones([16, 16], np.float32), "b": np.ones(16, np.float32)}
-    product = helper.make_node("MatMul", ["x", "w"], ["m"])
     costs = [
-        graph_cost(objective, graph_of(product, helper.make_node("Add", names, ["y"]), **weights))
-        for names in (["m", "b"], ["b", "m"])
+        graph_cost(objective, graph_of(f"m = MatMul(x, w) y = Add({terms})", **weights))
+        for terms in ("m, b", "b, m")
     ]
     assert costs[0] == costs[1]
     # The product, and what a view costs: onnxruntime makes rank 2 of rank 3 and back.
@@ -117,14 +115,10 @@ def test_order_of_a_sum_does_not_matter(backend: CountedBackend) -> None:
 
 def test_what_the_backend_makes_the_same_of_costs_the_same(backend: CountedBackend) -> None:
     objective = MeasuredObjective(backend, CostTable())
-    image, ones = ("x", TensorProto.FLOAT, [1, 16, 8, 8]), np.ones(16, np.float32)
-    weights: dict[str, Any] = {"w": np.ones([16, 16, 3, 3], np.float32), "b": ones}
-    norm = helper.make_node("BatchNormalization", ["c", "b", "b", "b", "b"], ["n"])
-    relu = helper.make_node("Relu", ["n"], ["y"])
-    first = helper.make_node("Conv", ["x", "w"], ["c"]), norm, relu
-    biased = helper.make_node("Conv", ["x", "w", "b"], ["n"]), relu
+    weights = {"w": np.ones([16, 16, 3, 3], np.float32), "b": np.ones(16, np.float32)}
     costs = [
-        graph_cost(objective, graph_of(*nodes, x=image, **weights)) for nodes in (first, biased)
+        graph_cost(objective, graph_of(f"{nodes} y = Relu(n)", (1, 16, 8, 8), **weights))
+        for nodes in ("c = Conv(x, w) n = BatchNormalization(c, b, b, b, b)", "n = Conv(x, w, b)")
     ]
     assert costs[0] == costs[1]
     assert objective.num_measured == 1
@@ -178,7 +172,7 @@ def test_operators_are_measured_at_the_sizes_that_are_given(backend: CountedBack
 
 
 def test_opaque_nodes(backend: CountedBackend) -> None:
-    graph = graph_of(helper.make_node("Det", ["x"], ["y"]), x=("x", TensorProto.FLOAT, [4, 16, 16]))
+    graph = graph_of("y = Det(x)", (4, 16, 16))
     objective = MeasuredObjective(backend, CostTable())
     assert graph_cost(objective, graph) > 0
     assert objective.num_measured == 1

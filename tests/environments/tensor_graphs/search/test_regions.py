@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.bound.exact import bound
@@ -12,6 +12,7 @@ from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.search import Budget, search
+from tests.environments.tensor_graphs.execution.models import parsed
 from tests.environments.tensor_graphs.search.fakes import (
     LAYER,
     RULES,
@@ -23,7 +24,7 @@ from tests.environments.tensor_graphs.search.fakes import (
     ops_of,
     swap,
 )
-from tests.environments.tensor_graphs.small_models import convolutions, model_of
+from tests.environments.tensor_graphs.small_models import convolutions
 
 
 def test_regions_takes_two_steps_that_save_nothing():
@@ -154,41 +155,34 @@ def test_descending_is_preferred_to_an_episode_that_saved_less():
     assert (result.expansions_of_best, len(result.path)) == (3, 2)
 
 
-def weight(name, *shape):
-    array = np.random.default_rng(len(name)).normal(size=shape).astype(np.float32)
-    return numpy_helper.from_array(array, name)
+def weighted(text, shapes):
+    """A model with random weights of these shapes."""
+    model = parsed(text)
+    for name, shape in shapes.items():
+        array = np.random.default_rng(len(name)).normal(size=shape).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    return model
 
 
 def fire():
     """SqueezeNet's module: two convolutions of one input, then Concat."""
-    nodes = [
-        helper.make_node("Conv", ["x", "squeeze"], ["c"]),
-        helper.make_node("Relu", ["c"], ["r"]),
-        helper.make_node("Conv", ["r", "small"], ["e1"]),
-        helper.make_node("Relu", ["e1"], ["r1"]),
-        helper.make_node("Conv", ["r", "large"], ["e3"], pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["e3"], ["r3"]),
-        helper.make_node("Concat", ["r1", "r3"], ["y"], axis=1),
-    ]
-    weights = [
-        weight("squeeze", 16, 64, 1, 1),
-        weight("small", 64, 16, 1, 1),
-        weight("large", 64, 16, 3, 3),
-    ]
-    return model_of(nodes, weights, {"x": [1, 64, 20, 20]}, {"y": [1, 128, 20, 20]})
+    shapes = {"squeeze": (16, 64, 1, 1), "small": (64, 16, 1, 1), "large": (64, 16, 3, 3)}
+    return weighted(
+        """fire (float[1,64,20,20] x) => (float[1,128,20,20] y) {
+        c = Conv(x, squeeze) r = Relu(c)
+        e1 = Conv(r, small) r1 = Relu(e1)
+        e3 = Conv <pads = [1, 1, 1, 1]> (r, large) r3 = Relu(e3)
+        y = Concat <axis = 1> (r1, r3) }""",
+        shapes,
+    )
 
 
 def projections():
     """Query, key and value of one input."""
-    nodes, weights = [], []
-    for name in "qkv":
-        weights += [weight(f"w{name}", 64, 64), weight(f"b{name}", 64)]
-        nodes += [
-            helper.make_node("MatMul", ["x", f"w{name}"], [f"m{name}"]),
-            helper.make_node("Add", [f"m{name}", f"b{name}"], [f"a{name}"]),
-            helper.make_node("Relu", [f"a{name}"], [name]),
-        ]
-    return model_of(nodes, weights, {"x": [1, 32, 64]}, {name: [1, 32, 64] for name in "qkv"})
+    shapes = {f"w{name}": (64, 64) for name in "qkv"} | {f"b{name}": (64,) for name in "qkv"}
+    nodes = [f"m{n} = MatMul(x, w{n}) a{n} = Add(m{n}, b{n}) {n} = Relu(a{n})" for n in "qkv"]
+    outputs = ", ".join(f"float[1,32,64] {name}" for name in "qkv")
+    return weighted(f"g (float[1,32,64] x) => ({outputs}) {{ {' '.join(nodes)} }}", shapes)
 
 
 def start_of(model):

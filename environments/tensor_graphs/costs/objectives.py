@@ -40,10 +40,7 @@ class Objective(Protocol):
 
 
 def make_objective(
-    name: str = "onnxruntime",
-    sizes: Sizes = NONE_OPEN,
-    *,
-    fused: bool = True,
+    name: str = "onnxruntime", sizes: Sizes = NONE_OPEN, *, fused: bool = True
 ) -> Objective:
     """Make an objective.
 

@@ -11,10 +11,10 @@ import pytest
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
-from environments.tensor_graphs.costs.objectives import graph_cost
 from environments.tensor_graphs.costs.table import CostTable
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.search import Budget
+from tests.environments.tensor_graphs.costs.graphs import graph_cost
 from tests.environments.tensor_graphs.small_models import adapter, convolutions, relu
 from tfrl_systems.systems.tensor_graphs.optimize.stages import Stages
 from tfrl_systems.systems.tensor_graphs.original import Original

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import socket
-
 import numpy as np
 import onnx
 import psutil
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from environments.errors import UserError
 from environments.isolation import wire
 from environments.isolation.process import CrashError
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.isolation.remote import Isolated, alone, model_process
-
-
-def parsed(text: str) -> onnx.ModelProto:
-    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18]> {text}')
-
+from tests.environments.tensor_graphs.execution.models import parsed
 
 RELU = "g (float[n] x) => (float[n] y) { y = Relu(x) }"
+
+
 X = {"x": np.float32([-1, 2])}
 
 
 @pytest.fixture(scope="module")
 def isolated():
-    made = Isolated(backend(), model_process())
-    yield made
-    made.process.kill()
+    isolated_backend = Isolated(backend(), model_process())
+    yield isolated_backend
+    isolated_backend.process.kill()
 
 
 def crashing() -> onnx.ModelProto:
@@ -49,8 +42,8 @@ def test_it_runs_as_here(isolated):
     program = isolated.open(model)
     assert program.run(X)["y"].tolist() == [0, 2]
     assert program.timer(X)(3) > 0 and program.timer(X, bound=True)(3) > 0
-    made, plain = isolated.rewritten(model)
-    assert plain.name == "onnxruntime-disable" and made.graph.node[0].op_type == "Relu"
+    optimised, plain = isolated.rewritten(model)
+    assert plain.name == "onnxruntime-disable" and optimised.graph.node[0].op_type == "Relu"
     assert (isolated.name, isolated.fuses) == ("onnxruntime", True)
 
 
@@ -90,48 +83,3 @@ def test_a_process_of_its_own_ends_afterwards(isolated):
     assert not started.is_running()
     with alone(backend()) as same:
         assert same == backend()
-
-
-SCALARS = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text() | st.binary()
-ARRAYS = hnp.arrays(
-    st.sampled_from([np.dtype(one) for one in ("f2", "f4", "f8", "i1", "u2", "i8", "?")]),
-    hnp.array_shapes(min_dims=0, min_side=0),
-)
-VALUES = st.recursive(
-    SCALARS | ARRAYS,
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.text() | st.integers(0, 99), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
-
-
-def same(one, other) -> bool:
-    if isinstance(one, np.ndarray):
-        equal = np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-        return isinstance(other, np.ndarray) and one.dtype == other.dtype and equal
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return type(one) is type(other) and one == other
-
-
-@given(VALUES)
-@settings(max_examples=40)
-def test_values_arrive_as_they_were(value):
-    mine, its = socket.socketpair()
-    with mine, its:
-        wire.send(mine, value)
-        assert same(value, wire.receive(its))
-        mine.close()
-        with pytest.raises(EOFError):
-            wire.receive(its)
-
-
-def test_texts_arrive_as_texts():
-    mine, its = socket.socketpair()
-    with mine, its:
-        wire.send(mine, {"y": np.array([["a", "é"]], object)})
-        assert wire.receive(its)["y"].tolist() == [["a", "é"]]

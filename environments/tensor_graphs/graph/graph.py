@@ -107,15 +107,15 @@ class Graph:
     def __hash__(self) -> int:
         """Hash the structure; the hash is the same in every process."""
         if self._hash is None:
-            found: dict[int, int] = {}
+            hashes: dict[int, int] = {}
             for number in self.order():
                 node = self.nodes[number]
                 inputs = [
-                    -7 if ref is None else hash((found[ref.node], ref.output))
+                    -7 if ref is None else hash((hashes[ref.node], ref.output))
                     for ref in node.inputs
                 ]
-                found[number] = hash((node.label, *inputs))
-            self._hash = hash(tuple(hash((found[ref.node], ref.output)) for ref in self.outputs))
+                hashes[number] = hash((node.label, *inputs))
+            self._hash = hash(tuple(hash((hashes[ref.node], ref.output)) for ref in self.outputs))
         return self._hash
 
     def __eq__(self, other: object) -> bool:
@@ -181,9 +181,9 @@ class Edit:
           value: the array of a Constant.
         """
         node = Node(op, tuple(inputs), attributes, tuple(types), value)
-        known = self._keys.get(node.key)
-        if known is not None:
-            return Ref(known)
+        twin = self._keys.get(node.key)
+        if twin is not None:
+            return Ref(twin)
         number = self._next
         self._next += 1
         self._nodes[number] = node
@@ -287,7 +287,9 @@ class Edit:
         self._nodes[user] = rewired
         self._rewired.add(user)
         if old.node not in rewired.used:
-            self._users[old.node] = tuple(one for one in self._users[old.node] if one != user)
+            self._users[old.node] = tuple(
+                number for number in self._users[old.node] if number != user
+            )
         self._add_user(new.node, user)
         twin = self._keys.setdefault(rewired.key, user)
         if twin != user:
@@ -330,7 +332,7 @@ class Edit:
             if self._keys.get(node.key) == number:
                 del self._keys[node.key]
             for used in node.used:
-                self._users[used] = tuple(one for one in self._users[used] if one != number)
+                self._users[used] = tuple(user for user in self._users[used] if user != number)
                 numbers.append(used)
 
 

@@ -175,7 +175,7 @@ class Builder:
     def _rename(self, value: str, name: str) -> None:
         for node in self._nodes:
             for names in (node.input, node.output):
-                names[:] = [name if one == value else one for one in names]
+                names[:] = [name if old == value else old for old in names]
 
     def _unique(self, name: str) -> str:
         path = f"{self.scope}/{name}" if self.scope else name

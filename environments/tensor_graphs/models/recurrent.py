@@ -35,8 +35,8 @@ def nasrnn(steps: int, hidden: int) -> Callable[[Builder], onnx.ModelProto]:
 def _cell(build: Builder, x: str, state: str, weights: list[tuple[str, ...]]) -> str:
     """Add a cell: eight gates x W_i + h U_i, combined by a tree of elementwise functions."""
 
-    def combined(op: str, one: tuple[str, str], other: tuple[str, str]) -> str:
-        return build.node(op, *(build.node(function, value) for function, value in (one, other)))
+    def combined(op: str, left: tuple[str, str], right: tuple[str, str]) -> str:
+        return build.node(op, *(build.node(function, value) for function, value in (left, right)))
 
     t = [
         build.node("Add", build.node("MatMul", x, w), build.node("MatMul", state, u))

@@ -115,12 +115,12 @@ def node_row(graph: Graph, node: Node, is_constant: bool) -> tuple[np.ndarray, n
         None if ref is None else graph.nodes[ref.node].types[ref.output] for ref in node.inputs
     )
     key = (node.op, node.attributes, inputs, node.types)
-    known = _rows.get(key)
-    if known is None:
+    rows = _rows.get(key)
+    if rows is None:
         if len(_rows) >= _MOST_CACHED:
             _rows.clear()
-        known = _rows[key] = _make_row(graph, node)
-    return known
+        rows = _rows[key] = _make_row(graph, node)
+    return rows
 
 
 def changing(graph: Graph, number: int, is_output: bool) -> tuple[float, ...]:
@@ -149,33 +149,33 @@ def match_work(graph: Graph, match: Match) -> np.ndarray:
     Returns:
       float64 [4]: operations, bytes moved, kernels, and the roofline's time in ms.
     """
-    found = _made(graph, match).copy()
+    work = _made(graph, match).copy()
     for number in match.nodes:
         if not graph.is_constant(number):
-            found -= _work_of_node(graph, graph.nodes[number])
-    return found
+            work -= _work_of_node(graph, graph.nodes[number])
+    return work
 
 
 def match_columns(work: np.ndarray, start_cost_ms: float) -> np.ndarray:
     """Return the MATCH_FEATURES, float32 [M, 4], of matches with the given `match_work` [M, 4]."""
     scaled = work * (1, 1, 1, 1000 / (start_cost_ms or 1.0))
-    found = np.sign(scaled) * np.log1p(np.abs(scaled)) / (10, 10, 1, 7)
-    found[:, 2] = work[:, 2] / 10
-    return found.astype(np.float32)
+    columns = np.sign(scaled) * np.log1p(np.abs(scaled)) / (10, 10, 1, 7)
+    columns[:, 2] = work[:, 2] / 10
+    return columns.astype(np.float32)
 
 
 def _made(graph: Graph, match: Match) -> np.ndarray:
     """Return the work of the nodes that applying a match makes, float64 [4] as `match_work`."""
     # A plan is for variables of certain types, each constant or not. So the plan decides the work.
     plan = match.plan
-    known = _plans.get(plan)
-    if known is None:
+    work = _plans.get(plan)
+    if work is None:
         if len(_plans) >= _MOST_CACHED:
             _plans.clear()
         are_constant = [graph.is_constant(ref.node) for ref in match.refs]
         variables = [graph.type_of(ref) for ref in match.refs]
-        known = _plans[plan] = _work_of_plan(plan, variables, are_constant)
-    return known
+        work = _plans[plan] = _work_of_plan(plan, variables, are_constant)
+    return work
 
 
 def _work_of_plan(
@@ -212,15 +212,15 @@ def _work(
 ) -> np.ndarray:
     """Return the work of an operator, float64 [4] as `match_work`; callers must not change it."""
     key = op, attributes, *inputs, None, *outputs
-    known = _works.get(key)
-    if known is None:
+    row = _works.get(key)
+    if row is None:
         if len(_works) >= _MOST_CACHED:
             _works.clear()
         work = analytic.work(op, inputs, outputs, attributes)
         time_ms = _ROOFLINE.work_ms(work)
-        known = np.array((work.flops, work.bytes_moved, work.num_kernels, time_ms), np.float64)
-        _works[key] = known
-    return known
+        row = np.array((work.flops, work.bytes_moved, work.num_kernels, time_ms), np.float64)
+        _works[key] = row
+    return row
 
 
 @functools.lru_cache(maxsize=_MOST_CACHED)
@@ -236,7 +236,7 @@ def edge_row(
       is_constant: whether the sender depends on constants alone.
     """
     place = min(position, _POSITIONS - 1)
-    is_input = [float(place == one) for one in range(_POSITIONS)]
+    is_input = [float(place == number) for number in range(_POSITIONS)]
     return *is_input, lg(output), lg(num_elements(kind)), float(is_constant)
 
 

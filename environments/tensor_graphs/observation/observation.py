@@ -94,8 +94,8 @@ class Observer:
             features.EDGE_FEATURES,
             GLOBAL_FEATURES,
         )
-        self._num_touched = max((sum(map(_num_nodes, one.source)) for one in rules), default=1)
-        self._num_inputs = max((len(one.variables) for one in rules), default=1)
+        self._num_touched = max((sum(map(_num_nodes, rule.source)) for rule in rules), default=1)
+        self._num_inputs = max((len(rule.variables) for rule in rules), default=1)
         self._locations = np.arange(settings.max_locations, dtype=np.int32)
         self._rule_ids, self._rule_targets = _describe(rules)
         self._warned: set[str] = set()
@@ -157,15 +157,15 @@ class Observer:
         columns = slice(features.FIRST_COST, features.FIRST_COST + len(features.COST_FEATURES))
         costs_ms = nodes.work[order, COST]
         values[:, columns] = features.cost_columns(costs_ms, view.start_cost_ms)
-        found = self.space.pad(
+        arrays = self.space.pad(
             values,
             tracker.edges.values[edges],
             ends[:, 0],
             ends[:, 1],
             self._globals(view, steps),
         )
-        known = {"rule_ids": self._rule_ids, "rule_targets": self._rule_targets}
-        return {**found, **self._allowed(view, rows), **known}
+        of_rules = {"rule_ids": self._rule_ids, "rule_targets": self._rule_targets}
+        return {**arrays, **self._allowed(view, rows), **of_rules}
 
     def _globals(self, view: View, steps: float) -> tuple[float, ...]:
         return (
@@ -194,7 +194,7 @@ class Observer:
             before = np.cumsum(counts) - counts
             counts = np.clip(self.settings.max_actions - 1 - before, 0, counts)
             total = int(counts.sum()) + 1
-        made = {
+        arrays = {
             "xfer_mask": np.append(counts > 0, True),
             "location_masks": self._locations < np.append(counts, np.int32(1))[:, np.newaxis],
             "actions": np.zeros((self.settings.max_actions, 2), np.int32),
@@ -209,21 +209,21 @@ class Observer:
                 (self.settings.max_actions, len(features.MATCH_FEATURES)), np.float32
             ),
         }
-        made["actions"][:, 0] = self.num_rules
+        arrays["actions"][:, 0] = self.num_rules
         present = np.flatnonzero(counts)
         if len(present):
-            given = counts[present]
+            shares = counts[present]
             tables = view.match_tables(present, self._num_touched, self._num_inputs)
-            kept = list(zip(tables, given.tolist(), strict=True))
-            touched = rows[np.concatenate([one.rows[:count] for one, count in kept])]
-            works = np.concatenate([one.works[:count] for one, count in kept])
-            made["action_features"][1:total] = features.match_columns(works, view.start_cost_ms)
-            made["action_nodes"][1:total] = touched[:, : self._num_touched]
-            made["action_inputs"][1:total] = touched[:, self._num_touched :]
-            made["actions"][1:total, 0] = np.repeat(present, given)
-            firsts = np.cumsum(given) - given
-            made["actions"][1:total, 1] = np.arange(total - 1) - np.repeat(firsts, given)
-        return made
+            parts = list(zip(tables, shares.tolist(), strict=True))
+            touched = rows[np.concatenate([table.rows[:count] for table, count in parts])]
+            works = np.concatenate([table.works[:count] for table, count in parts])
+            arrays["action_features"][1:total] = features.match_columns(works, view.start_cost_ms)
+            arrays["action_nodes"][1:total] = touched[:, : self._num_touched]
+            arrays["action_inputs"][1:total] = touched[:, self._num_touched :]
+            arrays["actions"][1:total, 0] = np.repeat(present, shares)
+            firsts = np.cumsum(shares) - shares
+            arrays["actions"][1:total, 1] = np.arange(total - 1) - np.repeat(firsts, shares)
+        return arrays
 
     def _fitting(self, setting: str, places: np.ndarray, view: View) -> np.ndarray:
         most = getattr(self.settings, setting)
@@ -231,11 +231,11 @@ class Observer:
             self._check(setting, len(places), view)
         return places[:most]
 
-    def _check(self, setting: str, found: int, view: View) -> None:
+    def _check(self, setting: str, actual: int, view: View) -> None:
         """Raise a UserError for what does not fit; with `truncate`, warn once for each setting."""
         problem = (
             f"{setting}: expected at most {getattr(self.settings, setting)} in the graph that "
-            f"{view.name} has become after {view.num_steps} steps, found {found}"
+            f"{view.name} has become after {view.num_steps} steps, found {actual}"
         )
         if not self.settings.truncate:
             raise UserError(f"{problem}; raise {setting}, or set truncate to leave out the rest")
@@ -262,15 +262,15 @@ def _operators(expressions: Sequence[Expression | None]) -> list[str]:
 
     Applications at the same depth are listed from left to right.
     """
-    found: dict[tuple[object, ...], str] = {}
+    ops: dict[tuple[object, ...], str] = {}
     level: Sequence[Expression | None] = expressions
     while level:
-        applied = [one for one in level if isinstance(one, Apply)]
-        for one in applied:
+        applied = [expression for expression in level if isinstance(expression, Apply)]
+        for apply in applied:
             # Several outputs of the same application are one application.
-            found.setdefault((one.op, one.inputs, one.attributes), one.op)
-        level = [given for one in applied for given in one.inputs]
-    return list(found.values())
+            ops.setdefault((apply.op, apply.inputs, apply.attributes), apply.op)
+        level = [argument for apply in applied for argument in apply.inputs]
+    return list(ops.values())
 
 
 def _num_nodes(expression: Expression | None) -> int:

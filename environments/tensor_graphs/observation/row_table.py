@@ -81,12 +81,12 @@ class RowTable:
 
     def copy(self) -> RowTable:
         """Return an independent copy."""
-        other = RowTable.__new__(RowTable)
-        other.values, other.work = self.values.copy(), self.work.copy()
-        other.ends, other._keys = self.ends.copy(), self._keys.copy()
-        other._places, other._free = dict(self._places), list(self._free)
-        other._order = self._order
-        return other
+        table = RowTable.__new__(RowTable)
+        table.values, table.work = self.values.copy(), self.work.copy()
+        table.ends, table._keys = self.ends.copy(), self._keys.copy()
+        table._places, table._free = dict(self._places), list(self._free)
+        table._order = self._order
+        return table
 
     def _grow(self) -> None:
         capacity = self.capacity

@@ -54,12 +54,12 @@ class Tracker:
 
     def copy(self) -> Tracker:
         """Return an independent copy."""
-        other = Tracker.__new__(Tracker)
-        other.graph, other.end = self.graph, self.end
-        other._shows_constants = self._shows_constants
-        other.nodes, other.edges = self.nodes.copy(), self.edges.copy()
-        other._num_edges, other._outputs = dict(self._num_edges), self._outputs
-        return other
+        tracker = Tracker.__new__(Tracker)
+        tracker.graph, tracker.end = self.graph, self.end
+        tracker._shows_constants = self._shows_constants
+        tracker.nodes, tracker.edges = self.nodes.copy(), self.edges.copy()
+        tracker._num_edges, tracker._outputs = dict(self._num_edges), self._outputs
+        return tracker
 
     def advance(self, graph: Graph, change: Change, costs_ms: Mapping[int, float]) -> None:
         """Update the tables to a graph that was made from the current one.
@@ -69,7 +69,7 @@ class Tracker:
           change: what differs between the current graph and the new one.
           costs_ms: costs of the nodes whose costs may have changed, by number.
         """
-        known, self.graph = self.graph.nodes, graph
+        old_nodes, self.graph = self.graph.nodes, graph
         nodes, removed = graph.nodes, change.removed
         self.end = max(self.end, max(change.added, default=-1) + 1)
         changed = {*change.added, *change.rewired}
@@ -80,10 +80,10 @@ class Tracker:
         seen = set(changed)
         for number in changed:
             seen.update(nodes[number].used)
-            if number in known:
-                seen.update(known[number].used)
+            if number in old_nodes:
+                seen.update(old_nodes[number].used)
         for number in removed:
-            seen.update(known[number].used)
+            seen.update(old_nodes[number].used)
         outputs = {ref.node for ref in graph.outputs}
         seen |= self._outputs ^ outputs
         self._outputs = outputs

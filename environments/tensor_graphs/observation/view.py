@@ -41,13 +41,13 @@ class View:
 
     def copy(self) -> View:
         """Return an independent copy."""
-        other = View.__new__(View)
-        other.name, other.num_steps = self.name, self.num_steps
-        other.first, other.state = self.first, self.state
-        other.tracker, other._match_tables = self.tracker.copy(), dict(self._match_tables)
-        other.start_cost_ms, other.start_work = self.start_cost_ms, self.start_work
-        other.work = self.work
-        return other
+        view = View.__new__(View)
+        view.name, view.num_steps = self.name, self.num_steps
+        view.first, view.state = self.first, self.state
+        view.tracker, view._match_tables = self.tracker.copy(), dict(self._match_tables)
+        view.start_cost_ms, view.start_work = self.start_cost_ms, self.start_work
+        view.work = self.work
+        return view
 
     def advance(self, state: State) -> None:
         """Move on to a state that one step has made from the current one."""
@@ -77,17 +77,17 @@ class View:
           num_touched: K, the number of columns for the nodes of a match's source.
           num_inputs: V, the number of columns for the variables.
         """
-        by_rule, found = self.state.matches_by_rule, []
+        by_rule, tables = self.state.matches_by_rule, []
         for rule in rules.tolist():
             matches = by_rule[rule]
-            known = self._match_tables.get(rule)
+            table = self._match_tables.get(rule)
             # The engine keeps the same tuple of matches for rules that the step did not touch.
-            if known is None or known.matches is not matches:
+            if table is None or table.matches is not matches:
                 graph = self.state.graph
-                known = MatchTable(graph, matches, num_touched, num_inputs, known)
-                self._match_tables[rule] = known
-            found.append(known)
-        return found
+                table = MatchTable(graph, matches, num_touched, num_inputs, table)
+                self._match_tables[rule] = table
+            tables.append(table)
+        return tables
 
 
 class MatchTable:

@@ -130,4 +130,4 @@ def control_of(node: Node) -> Control:
         parts.append(tuple(ref for ref in node.inputs[place : place + count] if ref is not None))
         place += count
     bodies = zip(names, shells, parts[: len(names)], parts[len(names) :], strict=True)
-    return Control(own, tuple(Body(*one) for one in bodies))
+    return Control(own, tuple(Body(*parts_of_body) for parts_of_body in bodies))

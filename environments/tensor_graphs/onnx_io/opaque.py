@@ -69,9 +69,9 @@ def to_onnx_node(node: Node, names: Sequence[str], outputs: Sequence[str]) -> on
     captured = node.attribute("captured")
     num_inputs = len(names) - len(captured)
     result.input.extend(names[:num_inputs])
-    asked = node.attribute("outputs")
+    is_named = node.attribute("outputs")
     result.output.extend(
-        name if is_asked else "" for name, is_asked in zip(outputs, asked, strict=True)
+        name if is_asked else "" for name, is_asked in zip(outputs, is_named, strict=True)
     )
     renamed: Mapping[str, str] = {
         old: new for old, new in zip(captured, names[num_inputs:], strict=True) if old != new

@@ -160,7 +160,7 @@ def external_path(tensor: onnx.TensorProto, place: DataPlace | None) -> pathlib.
     root = place.directory
     # This keeps names of links, which are those of the model's other copies.
     path = pathlib.Path(os.path.normpath(root / location.replace("\0", "?")))
-    is_inside = any(path.resolve().is_relative_to(one) for one in (root, place.real))
+    is_inside = any(path.resolve().is_relative_to(directory) for directory in (root, place.real))
     if not location or not path.is_relative_to(root) or not is_inside:
         raise UserError(f"{about}, which is outside of the model's directory {root}")
     if not path.is_file():
@@ -251,10 +251,10 @@ def _shaped(tensor: onnx.TensorProto, flat: np.ndarray, shape: tuple[int, ...]) 
     return flat.reshape(shape)
 
 
-def _wrong_size(tensor: onnx.TensorProto, expected: str, found: str) -> UserError:
+def _wrong_size(tensor: onnx.TensorProto, expected: str, actual: str) -> UserError:
     return UserError(
-        f"tensor {tensor.name!r} of shape {list(tensor.dims)}: expected {expected}, found {found}; "
-        "the model is damaged"
+        f"tensor {tensor.name!r} of shape {list(tensor.dims)}: expected {expected}, found {actual};"
+        " the model is damaged"
     )
 
 

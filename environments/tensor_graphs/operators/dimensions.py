@@ -162,18 +162,18 @@ def _polynomial(size: Dimension) -> Polynomial:
     return _parse(size)
 
 
-def _times(one: Polynomial, other: Polynomial) -> Polynomial:
+def _times(left: Polynomial, right: Polynomial) -> Polynomial:
     result: dict[Monomial, int] = {}
-    for first, number in one.items():
-        for second, factor in other.items():
+    for first, number in left.items():
+        for second, factor in right.items():
             monomial = tuple(sorted((*first, *second)))
             result[monomial] = result.get(monomial, 0) + number * factor
     return {monomial: number for monomial, number in result.items() if number}
 
 
-def _plus(one: Polynomial, other: Polynomial, sign: int = 1) -> Polynomial:
-    result = dict(one)
-    for monomial, number in other.items():
+def _plus(left: Polynomial, right: Polynomial, sign: int = 1) -> Polynomial:
+    result = dict(left)
+    for monomial, number in right.items():
         result[monomial] = result.get(monomial, 0) + sign * number
     return {monomial: number for monomial, number in result.items() if number}
 
@@ -189,7 +189,7 @@ def _text(polynomial: Polynomial) -> Dimension:
         if len(monomial) == 1 and monomial[0].startswith("{"):
             return monomial[0][1:-1]
     text = ""
-    for monomial in sorted(polynomial, key=lambda one: (-len(one), one)):
+    for monomial in sorted(polynomial, key=lambda monomial: (-len(monomial), monomial)):
         number = polynomial[monomial]
         factors = [str(abs(number))] if abs(number) != 1 or not monomial else []
         sign = "-" if number < 0 else "+" if text else ""

@@ -30,33 +30,33 @@ Array = np.ndarray
 Meaning = Callable[..., Any]
 
 
-def broadcast(one: Shape, other: Shape) -> Shape:
+def broadcast(left: Shape, right: Shape) -> Shape:
     """Return the shape to which two tensors are broadcast.
 
     Raises:
       OperatorError: the shapes do not fit, or the result depends on sizes that are not known.
     """
-    if one == other:
-        return one
-    if len(one) < len(other):
-        one, other = other, one
-    start = len(one) - len(other)
-    sizes = list(one)
-    for place, size in enumerate(other, start):
+    if left == right:
+        return left
+    if len(left) < len(right):
+        left, right = right, left
+    start = len(left) - len(right)
+    sizes = list(left)
+    for place, size in enumerate(right, start):
         mine = sizes[place]
         if mine == size or size == 1:
             continue
         if mine == 1 or (isinstance(mine, str) and isinstance(size, int)):
             sizes[place] = size
         elif not (isinstance(size, str) and isinstance(mine, int)):
-            raise OperatorError(f"expected shapes that can be broadcast, found {one} and {other}")
+            raise OperatorError(f"expected shapes that can be broadcast, found {left} and {right}")
     return tuple(sizes)
 
 
 def _shapes(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape, ...]:
     shape = shapes[0]
-    for other in shapes[1:]:
-        shape = broadcast(shape, other)
+    for operand in shapes[1:]:
+        shape = broadcast(shape, operand)
     return (shape,)
 
 
@@ -100,8 +100,8 @@ def _abs(f: Any, x: Array) -> Array:
 
 
 def _sign(f: Any, x: Array) -> Array:
-    zero, one = f.number(0, x), f.number(1, x)
-    return np.where(f.less(zero, x), one, np.where(f.less(x, zero), _neg(f, one), zero))
+    zero, unit = f.number(0, x), f.number(1, x)
+    return np.where(f.less(zero, x), unit, np.where(f.less(x, zero), _neg(f, unit), zero))
 
 
 def _reciprocal(f: Any, x: Array) -> Array:
@@ -161,7 +161,7 @@ SQRT_2_PI = float(np.float32((2 / np.pi) ** 0.5))
 
 def _gelu(f: Any, x: Array, approximate: str) -> Array:
     """Compute ½ x (1 + erf(x / √2)), or with tanh(√(2/π) (x + 0.044715 x³)) in place of erf."""
-    one = f.number(1, x)
+    unit = f.number(1, x)
     if approximate == "none":
         inner = f.apply("Erf", f.divide(x, f.number(SQRT_2, x)))
     elif approximate == "tanh":
@@ -170,7 +170,7 @@ def _gelu(f: Any, x: Array, approximate: str) -> Array:
         inner = f.apply("Tanh", f.multiply(f.number(SQRT_2_PI, x), bent))
     else:
         raise OperatorError(f"Gelu: expected approximate none or tanh, found {approximate}")
-    return f.multiply(f.multiply(x, f.number(0.5, x)), f.add(one, inner))
+    return f.multiply(f.multiply(x, f.number(0.5, x)), f.add(unit, inner))
 
 
 def _cast(f: Any, x: Array, to: str) -> Array:

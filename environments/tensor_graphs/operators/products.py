@@ -51,8 +51,8 @@ def _gemm_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
     if len(a) != 2 or len(b) != 2:
         raise OperatorError(f"expected matrices, found {a} and {b}")
     rows, inner = reversed(a) if attributes["transA"] else a
-    other, columns = reversed(b) if attributes["transB"] else b
-    if inner != other:
+    rows_of_b, columns = reversed(b) if attributes["transB"] else b
+    if inner != rows_of_b:
         raise OperatorError(f"expected matrices that can be multiplied, found {a} and {b}")
     shape = (rows, columns)
     if len(shapes) == 3:

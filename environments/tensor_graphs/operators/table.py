@@ -62,11 +62,11 @@ def complete(op: str, values: Mapping[str, Any], inputs: Types | None = None) ->
     Raises:
       OperatorError: an attribute is unknown, missing, or not valid.
     """
-    given = tuple(sorted((name, hashable(value)) for name, value in values.items()))
-    found = _complete(op, given, None if inputs is None else tuple(inputs))
-    if isinstance(found, str):
-        raise OperatorError(found)
-    return found
+    settings = tuple(sorted((name, hashable(value)) for name, value in values.items()))
+    completed = _complete(op, settings, None if inputs is None else tuple(inputs))
+    if isinstance(completed, str):
+        raise OperatorError(completed)
+    return completed
 
 
 def infer(op: str, inputs: Types, attributes: Attributes) -> tuple[TensorType, ...]:
@@ -81,10 +81,10 @@ def infer(op: str, inputs: Types, attributes: Attributes) -> tuple[TensorType, .
       OperatorError: the operator does not take these inputs, or unknown sizes decide whether it
         does.
     """
-    found = _infer(op, tuple(inputs), attributes)
-    if isinstance(found, str):
-        raise OperatorError(found)
-    return found
+    types = _infer(op, tuple(inputs), attributes)
+    if isinstance(types, str):
+        raise OperatorError(types)
+    return types
 
 
 def evaluate(
@@ -121,17 +121,17 @@ def bytes_moved(inputs: Types, outputs: Types) -> int:
 
 @functools.lru_cache(maxsize=_MOST_CACHED)
 def _complete(
-    op: str, given: tuple[tuple[str, Any], ...], inputs: tuple[TensorType | None, ...] | None
+    op: str, settings: tuple[tuple[str, Any], ...], inputs: tuple[TensorType | None, ...] | None
 ) -> Attributes | str:
     """Complete attributes; errors are returned as messages, so that they are cached too."""
     operator = OPERATORS.get(op)
     if operator is None:
         return f"expected a known operator, found {op}"
     values = dict(operator.attributes)
-    for name, _ in given:
+    for name, _ in settings:
         if name not in values:
             return f"{op}: expected attributes {', '.join(values) or 'none'}, found {name}"
-    values.update(given)
+    values.update(settings)
     missing = [name for name, value in values.items() if value is REQUIRED]
     if missing:
         return f"{op}: expected {', '.join(missing)}"

@@ -46,10 +46,12 @@ def _num_windows(
     """Count the windows along each spatial axis."""
     num_axes = len(sizes)
     pads, strides, dilations = (attributes[name] for name in ("pads", "strides", "dilations"))
-    found = (len(kernel), len(pads), len(strides), len(dilations))
-    if found != (num_axes, 2 * num_axes, num_axes, num_axes):
+    lengths = (len(kernel), len(pads), len(strides), len(dilations))
+    if lengths != (num_axes, 2 * num_axes, num_axes, num_axes):
         names = "kernel, pads, strides, dilations"
-        raise OperatorError(f"expected {names} for {num_axes} spatial axes, found {found} numbers")
+        raise OperatorError(
+            f"expected {names} for {num_axes} spatial axes, found {lengths} numbers"
+        )
     if min(pads) < 0:
         raise OperatorError(f"expected pads of 0 or more, found {pads}")
     counts = []

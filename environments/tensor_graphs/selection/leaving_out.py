@@ -117,13 +117,13 @@ class LeavingOut:
         account = self._rounds(first) if first.measured else first
         if not account.left_out:
             return selection, account
-        checked, found = selector.measure(account.candidate)
-        now, then = found.fully_optimised, before.fully_optimised
+        checked, measurement = selector.measure(account.candidate)
+        now, then = measurement.fully_optimised, before.fully_optimised
         is_no_slower = now.ratio.value <= then.ratio.value + max(now.margin, then.margin)
-        if not checked.refusal and found.is_gain and is_no_slower:
-            selection = dataclasses.replace(selection, chosen=checked, measurement=found)
+        if not checked.refusal and measurement.is_gain and is_no_slower:
+            selection = dataclasses.replace(selection, chosen=checked, measurement=measurement)
             return selection, dataclasses.replace(account, candidate=checked)
-        slower = found.slower
+        slower = measurement.slower
         why = checked.refusal or (
             f"without it the result takes {now.ratio} of the model's time"
             + (f", and {slower.comparison.ratio} at {slower.sizes}" if slower else "")
@@ -137,10 +137,12 @@ class LeavingOut:
         seen: set[frozenset[str]] = set()
         while time.monotonic() < end_s:
             groups = contributions(account.candidate.visited, account.measured)
-            slower = [one for one in groups if one.is_slower and frozenset(one.rules) not in seen]
+            slower = [
+                group for group in groups if group.is_slower and frozenset(group.rules) not in seen
+            ]
             if not slower:
                 break
-            worst = min(slower, key=lambda one: one.measured_saving or 0.0)
+            worst = min(slower, key=lambda group: group.measured_saving or 0.0)
             seen.add(frozenset(worst.rules))
             account = self._without(account, worst)
         return account
@@ -170,11 +172,13 @@ class LeavingOut:
         if candidate.refusal:
             return account
         bench = Bench(account.candidate.path, inputs, self._on)
-        found = bench.compare(
+        comparison = bench.compare(
             candidate.path, seconds=self._seconds, pairs=_PAIRS, until_s=self._until_s
         )
-        if found.is_slower:
-            needed = Needed(group.rules, f"without it the result takes {found.ratio} of its time")
+        if comparison.is_slower:
+            needed = Needed(
+                group.rules, f"without it the result takes {comparison.ratio} of its time"
+            )
             return dataclasses.replace(account, needed=(*account.needed, needed))
         left_out = (*account.left_out, group.rules)
         return Account(candidate, self._measured(visited), account.needed, left_out)
@@ -191,31 +195,33 @@ def replay_without(visited: Visited, left_out: Collection[Visited]) -> Visited:
       left_out: the states on its trail that the steps to leave out lead to.
     """
     start, *steps = visited.trail
-    found = start
+    state = start
     numbers: dict[int, int] = {}
-    skipped = {id(one) for one in left_out}
-    for one in steps:
-        match, change = one.match, one.state.change
+    skipped = {id(skipped_state) for skipped_state in left_out}
+    for step in steps:
+        match, change = step.match, step.state.change
         assert isinstance(match, Match) and change is not None
-        again = None if id(one) in skipped else _match_again(found, match, numbers)
+        again = None if id(step) in skipped else _match_again(state, match, numbers)
         if again is None:
             numbers.update(_undone(match, change, numbers))
             continue
-        found = Visited(found.state.apply(again), found, again)
-        made = found.state.change
-        assert made is not None
-        if len(made.added) == len(change.added):
-            numbers.update(zip(change.added, made.added, strict=True))
-    return found
+        state = Visited(state.state.apply(again), state, again)
+        new_change = state.state.change
+        assert new_change is not None
+        if len(new_change.added) == len(change.added):
+            numbers.update(zip(change.added, new_change.added, strict=True))
+    return state
 
 
-def _match_again(found: Visited, match: Match, numbers: dict[int, int]) -> Match | None:
+def _match_again(state: Visited, match: Match, numbers: dict[int, int]) -> Match | None:
     roots = len(match.replaced)
-    wanted = tuple(numbers.get(one, one) for one in match.location[:roots]) + match.location[roots:]
-    for one in found.state.matches:
-        if one.rule == match.rule and one.location == wanted:
-            assert isinstance(one, Match)
-            return one
+    wanted = (
+        tuple(numbers.get(root, root) for root in match.location[:roots]) + match.location[roots:]
+    )
+    for candidate in state.state.matches:
+        if candidate.rule == match.rule and candidate.location == wanted:
+            assert isinstance(candidate, Match)
+            return candidate
     return None
 
 
@@ -224,9 +230,9 @@ def _undone(match: Match, change: Change, numbers: dict[int, int]) -> dict[int, 
     plan = match.plan
     if len(change.added) != len(plan.steps):
         return {}
-    found = {}
+    numbers_left = {}
     for place, replaced in zip(plan.results, match.replaced, strict=True):
         if place.number >= plan.num_variables:
-            made = change.added[place.number - plan.num_variables]
-            found[made] = numbers.get(replaced.node, replaced.node)
-    return found
+            number = change.added[place.number - plan.num_variables]
+            numbers_left[number] = numbers.get(replaced.node, replaced.node)
+    return numbers_left

@@ -70,7 +70,12 @@ class Design:
             wide=hidden * pick(random, ratios),
             order=order,
             activation=pick(
-                random, [one for one in ACTIVATIONS if (order, one) != ("after", "gelu")]
+                random,
+                [
+                    activation
+                    for activation in ACTIVATIONS
+                    if (order, activation) != ("after", "gelu")
+                ],
             ),
             gated=pick(random, [True, False, False]),
             rms=pick(random, [True, False, False]),

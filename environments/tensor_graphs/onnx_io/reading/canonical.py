@@ -59,10 +59,10 @@ def _unchanged(builder: GraphBuilder, node: SourceNode) -> Refs:
     """Add an operator whose attributes are canonical by the same names, or have no effect."""
     if node.op not in OPERATORS:
         raise NotCanonicalError
-    known = OPERATORS[node.op].attributes
+    defaults = OPERATORS[node.op].attributes
     attributes = {}
     for name, value in node.attributes.items():
-        if name in known:
+        if name in defaults:
             attributes[name] = value
         elif value != _WITHOUT_EFFECT.get((node.op, name), _NEVER_EQUAL):
             raise NotCanonicalError
@@ -98,8 +98,8 @@ def _nested(op: str) -> Callable[[GraphBuilder, SourceNode], Refs]:
 
     def add(builder: GraphBuilder, node: SourceNode) -> Refs:
         result, *others = node.all_inputs()
-        for other in others:
-            (result,) = builder.add(op, result, other)
+        for operand in others:
+            (result,) = builder.add(op, result, operand)
         return (result,)
 
     return add
@@ -183,9 +183,9 @@ def _unsqueeze(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 
 def _squeeze(builder: GraphBuilder, node: SourceNode) -> Refs:
-    given = node.input(1)
-    if given is not None:
-        axes = builder.integers(given)
+    axes_ref = node.input(1)
+    if axes_ref is not None:
+        axes = builder.integers(axes_ref)
         if not axes:
             raise NotCanonicalError  # onnx squeezes none of them, onnxruntime all.
         return builder.add("Squeeze", node.first(), axes=axes)
@@ -268,11 +268,11 @@ def _slice(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 
 def _pad(builder: GraphBuilder, node: SourceNode) -> Refs:
-    x, given, value, axes = node.first(), node.input(1), node.input(2), node.input(3)
+    x, amounts_ref, value, axes = node.first(), node.input(1), node.input(2), node.input(3)
     rank = builder.rank_of(x)
-    if given is None:
+    if amounts_ref is None:
         raise NotCanonicalError
-    amounts = builder.integers(given)
+    amounts = builder.integers(amounts_ref)
     places = builder.integers(axes) if axes is not None else tuple(range(rank))
     pads = [0] * 2 * rank
     for number, place in enumerate(places):
@@ -284,8 +284,8 @@ def _pad(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 
 def _reduction(builder: GraphBuilder, node: SourceNode) -> Refs:
-    x, given = node.first(), node.input(1)
-    axes = builder.integers(given) if given is not None else node.attributes.get("axes", ())
+    x, axes_ref = node.first(), node.input(1)
+    axes = builder.integers(axes_ref) if axes_ref is not None else node.attributes.get("axes", ())
     if not axes:
         if node.attributes.get("noop_with_empty_axes", 0):
             raise NotCanonicalError

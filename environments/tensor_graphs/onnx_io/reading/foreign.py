@@ -34,22 +34,22 @@ def with_types(skeleton: onnx.ModelProto, inferred: onnx.GraphProto) -> onnx.Mod
       The skeleton with further types; None if onnxruntime knows no more than onnx.
     """
     opset = opset_of(skeleton)
-    typed = {one.name for one in (*inferred.value_info, *inferred.output) if _shape(one)}
+    typed = {info.name for info in (*inferred.value_info, *inferred.output) if _shape(info)}
     names = {
         name for node in skeleton.graph.node if is_foreign(node, opset) for name in node.output
     }
-    found = _types(skeleton, names - typed - {""})
-    if not found:
+    infos = _types(skeleton, names - typed - {""})
+    if not infos:
         return None
-    made = onnx.ModelProto()
-    made.CopyFrom(skeleton)
-    kept = [one for one in skeleton.graph.value_info if one.name not in found]
-    for output in made.graph.output:
-        if output.name in found:
-            output.CopyFrom(found.pop(output.name))
-    del made.graph.value_info[:]
-    made.graph.value_info.extend([*kept, *found.values()])
-    return made
+    model = onnx.ModelProto()
+    model.CopyFrom(skeleton)
+    unchanged = [info for info in skeleton.graph.value_info if info.name not in infos]
+    for output in model.graph.output:
+        if output.name in infos:
+            output.CopyFrom(infos.pop(output.name))
+    del model.graph.value_info[:]
+    model.graph.value_info.extend([*unchanged, *infos.values()])
+    return model
 
 
 def _shape(info: onnx.ValueInfoProto) -> bool:
@@ -63,14 +63,14 @@ def _types(skeleton: onnx.ModelProto, names: Set[str]) -> dict[str, onnx.ValueIn
     """Return what onnxruntime says of the types of some values, as far as it knows them."""
     if not names:
         return {}
-    asked = onnx.ModelProto()
-    asked.CopyFrom(skeleton)
-    outputs = {one.name for one in asked.graph.output}
-    asked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names - outputs)
-    session = session_of(asked)
+    model = onnx.ModelProto()
+    model.CopyFrom(skeleton)
+    outputs = {info.name for info in model.graph.output}
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names - outputs)
+    session = session_of(model)
     if session is None:
         return {}
-    infos = {one.name: _info(one) for one in session.get_outputs() if one.name in names}
+    infos = {output.name: _info(output) for output in session.get_outputs() if output.name in names}
     return {name: info for name, info in infos.items() if info is not None}
 
 

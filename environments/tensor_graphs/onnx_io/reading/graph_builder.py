@@ -77,10 +77,10 @@ class GraphBuilder:
         Raises:
           NotCanonicalError: the value is not a tensor, or its rank is unknown.
         """
-        found = self.edit.type_of(ref)
-        if found is None or found.shape is None:
+        tensor_type = self.edit.type_of(ref)
+        if tensor_type is None or tensor_type.shape is None:
             raise NotCanonicalError
-        return found
+        return tensor_type
 
     def shape_of(self, ref: Ref) -> tuple[Any, ...]:
         """Return the shape of a value.
@@ -150,16 +150,16 @@ class GraphBuilder:
         return float(number)
 
     def _compute(self, ref: Ref) -> np.ndarray | None:
-        node, found = self.edit.node(ref.node), self.edit.type_of(ref)
-        if not self.edit.is_constant(ref.node) or found is None or not found.is_static:
+        node, tensor_type = self.edit.node(ref.node), self.edit.type_of(ref)
+        if not self.edit.is_constant(ref.node) or tensor_type is None or not tensor_type.is_static:
             return None
-        if not is_numpy(found.dtype) or _count(found.shape or ()) > MAX_ELEMENTS:
+        if not is_numpy(tensor_type.dtype) or _count(tensor_type.shape or ()) > MAX_ELEMENTS:
             return None
         if node.op == CONSTANT:
             return node.value
         if node.op not in OPERATORS:
             return None
-        inputs = [None if one is None else self.value_of(one) for one in node.inputs]
+        inputs = [None if used is None else self.value_of(used) for used in node.inputs]
         arrays = [array for array in inputs if array is not None]
         if len(arrays) < len(inputs):
             return None

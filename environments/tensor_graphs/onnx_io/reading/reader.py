@@ -65,11 +65,11 @@ def _graph_of(model: onnx.ModelProto, place: DataPlace | None, is_strict: bool) 
     builder = GraphBuilder(edit, opset_of(model))
     reading = Reading(model, place, names, edit, builder, is_strict)
     reader = NodeReader(reading, wiring, infer_types(model, wiring, names, is_strict))
-    for given in wiring.inputs:
-        attributes = (("name", given.name),)
-        reader.name(edit.add(INPUT, [], attributes, [names.type_of(given.type)]), given.name)
+    for info in wiring.inputs:
+        attributes = (("name", info.name),)
+        reader.name(edit.add(INPUT, [], attributes, [names.type_of(info.type)]), info.name)
     reader.read()
-    outputs = [one.name for one in model.graph.output]
+    outputs = [output.name for output in model.graph.output]
     edit.set_outputs([reader.values[name] for name in outputs], outputs)
     graph, _ = edit.finish()
     graph.header = _header(reading, wiring)
@@ -92,7 +92,7 @@ def _header(reading: Reading, wiring: Wiring) -> ModelHeader:
         shell,
         reading.value_names,
         reading.nodes,
-        frozenset(one.name for one in graph.value_info),
+        frozenset(info.name for info in graph.value_info),
         wiring.defaults,
         reading.names.original,
     )

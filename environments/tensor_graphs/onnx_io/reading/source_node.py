@@ -60,10 +60,10 @@ class SourceNode:
         Raises:
           NotCanonicalError: the input is left out.
         """
-        found = self.input(0)
-        if found is None:
+        ref = self.input(0)
+        if ref is None:
             raise NotCanonicalError
-        return found
+        return ref
 
 
 def with_inputs(builder: GraphBuilder, node: SourceNode) -> SourceNode:
@@ -94,17 +94,17 @@ def with_inputs(builder: GraphBuilder, node: SourceNode) -> SourceNode:
 
 def attribute_values(node: onnx.NodeProto) -> dict[str, Any]:
     """Return a node's attributes, as `SourceNode.attributes` holds them."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.TENSOR:
             is_held = is_numpy(dtype_of(attribute.t))
-            found[attribute.name] = to_array(attribute.t, None) if is_held else None
+            values[attribute.name] = to_array(attribute.t, None) if is_held else None
         elif attribute.type == onnx.AttributeProto.STRING:
-            found[attribute.name] = attribute.s.decode("utf-8", "replace")
+            values[attribute.name] = attribute.s.decode("utf-8", "replace")
         elif attribute.type in (onnx.AttributeProto.INT, onnx.AttributeProto.FLOAT):
-            found[attribute.name] = onnx.helper.get_attribute_value(attribute)
+            values[attribute.name] = onnx.helper.get_attribute_value(attribute)
         elif attribute.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS):
-            found[attribute.name] = tuple(onnx.helper.get_attribute_value(attribute))
+            values[attribute.name] = tuple(onnx.helper.get_attribute_value(attribute))
         else:
-            found[attribute.name] = None
-    return found
+            values[attribute.name] = None
+    return values

@@ -67,12 +67,12 @@ def lower(node: Node, types: Sequence[TensorType | None], opset: int) -> list[On
             f"opset {opset} has no operator {node.op}; convert the model to a newer one"
         )
     values = dict(node.attributes)
-    known = [one for one in types if one is not None]
+    tensors = [kind for kind in types if kind is not None]
     if node.op in _LOWERINGS:
-        chain = _LOWERINGS[node.op](values, known, opset)
+        chain = _LOWERINGS[node.op](values, tensors, opset)
     else:
         chain = [OnnxNode(node.op, values)]
-    return [_in_older_form(one, opset) for one in chain]
+    return [_in_older_form(lowered, opset) for lowered in chain]
 
 
 def _in_older_form(node: OnnxNode, opset: int) -> OnnxNode:
@@ -86,8 +86,8 @@ def _in_older_form(node: OnnxNode, opset: int) -> OnnxNode:
             f"{node.op} of opset {opset} has no steps; convert the model to a newer one"
         )
     lists = zip(moved.names, node.lists, strict=False)
-    given = {name: one.tolist() for name, one in lists if one is not None}
-    return OnnxNode(node.op, {**attributes, **given})
+    moved_values = {name: values.tolist() for name, values in lists if values is not None}
+    return OnnxNode(node.op, {**attributes, **moved_values})
 
 
 def _written(node: OnnxNode, opset: int) -> Mapping[str, Attribute]:
@@ -96,11 +96,11 @@ def _written(node: OnnxNode, opset: int) -> Mapping[str, Attribute]:
     Raises:
       UserError: the version lacks one of the attributes.
     """
-    known = onnx.defs.get_schema(node.op, opset).attributes
+    schema = onnx.defs.get_schema(node.op, opset).attributes
     written = {}
     for name, value in node.attributes.items():
-        if name in known:
-            default = known[name].default_value
+        if name in schema:
+            default = schema[name].default_value
             if not default.name or onnx.helper.get_attribute_value(default) != _encoded(value):
                 written[name] = value
         elif value != OPERATORS[node.op].attributes.get(name):
@@ -174,7 +174,9 @@ def _pad(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNo
 def _clip(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
     bounds = [values["min"], values["max"]]
     return [
-        OnnxNode("Clip", {}, [None if np.isinf(one) else _scalar(one, types[0]) for one in bounds])
+        OnnxNode(
+            "Clip", {}, [None if np.isinf(bound) else _scalar(bound, types[0]) for bound in bounds]
+        )
     ]
 
 

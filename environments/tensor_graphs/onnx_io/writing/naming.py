@@ -51,16 +51,16 @@ class Names:
     def of(self, ref: Ref) -> str:
         """Return the name of a value."""
         if ref not in self._names:
-            known = self._header.value_names.get(ref)
-            if known is None or known in self._taken:
-                known = self.free(f"{self._graph.nodes[ref.node].op}_{ref.node}")
-            self._taken.add(known)
-            self._names[ref] = known
+            name = self._header.value_names.get(ref)
+            if name is None or name in self._taken:
+                name = self.free(f"{self._graph.nodes[ref.node].op}_{ref.node}")
+            self._taken.add(name)
+            self._names[ref] = name
         return self._names[ref]
 
-    def share(self, ref: Ref, other: Ref) -> None:
+    def share(self, ref: Ref, source: Ref) -> None:
         """Give a value the name of another one, which it stands for."""
-        self._names[ref] = self.of(other)
+        self._names[ref] = self.of(source)
 
     def free(self, wanted: str) -> str:
         """Reserve a name that no value has: the wanted one, or the wanted one with a number."""

@@ -61,12 +61,13 @@ from environments.tensor_graphs.graph.nodes import (
     Node,
     TensorType,
 )
+from environments.tensor_graphs.operators.numbers import NUMBERS
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES, num_elements
 from environments.tensor_graphs.operators.table import OPERATORS
 from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.rewriting.plans import Plan
 
-KINDS = ("padding", INPUT, CONSTANT, OPAQUE, *sorted(OPERATORS))
+KINDS = ("padding", *sorted(NUMBERS, key=NUMBERS.__getitem__))
 
 CHANGING_FEATURES = (
     "is_constant", "is_output", "num_users", "constant_input_0", "constant_input_1",
@@ -91,7 +92,6 @@ FIRST_COST = FIRST_CHANGING + len(CHANGING_FEATURES)
 _FIRST_FIXED = FIRST_COST + len(COST_FEATURES)
 
 _MOST_CACHED = 1 << 14
-_NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 _RANK = 5
 _POSITIONS = 4
 
@@ -276,7 +276,7 @@ def _row(
     bytes_moved: float,
 ) -> np.ndarray:
     row = np.zeros(len(NODE_FEATURES), np.float32)
-    row[0] = _NUMBERS.get(op, _NUMBERS[OPAQUE])
+    row[0] = NUMBERS.get(op, NUMBERS[OPAQUE])
     fixed = (*_of_type(types), lg(len(types)), lg(flops), lg(bytes_moved))
     row[_FIRST_FIXED:] = fixed + _of_attributes(attributes if op in OPERATORS else {})
     row.setflags(write=False)

@@ -44,6 +44,7 @@ from environments.graph_observation import Arrays, GraphSpace
 from environments.tensor_graphs.observation import features
 from environments.tensor_graphs.observation.tracking import COST
 from environments.tensor_graphs.observation.view import View
+from environments.tensor_graphs.operators.numbers import NUMBERS
 from environments.tensor_graphs.rules.language.expressions import Apply, Expression
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.settings import SIZES, Settings
@@ -52,12 +53,26 @@ GLOBAL_FEATURES = ("cost", "memory", "log_cost", "steps", "nodes", "matches")
 """Features of the graph: its cost and its bytes moved, each divided by the first graph's; lg(cost
 in us); the share of `max_steps` that was taken; lg(nodes); lg(matches). lg is as in `features`."""
 
-_WORDS = (
-    *(features.KINDS, features.NODE_FEATURES, features.EDGE_FEATURES, GLOBAL_FEATURES),
-    features.MATCH_FEATURES,
-)
-VOCABULARY = hashlib.sha256(json.dumps(_WORDS).encode()).hexdigest()[:16]
+
+def vocabulary(num_kinds: int) -> str:
+    """Return a hash of what the numbers in observations mean, with the first kinds of nodes."""
+    of_graphs = features.NODE_FEATURES, features.EDGE_FEATURES, GLOBAL_FEATURES
+    words = features.KINDS[:num_kinds], *of_graphs, features.MATCH_FEATURES
+    return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
+
+
+VOCABULARY = vocabulary(len(features.KINDS))
 """Changes when a number in an observation, such as the kind of a node, gets another meaning."""
+
+
+def is_understood(name: str) -> bool:
+    """Return whether a policy that was saved with this vocabulary can be used.
+
+    Kinds keep their numbers, so it can if it knows the first of them. Networks take the later ones
+    for kind 0, which no node has.
+    """
+    return any(name == vocabulary(1 + number) for number in range(len(features.KINDS)))
+
 
 _MOST_ID = 2**31 - 1
 _NUM_TARGETS = 8
@@ -250,7 +265,7 @@ def _describe(rules: Sequence[Rule]) -> tuple[np.ndarray, np.ndarray]:
     targets = np.zeros((len(rules) + 1, _NUM_TARGETS), np.int32)
     for number, rule in enumerate(rules):
         ids[number] = zlib.crc32(rule.name.encode()) & _MOST_ID
-        kinds = [features.KINDS.index(op) for op in _operators(rule.target)][:_NUM_TARGETS]
+        kinds = [NUMBERS[op] for op in _operators(rule.target)][:_NUM_TARGETS]
         targets[number, : len(kinds)] = kinds
     for array in (ids, targets):
         array.setflags(write=False)

@@ -26,6 +26,7 @@ from environments.tensor_graphs.operators import (
     indexing,
     layout,
     normalizations,
+    numbers,
     products,
     reductions,
     windows,
@@ -46,6 +47,8 @@ OPERATORS: Mapping[str, Operator] = {
     for module in (elementwise, indexing, layout, normalizations, products, reductions, windows)
     for operator in module.OPERATORS
 }
+
+numbers.check(OPERATORS)
 
 _MOST_CACHED = 1 << 14
 

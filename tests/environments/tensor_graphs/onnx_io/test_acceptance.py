@@ -71,8 +71,8 @@ def test_an_opset_that_onnx_does_not_know_yet(monkeypatch):
 
 
 def test_a_scan_of_opset_8_stays_as_it_is():
-    (found,) = (one for one in node_tests() if one[0] == "test_scan_sum")
-    _, model, inputs = found
+    (scan,) = (case for case in node_tests() if case[0] == "test_scan_sum")
+    _, model, inputs = scan
     assert equal(run(model, inputs), run(write(read(model)), inputs))
 
 

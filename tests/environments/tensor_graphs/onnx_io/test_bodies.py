@@ -79,12 +79,12 @@ def controls(graph: Graph) -> list[int]:
 
 def operators(nodes: Iterable[onnx.NodeProto]) -> collections.Counter[str]:
     """How often each operator occurs, inside bodies too."""
-    found: collections.Counter[str] = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     for node in nodes:
-        found[node.op_type] += 1
+        counts[node.op_type] += 1
         for attribute in node.attribute:
-            found += operators(attribute.g.node)
-    return found
+            counts += operators(attribute.g.node)
+    return counts
 
 
 def checked(graph: Graph) -> onnx.ModelProto:
@@ -186,7 +186,7 @@ def test_bodies_in_bodies(count):
     written = checked(graph)
     assert equal(run(model, inputs), run(written, inputs))
     (loop,) = (node for node in written.graph.node if node.op_type == "Loop")
-    assert [one.op_type for one in loop.attribute[0].g.node].count("If") == 1
+    assert [inner.op_type for inner in loop.attribute[0].g.node].count("If") == 1
 
 
 def test_a_branch_that_is_always_taken_takes_the_place_of_the_if():
@@ -287,7 +287,7 @@ def greedily(graph: Graph) -> Graph:
     state = Engine(rule_files.load(), AnalyticObjective()).start(graph)
     while True:
         others = [state.apply(match) for match in state.matches]
-        best = min(others, key=lambda one: one.cost_ms, default=state)
+        best = min(others, key=lambda neighbour: neighbour.cost_ms, default=state)
         if best.cost_ms >= state.cost_ms:
             return state.graph
         state = best
@@ -318,34 +318,34 @@ def test_a_random_graph_in_a_branch_computes_what_it_does_alone(seed):
     branch = onnx.GraphProto()
     branch.CopyFrom(alone.graph)
     del branch.input[:]
-    other = onnx.GraphProto(name="other")
+    else_branch = onnx.GraphProto(name="other")
     model = onnx.ModelProto()
     model.CopyFrom(alone)
     for field in ("node", "initializer", "value_info"):
         model.graph.ClearField(field)
-    names = [one.name for one in branch.output]
-    for one in branch.output:
-        one.name += "_inside"
-        branch.node.append(onnx.helper.make_node("Identity", [one.name[:-7]], [one.name]))
-    other.output.extend(onnx.ValueInfoProto(name=f"{k}", type=one.type)
-                        for k, one in enumerate(branch.output))  # fmt: skip
-    for k, one in enumerate(branch.output):
-        sizes = [size.dim_value for size in one.type.tensor_type.shape.dim]
+    names = [output.name for output in branch.output]
+    for output in branch.output:
+        output.name += "_inside"
+        branch.node.append(onnx.helper.make_node("Identity", [output.name[:-7]], [output.name]))
+    else_branch.output.extend(onnx.ValueInfoProto(name=f"{k}", type=output.type)
+                        for k, output in enumerate(branch.output))  # fmt: skip
+    for k, output in enumerate(branch.output):
+        sizes = [size.dim_value for size in output.type.tensor_type.shape.dim]
         zeros = numpy_helper.from_array(np.zeros(sizes, np.float32), f"zeros{k}")
-        other.initializer.append(zeros)
-        other.node.append(onnx.helper.make_node("Identity", [f"zeros{k}"], [f"{k}"]))
+        else_branch.initializer.append(zeros)
+        else_branch.node.append(onnx.helper.make_node("Identity", [f"zeros{k}"], [f"{k}"]))
     model.graph.input.append(onnx.helper.make_tensor_value_info("yes", 9, []))
     model.graph.node.append(
-        onnx.helper.make_node("If", ["yes"], names, then_branch=branch, else_branch=other)
+        onnx.helper.make_node("If", ["yes"], names, then_branch=branch, else_branch=else_branch)
     )
     graph = read(model)
     assert len(controls(graph)) == 1
     written = checked(graph)
     numbers = np.random.default_rng(seed)
     inputs = {
-        one.name: numbers.normal(size=[d.dim_value for d in one.type.tensor_type.shape.dim]).astype(
-            np.float32
-        )
-        for one in alone.graph.input
+        info.name: numbers.normal(
+            size=[d.dim_value for d in info.type.tensor_type.shape.dim]
+        ).astype(np.float32)
+        for info in alone.graph.input
     }
     assert equal(run(alone, inputs), run(written, {**inputs, "yes": np.array(True)}))

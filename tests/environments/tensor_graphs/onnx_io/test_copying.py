@@ -29,7 +29,7 @@ def elsewhere(tmp_path):
 
 
 def names_in(directory: pathlib.Path) -> list[str]:
-    return sorted(one.name for one in directory.iterdir())
+    return sorted(path.name for path in directory.iterdir())
 
 
 @pytest.mark.parametrize("place", MODELS)

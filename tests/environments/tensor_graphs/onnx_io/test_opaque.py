@@ -231,8 +231,8 @@ def test_sparse_initializers_are_read():
     model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [2, 3]))
     written = write(read(model))
     # Elements 1 and 5 of 2 × 3: row 0, column 1, and row 1, column 2.
-    (found,) = run(written, {"x": np.zeros((2, 3), np.float32)})
-    assert found.tolist() == [[0, 5, 0], [0, 0, 7]]
+    (y,) = run(written, {"x": np.zeros((2, 3), np.float32)})
+    assert y.tolist() == [[0, 5, 0], [0, 0, 7]]
 
 
 def test_initializers_that_are_inputs_stay_replaceable():

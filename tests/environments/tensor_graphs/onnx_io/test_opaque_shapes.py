@@ -58,8 +58,8 @@ def test_resized_as_onnxruntime_does(sizes, factors):
         max(size, int(np.ceil(1 / factor))) for size, factor in zip(sizes, factors, strict=True)
     ]
     model = resize(",".join(map(str, [1, 1, *sizes])), [1, 1, *factors])
-    (found,) = run(model, {"x": np.zeros((1, 1, *sizes), np.float32)})
-    assert opaque_shape(read(model)) == found.shape
+    (y,) = run(model, {"x": np.zeros((1, 1, *sizes), np.float32)})
+    assert opaque_shape(read(model)) == y.shape
 
 
 def test_flatten_with_two_open_sizes():

@@ -25,8 +25,8 @@ def ops(graph: Graph) -> list[str]:
 
 def only(graph: Graph, op: str) -> Node:
     """Return the only node of an operator."""
-    (found,) = [node for node in graph.nodes.values() if node.op == op]
-    return found
+    (node,) = [node for node in graph.nodes.values() if node.op == op]
+    return node
 
 
 def check_round_trip(text: str, opset: int = 17, unknown: int = 2) -> Graph:
@@ -255,7 +255,9 @@ def test_older_opsets_are_kept(opset, node, attributes):
     assert "Opaque" not in ops(graph) and not written.graph.initializer
     assert (written.opset_import[0].version, written.ir_version) == (opset, 6)
     (found,) = written.graph.node
-    values = {one.name: onnx.helper.get_attribute_value(one) for one in found.attribute}
+    values = {
+        attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in found.attribute
+    }
     assert {name: values[name] for name in attributes} == attributes
     inputs = random_inputs(model)
     assert equal(run(model, inputs), run(written, inputs))
@@ -283,7 +285,7 @@ def test_initialisers_are_inputs_again_in_old_formats():
     text = "g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { y = Mul(x, w) }"
     written = write(read(parsed(f'<ir_version: 3, opset_import: ["" : 9]> {text}')))
     assert written.ir_version == 3
-    assert [one.name for one in written.graph.input] == ["x", "w"]
+    assert [info.name for info in written.graph.input] == ["x", "w"]
     onnx.checker.check_model(written)
 
 
@@ -353,8 +355,8 @@ def test_shape_arithmetic_at_fixed_sizes():
     assert open_nodes == ["Shape", "Cast", "Sqrt", "Div"]
     frozen = write(read(model, shapes={"x": (2, 16)}))
     assert [node.op_type for node in frozen.graph.node] == ["Div"]
-    (given,) = frozen.graph.input
-    assert [size.dim_value for size in given.type.tensor_type.shape.dim] == [2, 16]
+    (info,) = frozen.graph.input
+    assert [size.dim_value for size in info.type.tensor_type.shape.dim] == [2, 16]
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
     inputs = {"x": np.arange(32, dtype=np.float32).reshape(2, 16)}
     assert equal(run(model, inputs), run(frozen, inputs))
@@ -384,5 +386,5 @@ def test_an_opset_that_is_named_twice_has_the_last_version(names, versions):
     graph = read(model)
     assert graph.header.opset == versions[1]
     assert any(node.op == "Softmax" for node in graph.nodes.values()) == (versions[1] == 13)
-    (found,) = run(write(graph), random_inputs(model))
-    assert found.sum() == pytest.approx(2 if versions[1] == 11 else 2 * 4)
+    (y,) = run(write(graph), random_inputs(model))
+    assert y.sum() == pytest.approx(2 if versions[1] == 11 else 2 * 4)

@@ -51,7 +51,7 @@ def test_weights_in_another_file_are_read(model, external):
 def test_large_weights_go_into_another_file(model, tmp_path):
     path = tmp_path / "large.onnx"
     save(read(model), path, max_embedded_bytes=1000)
-    names = sorted(one.name for one in tmp_path.iterdir())
+    names = sorted(path.name for path in tmp_path.iterdir())
     assert len(names) == 2 and names[0] == "large.onnx" and names[1].endswith(".data")
     assert path.stat().st_size < 2000
     onnx.checker.check_model(str(path), full_check=True)
@@ -78,7 +78,7 @@ def test_nothing_is_written_if_saving_fails(model, tmp_path):
     edit = graph.edit()
     with pytest.raises(UserError, match="cannot be written"):
         save(graph, tmp_path / "none" / "model.onnx")
-    assert [one.name for one in tmp_path.iterdir()] == ["model.onnx"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
     assert path.read_text() == "precious"
     del edit
 
@@ -92,8 +92,8 @@ def test_large_defaults_of_inputs_go_into_another_file_too(model, tmp_path):
     save(read(model), path, max_embedded_bytes=1000)
     assert path.stat().st_size < 2000
     x = {"x": np.ones((1, SIZE), np.float32)}
-    for given in (x, {**x, "w": np.eye(SIZE, dtype=np.float32)}):
-        assert equal(run(model, given), run(path, given))
+    for inputs in (x, {**x, "w": np.eye(SIZE, dtype=np.float32)}):
+        assert equal(run(model, inputs), run(path, inputs))
 
 
 def test_what_is_refused_is_not_written(model, tmp_path):
@@ -256,7 +256,7 @@ def test_weights_of_an_older_opset(tmp_path, listed):
         onnx.save(model, path)
     written = write(read(path))
     assert written.opset_import[0].version == 11
-    names = [one.name for one in written.graph.input]
+    names = [info.name for info in written.graph.input]
     assert names[0] == "x" and len(names) == 1 + listed * len(written.graph.initializer)
     x = {"x": np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 64)}
     assert equal(run(path, x), run(written, x))

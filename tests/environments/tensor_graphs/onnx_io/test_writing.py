@@ -17,7 +17,7 @@ from tests.environments.tensor_graphs.onnx_io.running import equal, parsed, rand
 
 def weights(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     """Return the initialisers of a model by name."""
-    return {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
 
 
 def test_names_versions_and_documentation_are_kept():
@@ -48,8 +48,8 @@ def test_a_model_in_canonical_form_is_written_as_it_was():
     for node, name in zip(model.graph.node, ["one", "two"], strict=True):
         node.name = name
     written = write(read(model))
-    assert [one.name for one in written.graph.node] == ["one", "two"]
-    assert [list(one.input) for one in written.graph.node] == [["x", "w"], ["h", "b"]]
+    assert [node.name for node in written.graph.node] == ["one", "two"]
+    assert [list(node.input) for node in written.graph.node] == [["x", "w"], ["h", "b"]]
     assert weights(written).keys() == {"w", "b"}
 
 
@@ -62,7 +62,7 @@ def test_one_value_may_be_two_outputs_and_an_input_one():
     )
     written = write(read(model))
     onnx.checker.check_model(written, full_check=True)
-    assert [one.name for one in written.graph.output] == ["a", "b", "c", "d"]
+    assert [output.name for output in written.graph.output] == ["a", "b", "c", "d"]
     inputs = random_inputs(model)
     assert equal(run(model, inputs), run(written, inputs))
 
@@ -197,5 +197,5 @@ def test_models_of_single_nodes():
 
 
 def _indices(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    given = [one for one in model.graph.input if one.type.tensor_type.elem_type == 7]
-    return {one.name: np.zeros(2, np.int64) for one in given}
+    infos = [info for info in model.graph.input if info.type.tensor_type.elem_type == 7]
+    return {info.name: np.zeros(2, np.int64) for info in infos}

@@ -50,9 +50,9 @@ def test_completing_twice_changes_nothing(case: Case):
         ("Shape", (2, 3), {}, {"start": -2, "end": 2}),
     ],
 )  # fmt: skip
-def test_one_form(op, shape, one, other):
+def test_one_form(op, shape, spelling, canonical):
     types = [floats(*shape)]
-    assert table.complete(op, one, types) == table.complete(op, other, types)
+    assert table.complete(op, spelling, types) == table.complete(op, canonical, types)
 
 
 def test_slices_are_those_of_python():
@@ -62,14 +62,14 @@ def test_slices_are_those_of_python():
         size, step = int(rng.integers(0, 7)), int(rng.integers(1, 4))
         start, end = (int(place) for place in rng.integers(-9, 10, 2))
         x = np.arange(size)
-        given = {"starts": (start,), "ends": (end,), "axes": (0,), "steps": (step,)}
-        attributes = table.complete("Slice", given, [TensorType("int64", (size,))])
-        (found,) = table.evaluate("Slice", [x], attributes)
-        assert found.tolist() == x[start:end:step].tolist()
+        bounds = {"starts": (start,), "ends": (end,), "axes": (0,), "steps": (step,)}
+        attributes = table.complete("Slice", bounds, [TensorType("int64", (size,))])
+        (y,) = table.evaluate("Slice", [x], attributes)
+        assert y.tolist() == x[start:end:step].tolist()
         assert table.infer("Slice", [TensorType("int64", (size,))], attributes)[0].shape == (
-            len(found),
+            len(y),
         )
-        assert forms.setdefault((*attributes, ("size", size)), found.tolist()) == found.tolist()
+        assert forms.setdefault((*attributes, ("size", size)), y.tolist()) == y.tolist()
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_slices_are_those_of_python():
         ("Reshape", {"shape": (5, -1)}, "Reshape: 24 cannot be divided by 5"),
     ],
 )
-def test_attributes_that_do_not_fit(op, given, message):
+def test_attributes_that_do_not_fit(op, attributes, message):
     with pytest.raises(OperatorError) as raised:
-        table.complete(op, given, [floats(2, 3, 4)])
+        table.complete(op, attributes, [floats(2, 3, 4)])
     assert str(raised.value).startswith(message)
 
 
@@ -128,8 +128,8 @@ def test_the_shape_argument_of_reshape(shape, target, request_):
 def test_outputs_of_a_split():
     edit = Graph().edit()
     x = edit.add(INPUT, (), (("name", "x"),), [floats("N", 5)])
-    one, other = add(edit, "Split", x, axis=-1, split=[2, 3])
-    assert (one, other) == (Ref(one.node, 0), Ref(one.node, 1))
-    assert edit.type_of(other) == floats("N", 3)
+    first, second = add(edit, "Split", x, axis=-1, split=[2, 3])
+    assert (first, second) == (Ref(first.node, 0), Ref(first.node, 1))
+    assert edit.type_of(second) == floats("N", 3)
     with pytest.raises(OperatorError, match="^Flatten: expected one input of known rank"):
         add(edit, "Flatten", x, x)

@@ -19,9 +19,9 @@ def test_values_and_types_are_onnx(case: Case):
     arrays = case.arrays()
     attributes = table.complete(case.op, case.attributes, types_of(arrays))
     types = table.infer(case.op, types_of(arrays), attributes)
-    found = table.evaluate(case.op, arrays, attributes)
-    assert types_of(found) == types
+    outputs = table.evaluate(case.op, arrays, attributes)
+    assert types_of(outputs) == types
     expected = onnx_nodes.run(case.op, arrays, attributes, len(types))
-    for mine, other in zip(found, expected, strict=True):
-        assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
-        np.testing.assert_allclose(mine, other, rtol=2e-5, atol=2e-5)
+    for mine, theirs in zip(outputs, expected, strict=True):
+        assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)

@@ -23,13 +23,13 @@ def changed(rng: np.random.Generator, value: object) -> object:
 def mutated(rng: np.random.Generator, case: Case) -> Case:
     """Change some sizes and attributes of a case."""
     inputs = []
-    for one in case.inputs:
-        kind, shape = one if one and isinstance(one[0], str) else ("float32", one)
+    for spec in case.inputs:
+        kind, shape = spec if spec and isinstance(spec[0], str) else ("float32", spec)
         shape = tuple(int(rng.integers(1, 6)) if rng.random() < 0.15 else n for n in shape)
         inputs.append((kind, shape))
-    given = {**table.OPERATORS[case.op].attributes, **case.attributes}
+    values = {**table.OPERATORS[case.op].attributes, **case.attributes}
     attributes = {
-        name: changed(rng, value) if rng.random() < 0.4 else value for name, value in given.items()
+        name: changed(rng, value) if rng.random() < 0.4 else value for name, value in values.items()
     }
     return Case(case.op, tuple(inputs), attributes)
 
@@ -51,8 +51,8 @@ def test_random_nodes(op):
             continue
         if op == "Gather" and arrays[0].shape[dict(attributes)["axis"]] < 3:
             continue
-        found = table.evaluate(op, arrays, attributes)
-        assert types_of(list(found)) == expected, case
+        outputs = table.evaluate(op, arrays, attributes)
+        assert types_of(list(outputs)) == expected, case
 
 
 ODD = ["Conv", "ConvTranspose", "MaxPool", "AveragePool", "Slice", "Pad", "Gemm", "Split"]
@@ -72,11 +72,11 @@ def test_random_nodes_are_onnx(op):
             table.infer(op, types, attributes)
         except OperatorError:
             continue
-        found = table.evaluate(op, arrays, attributes)
-        for mine, other in zip(
-            found, onnx_nodes.run(op, arrays, attributes, len(found)), strict=True
+        outputs = table.evaluate(op, arrays, attributes)
+        for mine, theirs in zip(
+            outputs, onnx_nodes.run(op, arrays, attributes, len(outputs)), strict=True
         ):
-            np.testing.assert_allclose(mine, other, rtol=2e-5, atol=2e-5, err_msg=str(case))
+            np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5, err_msg=str(case))
         done += 1
         if done == 15:
             return

@@ -51,8 +51,8 @@ def test_unknown_sizes(op, shapes, attributes, expected):
     types = [floats(*shape) for shape in shapes]
     if op == "Gather":
         types[1] = types[1]._replace(dtype="int64")
-    (found,) = inferred(op, *types, **attributes)
-    assert [str(size) for size in found.shape] == [str(size).strip() for size in expected]
+    (kind,) = inferred(op, *types, **attributes)
+    assert [str(size) for size in kind.shape] == [str(size).strip() for size in expected]
 
 
 @pytest.mark.parametrize("case", ALL, ids=str)
@@ -69,14 +69,14 @@ def test_a_size_that_gets_a_name_gives_the_same_types(case: Case):
         is_first = len(shape) == len(types[0].shape) and shape[0] == types[0].shape[0]
         named.append(tensor._replace(shape=("N", *shape[1:])) if is_first else tensor)
     try:
-        found = inferred(case.op, *named, **case.attributes)
+        kinds = inferred(case.op, *named, **case.attributes)
     except OperatorError:
         return
     before = VALUES["N"]
     VALUES["N"] = types[0].shape[0]
     try:
-        for mine, other in zip(found, expected, strict=True):
-            assert tuple(value(size) for size in mine.shape) == other.shape
+        for mine, theirs in zip(kinds, expected, strict=True):
+            assert tuple(value(size) for size in mine.shape) == theirs.shape
     finally:
         VALUES["N"] = before
 
@@ -87,8 +87,8 @@ def test_unknown_ranks(case: Case):
     attributes = table.complete(case.op, case.attributes, types)
     expected = table.infer(case.op, types, attributes)
     unknown = [tensor._replace(shape=None) for tensor in types]
-    found = table.infer(case.op, unknown, attributes)
-    assert found == tuple(TensorType(tensor.dtype, None) for tensor in expected)
+    kinds = table.infer(case.op, unknown, attributes)
+    assert kinds == tuple(TensorType(tensor.dtype, None) for tensor in expected)
 
 
 X, INTEGERS, TRUTH = floats(2, 3, 4), TensorType("int64", (4,)), TensorType("bool", (4,))

@@ -104,13 +104,16 @@ def evaluate(
       attributes: attributes as `complete` returns them.
       algebra: the algebra to compute with.
     """
-    results = OPERATORS[op].evaluate_fn(algebra, arrays, dict(attributes))
-    return tuple(np.asarray(result) for result in results)
+    results = OPERATORS[op].evaluate_fn(algebra, *arrays, **dict(attributes))
+    return tuple(map(np.asarray, results if isinstance(results, list) else [results]))
 
 
 def flops(op: str, inputs: Types, outputs: Types, attributes: Attributes) -> int:
     """Count the floating-point operations of a node; unknown sizes count as 1."""
-    return OPERATORS[op].flops_fn(inputs, outputs, dict(attributes))  # type: ignore[arg-type]
+    count = OPERATORS[op].flops
+    if callable(count):
+        return count(inputs, outputs[0], dict(attributes))
+    return count * sum(map(num_elements, outputs))
 
 
 def bytes_moved(inputs: Types, outputs: Types) -> int:
@@ -168,14 +171,15 @@ def _infer(
     tensors: list[TensorType] = list(inputs)  # type: ignore[arg-type]
     values = dict(attributes)
     try:
-        dtypes = operator.dtypes_fn([tensor.dtype for tensor in tensors], values)
-        dtypes *= operator.num_outputs_fn(values)
+        dtype = operator.dtype_fn(*[tensor.dtype for tensor in tensors], **values)
         if any(tensor.shape is None for tensor in tensors):
-            return tuple(TensorType(dtype, None) for dtype in dtypes)
-        shapes = operator.shapes_fn([tensor.shape for tensor in tensors], values)
+            return (TensorType(dtype, None),) * operator.num_outputs_fn(values)
+        shapes = operator.shape_fn(*[tensor.shape for tensor in tensors], **values)
     except OperatorError as error:
         return f"{op}: {error}"
-    return tuple(TensorType(*pair) for pair in zip(dtypes, shapes, strict=True))
+    return tuple(
+        TensorType(dtype, shape) for shape in (shapes if isinstance(shapes, list) else [shapes])
+    )
 
 
 def _size_bytes(dtype: str) -> int:

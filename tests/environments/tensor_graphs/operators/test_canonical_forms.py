@@ -28,7 +28,7 @@ def test_completing_twice_changes_nothing(case: Case):
 
 
 @pytest.mark.parametrize(
-    ("op", "shape", "one", "other"),
+    ("op", "shape", "spelling", "canonical"),
     [
         ("Conv", (1, 3, 8, 8), {}, {"strides": [1, 1], "group": np.int64(1), "pads": (0,) * 4}),
         ("LeakyRelu", (3,), {}, {"alpha": 0.01}),
@@ -73,7 +73,7 @@ def test_slices_are_those_of_python():
 
 
 @pytest.mark.parametrize(
-    ("op", "given", "message"),
+    ("op", "attributes", "message"),
     [
         ("Conv", {"stride": 1}, "Conv: expected attributes dilations"),
         ("Relu", {"axis": 1}, "Relu: expected attributes none, found axis"),

@@ -110,7 +110,7 @@ def test_what_a_gain_is(full, best, is_gain):
 
 
 @pytest.mark.parametrize(
-    "other, is_gain",
+    "ratio, is_gain",
     [
         (compared(1.005, 0.99, 1.02), True),  # not slower beyond A/A, which is 0.99 to 1.01
         (compared(1.02, 1.01, 1.03), False),

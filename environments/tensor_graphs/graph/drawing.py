@@ -41,10 +41,7 @@ _OTHER = "#fce5cd"
 def draw(graph: Graph, marked: Collection[int] = (), mark: str = "#cc0000") -> str:
     """Draw a graph.
 
-    Args:
-      graph: the graph.
-      marked: numbers of the nodes that stand out.
-      mark: colour of their frames.
+    Boxes of the `marked` nodes have a frame of the colour `mark`.
 
     Returns:
       An <svg> element.

@@ -173,12 +173,7 @@ class Edit:
     ) -> Ref:
         """Add a node unless there is an equal one; return the first output of either.
 
-        Args:
-          op: name of the operator.
-          inputs: values that it uses; None for each that is left out.
-          attributes: sorted by name.
-          types: types of its outputs; None for those that are no tensors.
-          value: the array of a Constant.
+        The arguments are those of `Node`; `attributes` are sorted by name.
         """
         node = Node(op, tuple(inputs), attributes, tuple(types), value)
         twin = self._keys.get(node.key)
@@ -200,9 +195,7 @@ class Edit:
     def add_constant(self, value: np.ndarray, dtype: str | None = None) -> Ref:
         """Add a Constant.
 
-        Args:
-          value: its array.
-          dtype: its element type, if that is not the array's own (bfloat16 is held in uint16).
+        `dtype` is its element type, if that is not the array's own (bfloat16 is held in uint16).
         """
         value = np.asarray(value)
         dtype = dtype or value.dtype.name

@@ -47,13 +47,7 @@ class Builder:
         self._names: dict[str, int] = {}
 
     def input(self, name: str, shape: Sequence[int | str], element: int = TensorProto.FLOAT) -> str:
-        """Add an input of the model.
-
-        Args:
-          name: name of the input.
-          shape: numbers, and names of sizes that are known only when the model runs.
-          element: ONNX's number of the element type.
-        """
+        """Add an input of the model."""
         self._inputs.append(helper.make_tensor_value_info(name, element, shape))
         return name
 
@@ -64,14 +58,7 @@ class Builder:
         return name
 
     def normal(self, name: str, shape: Sequence[int], deviation: float, mean: float = 0) -> str:
-        """Add a float32 weight drawn from a normal distribution.
-
-        Args:
-          name: name of the weight.
-          shape: its shape.
-          deviation: standard deviation of the distribution.
-          mean: mean of the distribution.
-        """
+        """Add a float32 weight drawn from a normal distribution."""
         value = self._random.standard_normal(tuple(shape), np.float32)
         value *= np.float32(deviation)
         value += np.float32(mean)

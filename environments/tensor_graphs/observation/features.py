@@ -99,11 +99,6 @@ _POSITIONS = 4
 def node_row(graph: Graph, node: Node, is_constant: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the features of a node that stay the same as long as the node exists.
 
-    Args:
-      graph: the graph that the node is in.
-      node: the node, of any kind.
-      is_constant: whether it depends on constants alone.
-
     Returns:
       float32 [F], the node's features, with 0 for CHANGING_FEATURES and COST_FEATURES; and float64
       [3], its work: operations, bytes moved and kernels, all 0 if it does not run. Both are cached,
@@ -229,11 +224,7 @@ def edge_row(
 ) -> tuple[float, ...]:
     """Return the EDGE_FEATURES of an edge.
 
-    Args:
-      position: index of the receiver's input.
-      output: index of the sender's output.
-      kind: type of the tensor; None if it is no tensor.
-      is_constant: whether the sender depends on constants alone.
+    `position` is the index of the receiver's input, and `output` that of the sender's output.
     """
     place = min(position, _POSITIONS - 1)
     is_input = [float(place == number) for number in range(_POSITIONS)]

@@ -90,10 +90,6 @@ class Observer:
     def __init__(self, rules: Sequence[Rule], settings: Settings) -> None:
         """Prepare to observe the states of an engine.
 
-        Args:
-          rules: the engine's rules, in its order.
-          settings: the sizes of the observations, and whether to leave out what does not fit.
-
         Raises:
           UserError: a size is 0.
         """
@@ -148,9 +144,7 @@ class Observer:
     def observe(self, view: View, steps: float) -> Arrays:
         """Return the observation of a view.
 
-        Args:
-          view: a view of any state.
-          steps: the share of an episode's `max_steps` that has been taken, from 0 to 1.
+        `steps` is the share of an episode's `max_steps` that has been taken, from 0 to 1.
 
         Raises:
           UserError: the graph or its matches do not fit, and `truncate` is not set.
@@ -195,9 +189,7 @@ class Observer:
     def _allowed(self, view: View, rows: np.ndarray) -> Arrays:
         """Return the masks and the action fields.
 
-        Args:
-          view: the view to observe.
-          rows: int32, the row of each node by its number; the last entry is the padding row.
+        `rows` has the row of each node by its number; the last entry is the padding row.
         """
         counts = view.state.num_matches
         if len(counts) and counts.max() > self.settings.max_locations:

@@ -19,12 +19,7 @@ class RowTable:
     __slots__ = ("_free", "_keys", "_order", "_places", "ends", "values", "work")
 
     def __init__(self, width: int, capacity: int = 64) -> None:
-        """Make an empty table; it grows when it is full.
-
-        Args:
-          width: number of features in a row.
-          capacity: number of places at first.
-        """
+        """Make an empty table; it grows when it is full."""
         self.values = np.zeros((capacity, width), np.float32)
         self.work = np.zeros((capacity, 4))
         self.ends = np.zeros((capacity, 2), np.int32)

@@ -38,10 +38,7 @@ class Tracker:
     def __init__(self, graph: Graph, costs_ms: Mapping[int, float], constants: bool = True) -> None:
         """Fill the tables from the whole graph.
 
-        Args:
-          graph: the first graph.
-          costs_ms: costs of nodes by number; the others cost 0.
-          constants: whether constants are shown as nodes at all.
+        Nodes without a cost cost 0. `constants` says whether constants are shown as nodes at all.
         """
         self.graph = graph
         self.nodes = RowTable(len(features.NODE_FEATURES), 2 * len(graph.nodes) + 16)
@@ -64,10 +61,7 @@ class Tracker:
     def advance(self, graph: Graph, change: Change, costs_ms: Mapping[int, float]) -> None:
         """Update the tables to a graph that was made from the current one.
 
-        Args:
-          graph: the new graph.
-          change: what differs between the current graph and the new one.
-          costs_ms: costs of the nodes whose costs may have changed, by number.
+        `costs_ms` are those that may have changed.
         """
         old_nodes, self.graph = self.graph.nodes, graph
         nodes, removed = graph.nodes, change.removed
@@ -96,10 +90,7 @@ class Tracker:
     ) -> None:
         """Update the rows of some nodes, and the edges that end at those that changed.
 
-        Args:
-          seen: the nodes whose features may have changed.
-          changed: the nodes whose incoming edges may have changed.
-          costs_ms: costs of the nodes whose costs may have changed, by number.
+        `changed` are those whose incoming edges may have changed.
         """
         graph = self.graph
         for number in seen:

@@ -26,13 +26,7 @@ class View:
     """
 
     def __init__(self, name: str, state: State, tracker: Tracker) -> None:
-        """Make the view that an episode begins with.
-
-        Args:
-          name: name of the model.
-          state: the first state.
-          tracker: a tracker of that state's graph.
-        """
+        """Make the view that an episode begins with."""
         self.name, self.state, self.tracker, self.num_steps = name, state, tracker, 0
         self.first = state
         self.start_cost_ms = state.cost_ms
@@ -72,10 +66,7 @@ class View:
     ) -> list[MatchTable]:
         """Return a table of matches for each of some rules.
 
-        Args:
-          rules: int [N], numbers of the rules.
-          num_touched: K, the number of columns for the nodes of a match's source.
-          num_inputs: V, the number of columns for the variables.
+        `num_touched` is K and `num_inputs` V, as in `MatchTable`.
         """
         by_rule, tables = self.state.matches_by_rule, []
         for rule in rules.tolist():
@@ -110,15 +101,7 @@ class MatchTable:
         num_inputs: int,
         last: MatchTable | None,
     ) -> None:
-        """Make the table; copy the rows of matches that the last table has.
-
-        Args:
-          graph: the graph that the matches are in.
-          matches: the rule's matches.
-          num_touched: K, the number of columns for the nodes of a match's source.
-          num_inputs: V, the number of columns for the variables.
-          last: the same rule's table for an earlier state, if there is one.
-        """
+        """Make the table; copy the rows of matches that the last table has."""
         self.matches = matches
         self._places = {match.location: place for place, match in enumerate(matches)}
         old = [-1 if last is None else last._place_of(match) for match in matches]

@@ -100,11 +100,8 @@ def control_attributes(
 ) -> Attributes:
     """Return the attributes of the Opaque node for a node whose bodies are read.
 
-    Args:
-      node: the node of the file.
-      names: the ids of its bodies.
-      num_captured: how many values each of them captures.
-      functions: domain and name of the operators that the model defines itself.
+    `names` are the ids of its bodies, and `num_captured` says how many values each of them
+    captures; `functions` are as for `opaque.opaque_attributes`.
     """
     bare = onnx.NodeProto()
     bare.CopyFrom(node)

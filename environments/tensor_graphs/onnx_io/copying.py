@@ -33,11 +33,7 @@ def copy(
     copy uses those of the source, unless they are links to files elsewhere. Otherwise they are
     copied into a file of the copy's own.
 
-    Args:
-      source: the model's file.
-      path: path of the copy.
-      shapes: shapes that inputs of the copy have, by name.
-      check_fn: as for `save`.
+    `shapes` are those that inputs of the copy have, by name; `check_fn` is as for `save`.
 
     Raises:
       UserError: the source is not a model, lacks data, or has data outside of its directory; or

@@ -144,10 +144,7 @@ def value_info(
 ) -> onnx.ValueInfoProto:
     """Make the entry with which a file gives a value's type.
 
-    Args:
-      name: name of the value.
-      tensor_type: its type.
-      dimensions: as `ModelHeader.dimensions`.
+    `dimensions` are as in `ModelHeader`.
     """
     shape = tensor_type.shape
     sizes = None if shape is None else [_size(size, dimensions) for size in shape]

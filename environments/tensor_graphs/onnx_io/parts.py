@@ -62,13 +62,7 @@ def part_model(graph: Graph, numbers: Sequence[int], copies: int = 1) -> onnx.Mo
 
 
 def part_inputs(graph: Graph, numbers: Sequence[int], copies: int = 1) -> dict[str, TensorType]:
-    """Return the types of the inputs of a `part_model`, by name, with the graph's names of sizes.
-
-    Args:
-      graph: as for `part_model`, and so are the other arguments.
-      numbers: numbers of the nodes.
-      copies: how often the model contains the nodes.
-    """
+    """Return the types of the inputs of a `part_model` by name, with the graph's sizes."""
     inner = {Ref(number, k) for number in numbers for k in range(len(graph.nodes[number].types))}
     used = (ref for number in numbers for ref in graph.nodes[number].inputs)
     outer = [ref for ref in dict.fromkeys(used) if ref is not None and ref not in inner]

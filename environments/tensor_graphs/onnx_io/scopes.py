@@ -91,12 +91,7 @@ def operators(node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
 
 
 def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
-    """Rename the outer values that a node's subgraphs use, in place.
-
-    Args:
-      node: the node.
-      names: new names by the old ones.
-    """
+    """Rename the outer values that a node's subgraphs use, in place."""
     if not names:
         return
     for graph in subgraphs(node):

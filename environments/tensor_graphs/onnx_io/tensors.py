@@ -93,10 +93,6 @@ def dtype_of(tensor: onnx.TensorProto) -> str:
 def to_array(tensor: onnx.TensorProto, place: DataPlace | None) -> np.ndarray:
     """Return the array that a tensor holds.
 
-    Args:
-      tensor: a tensor of any element type.
-      place: where external data are; None if there is no file.
-
     Raises:
       UserError: the data are missing, are outside of the directory, or do not fit the shape.
     """
@@ -125,10 +121,7 @@ def to_array(tensor: onnx.TensorProto, place: DataPlace | None) -> np.ndarray:
 def to_tensor(name: str, array: np.ndarray, dtype: str) -> onnx.TensorProto:
     """Make the tensor that holds an array.
 
-    Args:
-      name: name of the tensor.
-      array: the elements, with the dtype that `storage` returns.
-      dtype: the element type.
+    The array has the dtype that `storage` returns.
     """
     tensor = onnx.TensorProto(name=name, data_type=NUMBERS[dtype], dims=array.shape)
     if dtype == "string":
@@ -170,11 +163,6 @@ def external_path(tensor: onnx.TensorProto, place: DataPlace | None) -> pathlib.
 
 def external_bytes(tensor: onnx.TensorProto, place: DataPlace | None, expected: int) -> np.ndarray:
     """Return a tensor's bytes from another file; large tensors are memory-mapped, not read.
-
-    Args:
-      tensor: a tensor whose data are external.
-      place: where external data are; None if there is no file.
-      expected: number of bytes that the tensor's type and shape need.
 
     Returns:
       The bytes as uint8 [expected].

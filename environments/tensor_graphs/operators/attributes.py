@@ -23,10 +23,6 @@ _SIZE_LISTS = "shape"
 def canonical(name: str, value: Any) -> Attribute:
     """Convert an attribute's value to its canonical form.
 
-    Args:
-      name: name of the attribute.
-      value: its value.
-
     Raises:
       ValueError: attributes of this name take another kind of value.
     """

@@ -45,10 +45,8 @@ WHOLE = 2**63 - 1
 def reshaped(op: str, shape: Shape, attributes: Mapping[str, Any]) -> Shape:
     """Return the shape to which Flatten, Squeeze or Unsqueeze reshapes its input.
 
-    Args:
-      op: "Flatten", "Squeeze" or "Unsqueeze".
-      shape: shape of the input.
-      attributes: `axis` of Flatten, `axes` of the others; without it, Squeeze removes all sizes 1.
+    The attribute is `axis` of Flatten, `axes` of the others; without it, Squeeze removes all sizes
+    1.
 
     Raises:
       OperatorError: the attributes do not fit the shape.
@@ -233,14 +231,7 @@ def _pad(f: Any, x: Array, mode: str, pads: Sequence[int], value: float) -> Arra
 
 
 def surrounded(x: Array, before: Sequence[int], after: Sequence[int], value: Any = 0) -> Array:
-    """Pad an array with a value; faster than NumPy's `pad` for small arrays.
-
-    Args:
-      x: the array.
-      before: for each axis, how many elements to add in front.
-      after: for each axis, how many elements to add behind.
-      value: the value of the added elements.
-    """
+    """Pad an array with a value; faster than NumPy's `pad` for small arrays."""
     if not any(before) and not any(after):
         return x
     sizes = [a + n + b for a, n, b in zip(before, x.shape, after, strict=True)]

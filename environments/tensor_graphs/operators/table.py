@@ -75,10 +75,8 @@ def complete(op: str, values: Mapping[str, Any], inputs: Types | None = None) ->
 def infer(op: str, inputs: Types, attributes: Attributes) -> tuple[TensorType, ...]:
     """Infer the types of a node's outputs.
 
-    Args:
-      op: one of OPERATORS.
-      inputs: types of the inputs. None stands for a value that is not a tensor and is refused.
-      attributes: attributes as `complete` returns them.
+    The attributes are those that `complete` returns. None among the inputs stands for a value that
+    is not a tensor, and is refused.
 
     Raises:
       OperatorError: the operator does not take these inputs, or unknown sizes decide whether it
@@ -97,12 +95,6 @@ def evaluate(
 
     The inputs are not checked. Their types must be ones that `infer` accepts and that NumPy can
     compute with (not bfloat16).
-
-    Args:
-      op: one of OPERATORS.
-      arrays: values of the inputs.
-      attributes: attributes as `complete` returns them.
-      algebra: the algebra to compute with.
     """
     results = OPERATORS[op].evaluate_fn(algebra, *arrays, **dict(attributes))
     return tuple(map(np.asarray, results if isinstance(results, list) else [results]))

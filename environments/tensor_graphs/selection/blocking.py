@@ -25,8 +25,7 @@ def divided(rules: Sequence[Rule]) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
 def blocked(visited: Visited) -> Visited:
     """Apply the rules at all places where they match, those that replace most nodes first.
 
-    Args:
-      visited: the state to begin with; rules that its engine does not have are left out.
+    Rules that its engine does not have are left out.
 
     Returns:
       The state after that; the given one if no rule matches.

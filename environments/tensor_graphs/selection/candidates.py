@@ -45,10 +45,6 @@ def worth_measuring(visited: Visited, max_states: int = 5) -> list[Visited]:
 
     A rule may save less than it was estimated to save. So besides the last state, those are
     returned after which another rule takes over.
-
-    Args:
-      visited: the state where the trail ends.
-      max_states: number of states at most.
     """
     ends = [segment[-1] for segment in segments_of(visited, max_states)]
     states = {state.state.graph: state for state in reversed(ends)}
@@ -119,15 +115,7 @@ def verified(
     on: Backend,
     below: Backend | None = None,
 ) -> Candidate:
-    """Return a candidate that was compared with the original on further inputs.
-
-    Args:
-      original: runs the original model.
-      candidate: the candidate, whose file exists.
-      trials: the inputs to compare the models on.
-      on: the backend that runs the candidate.
-      below: see `equivalence.check`.
-    """
+    """Return a candidate that was compared with the original on further inputs."""
     try:
         inputs = [trial.inputs for trial in trials]
         start = candidate.visited.trail[0].state.graph

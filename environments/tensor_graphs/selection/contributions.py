@@ -60,10 +60,8 @@ class Contribution:
 def segments_of(visited: Visited, max_segments: int = _MAX_SEGMENTS) -> list[Segment]:
     """Cut the trail to a state wherever another rule takes over.
 
-    Args:
-      visited: the state where the trail ends.
-      max_segments: number of segments at most. If there are more, the segments that change the cost
-        least are joined to a neighbour.
+    If there are more than `max_segments`, those that change the cost least are joined to a
+    neighbour.
 
     Returns:
       The segments, in order. The state where the trail begins is in none of them.
@@ -150,12 +148,7 @@ def measure_segments(
 ) -> list[Comparison]:
     """Measure the graph at the end of each of `segments_of(visited)` against the original.
 
-    Args:
-      bench: measures against the model where the path begins.
-      visited: the state where the path ends.
-      directory: where the models' files are written and deleted again.
-      seconds: wall time of each measurement.
-      until_s: when to give up, by `time.monotonic`.
+    The models' files are written into the directory and deleted again.
 
     Returns:
       For each segment, the graph at its end against the original; nothing if that takes too long.

@@ -79,16 +79,8 @@ class LeavingOut:
     ) -> None:
         """Remember what to measure with; nothing is measured yet.
 
-        Args:
-          original: file of the original model.
-          program: runs it.
-          trials: what models are compared and measured on.
-          on: the backend that runs them.
-          directory: where models' files are written.
-          seconds: wall time of each measurement.
-          until_s: when to be ready, by `time.monotonic`; nothing is measured after that.
-          on_progress: called with what is being done.
-          below: see `equivalence.check`.
+        Each measurement takes `seconds`; nothing is measured after `until_s`, by `time.monotonic`.
+        For `below`, see `equivalence.check`.
         """
         self._original = original
         self._reference = Reference.of(program)
@@ -103,9 +95,7 @@ class LeavingOut:
     def run(self, selection: Selection, selector: Selector) -> tuple[Selection, Account]:
         """Leave out groups until none measures slower, or the time is over.
 
-        Args:
-          selection: a selection with a candidate that was chosen.
-          selector: measures what is left at all sizes, as long as the chosen candidate.
+        The selector measures what is left at all sizes, as long as the chosen candidate.
 
         Returns:
           The selection of what is left, if that is right and no slower; else the given one. And the
@@ -189,10 +179,6 @@ def replay_without(visited: Visited, left_out: Collection[Visited]) -> Visited:
 
     The nodes that a step makes have other numbers in another graph. So the numbers of the path's
     nodes are translated, step by step.
-
-    Args:
-      visited: the state where the path ends.
-      left_out: the states on its trail that the steps to leave out lead to.
     """
     start, *steps = visited.trail
     state = start

@@ -124,14 +124,7 @@ def first_right(
     trials: Sequence[Trial],
     on: Backend,
 ) -> Selection:
-    """Choose the first candidate that is right on further inputs too, without measuring any.
-
-    Args:
-      original: runs the original model.
-      candidates: the candidates that `verify` yields.
-      trials: the further inputs.
-      on: the backend that runs the candidates.
-    """
+    """Choose the first candidate that is right on further inputs too, without measuring any."""
     everyone = list(candidates)
     for number, candidate in enumerate(candidates):
         if not candidate.refusal:
@@ -160,15 +153,9 @@ class Selector:
     ) -> None:
         """Make the selector; nothing is measured yet.
 
-        Args:
-          original: file of the original model.
-          program: runs it.
-          trials: what all models are run on, at each of the sizes.
-          levels: the backend at each of its levels of optimisation, the full one first.
-          seconds: wall time of each final measurement; the others take a tenth of it.
-          on_progress: called with what is being done.
-          until_s: when to be ready, by `time.monotonic`. Measurements become shorter on a machine
-            that is too slow for all of them; a final one is made in any case.
+        Each final measurement takes `seconds`, the others a tenth of it. All are ready at
+        `until_s`, by `time.monotonic`: they become shorter on a machine that is too slow for all of
+        them, but a final one is made in any case. The full level is the first of `levels`.
         """
         self._original = original
         self._until_s = until_s
@@ -185,11 +172,7 @@ class Selector:
         return Bench(self._original, inputs, self._levels[0], self._reference.program)
 
     def select(self, candidates: Sequence[Candidate]) -> Selection:
-        """Measure the candidates that were not refused, and choose one or none.
-
-        Args:
-          candidates: the candidates that `verify` yields.
-        """
+        """Measure the candidates that were not refused, and choose one or none."""
         right = [candidate for candidate in candidates if not candidate.refusal]
         if not right:
             return Selection(None, _why_none(candidates), tuple(candidates))
@@ -322,18 +305,9 @@ def best_level(
     at_first: Ratio = _SAME,
     until_s: float = math.inf,
 ) -> Backend:
-    """Return the level of optimisation at which a model runs fastest.
+    """Return the first level of optimisation, unless a model is certainly faster at another one.
 
-    Args:
-      bench: measures against a model at the first level.
-      model: file of the model; it may be the bench's own.
-      levels: the backend at each level.
-      seconds: wall time of each measurement.
-      at_first: what the bench measures for the model at the first level.
-      until_s: when to stop, by `time.monotonic`.
-
-    Returns:
-      The first level, unless another one is certainly faster.
+    `at_first` is what the bench measures for the model at the first level.
     """
     best, least = levels[0], at_first.value
     for level in levels[1:]:

@@ -18,8 +18,7 @@ _SILENT = 4
 def session_of(source: pathlib.Path | onnx.ModelProto) -> Any:
     """Return onnxruntime's session of a model, without optimisations; None if it does not load it.
 
-    Args:
-      source: path of the model, or the model if all of its weights are in it.
+    All weights of the model must be in it, unless `source` is its path.
     """
     import onnxruntime
 

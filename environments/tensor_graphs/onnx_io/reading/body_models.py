@@ -33,13 +33,8 @@ def body_model(
 ) -> onnx.ModelProto:
     """Make a model of a body.
 
-    Args:
-      model: the model that it is in.
-      body: the body; it is not changed.
-      formal: types of its own inputs.
-      captured: types of the outer values that it uses, by name; None for those of no known type.
-      constants: values of those that are constants.
-      dimensions: the file's names of sizes; see `ModelHeader.dimensions`.
+    `formal` are the types of its own inputs, `captured` those of the outer values that it uses, and
+    `constants` the values of those that are constant.
 
     Raises:
       UnreadableBodyError: a captured value is no tensor, or its type is not known.
@@ -64,11 +59,6 @@ def formal_types(
     node: onnx.NodeProto, body: onnx.GraphProto, types: Sequence[TensorType | None]
 ) -> list[TensorType]:
     """Return the types of a body's own inputs, as far as the node's inputs and the file give them.
-
-    Args:
-      node: an If, Loop or Scan.
-      body: its body.
-      types: types of the node's inputs.
 
     Raises:
       UnreadableBodyError: an input is no tensor, or its element type is not known.

@@ -26,9 +26,7 @@ def is_foreign(node: onnx.NodeProto, opset: int) -> bool:
 def with_types(skeleton: onnx.ModelProto, inferred: onnx.GraphProto) -> onnx.ModelProto | None:
     """Return a model that gives the types of what foreign operators return.
 
-    Args:
-      skeleton: a model without weights.
-      inferred: its graph with all types that onnx can infer.
+    `inferred` is the skeleton's graph with all types that onnx can infer.
 
     Returns:
       The skeleton with further types; None if onnxruntime knows no more than onnx.

@@ -54,11 +54,6 @@ class GraphBuilder:
     def add(self, op: str, *inputs: Ref, **attributes: Any) -> tuple[Ref, ...]:
         """Add a node in its canonical form.
 
-        Args:
-          op: name of the operator.
-          *inputs: values that the node uses.
-          **attributes: attributes that differ from their defaults.
-
         Returns:
           The node's outputs.
 

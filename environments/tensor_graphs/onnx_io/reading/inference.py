@@ -35,12 +35,8 @@ def infer_types(
 ) -> Mapping[str, TensorType | None]:
     """Infer the types of a model's values.
 
-    Args:
-      model: the model.
-      wiring: the model's values and nodes.
-      names: gives the sizes of tensors their names.
-      is_strict: whether a model that onnx does not take for valid is an error. If not, what onnx
-        cannot infer is left out, and so are the shapes that the file gives for outputs.
+    With `is_strict`, a model that onnx does not take for valid is an error. Without it, what onnx
+    cannot infer is left out, and so are the shapes that the file gives for outputs.
 
     Returns:
       The types by name of the value; None for values that are not tensors. Values whose types

@@ -32,9 +32,6 @@ Source = str | pathlib.Path | bytes | onnx.ModelProto
 def load(source: Source) -> tuple[onnx.ModelProto, DataPlace | None]:
     """Load a model, and inline its own functions.
 
-    Args:
-      source: a path, the content of a file, or a model.
-
     Returns:
       The model, and where files with its initialisers may be (None unless `source` is a path).
 
@@ -87,10 +84,6 @@ def parsed(path: pathlib.Path) -> onnx.ModelProto:
 
 def frozen(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
     """Return a model whose inputs have fixed shapes.
-
-    Args:
-      model: the model; it is not changed.
-      shapes: shapes of inputs by name.
 
     Raises:
       UserError: there is no such input, or the model gives it another rank or size.
@@ -194,10 +187,6 @@ def _embed_in_nodes(model: onnx.ModelProto, place: DataPlace | None) -> None:
 
 def embed(tensor: onnx.TensorProto, place: DataPlace | None) -> None:
     """Move a tensor's data from another file into the tensor, in place.
-
-    Args:
-      tensor: a tensor whose data are external.
-      place: where external data are; None if there is no file.
 
     Raises:
       UserError: the file is missing or outside of the model's directory.

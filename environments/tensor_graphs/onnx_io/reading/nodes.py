@@ -79,11 +79,6 @@ class NodeReader:
 
     Attributes:
       values: the values that have been read, by the file's names.
-
-    Args:
-      reading: what all readers of a model share.
-      wiring: the values and nodes to read.
-      types: types of the values by name.
     """
 
     def __init__(self, reading: Reading, wiring: Wiring, types: Types) -> None:

@@ -24,11 +24,6 @@ def refined(
 ) -> TensorType | None:
     """Return the type of an Opaque node's first output.
 
-    Args:
-      builder: the graph that the node is added to.
-      node: the node of the file.
-      inferred: what onnx inferred; None if that is nothing, or no tensor.
-
     Returns:
       The type with all sizes that are known here or to onnx. Where the two contradict each other,
       what onnx inferred.
@@ -54,11 +49,11 @@ def refined(
 
 
 def _flatten(builder: GraphBuilder, node: SourceNode) -> Shape:
-    return layout.reshaped("Flatten", builder.shape_of(node.first()), node.attributes)
+    return layout.reshaped("Flatten", builder.shape_of(node.required()), node.attributes)
 
 
 def _reshape(builder: GraphBuilder, node: SourceNode) -> Shape | None:
-    shape, target = builder.shape_of(node.first()), builder.sizes_of(node.input(1))
+    shape, target = builder.shape_of(node.required()), builder.sizes_of(node.input(1))
     if target is None or node.attributes.get("allowzero", 0) or 0 in shape:
         return None
     sizes = [shape[place] if size == 0 else size for place, size in enumerate(target.tolist())]
@@ -79,7 +74,7 @@ def _filled(place: int) -> Callable[[GraphBuilder, SourceNode], Shape | None]:
 
 
 def _resize(builder: GraphBuilder, node: SourceNode) -> Shape | None:
-    shape, scales, sizes = builder.shape_of(node.first()), node.input(2), node.input(3)
+    shape, scales, sizes = builder.shape_of(node.required()), node.input(2), node.input(3)
     special = node.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     policy = node.attributes.get("keep_aspect_ratio_policy", "stretch")
     if special or policy != "stretch" or "axes" in node.attributes:

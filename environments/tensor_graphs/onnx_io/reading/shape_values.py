@@ -41,11 +41,7 @@ def compute(
 ) -> Sizes | None:
     """Compute the value of a node that computes with sizes.
 
-    Args:
-      op: name of ONNX's operator.
-      inputs: values of the inputs; None for those that are not known.
-      types: types of the inputs; None for those that are not known.
-      attributes: the node's attributes, as the file has them.
+    None stands for inputs whose values or types are not known.
 
     Returns:
       The value of the node's first output; None if it cannot be computed.

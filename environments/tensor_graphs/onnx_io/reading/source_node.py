@@ -54,13 +54,13 @@ class SourceNode:
             raise NotCanonicalError
         return tuple(ref for ref in self.inputs if ref is not None)
 
-    def first(self) -> Ref:
-        """Return the first input.
+    def required(self, place: int = 0) -> Ref:
+        """Return an input by its index.
 
         Raises:
           NotCanonicalError: the input is left out.
         """
-        ref = self.input(0)
+        ref = self.input(place)
         if ref is None:
             raise NotCanonicalError
         return ref
@@ -69,9 +69,7 @@ class SourceNode:
 def with_inputs(builder: GraphBuilder, node: SourceNode) -> SourceNode:
     """Return a node whose attributes are inputs as in newer opsets (`older_forms`).
 
-    Args:
-      builder: the graph; the constants are added to it.
-      node: the node; it is returned itself if it has no such attributes.
+    The constants are added to the graph. A node without such attributes is returned itself.
     """
     names = MOVED[node.op].names if node.op in MOVED else ()
     if not any(name in node.attributes for name in names):
@@ -94,17 +92,17 @@ def with_inputs(builder: GraphBuilder, node: SourceNode) -> SourceNode:
 
 def attribute_values(node: onnx.NodeProto) -> dict[str, Any]:
     """Return a node's attributes, as `SourceNode.attributes` holds them."""
-    values: dict[str, Any] = {}
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.TENSOR:
-            is_held = is_numpy(dtype_of(attribute.t))
-            values[attribute.name] = to_array(attribute.t, None) if is_held else None
-        elif attribute.type == onnx.AttributeProto.STRING:
-            values[attribute.name] = attribute.s.decode("utf-8", "replace")
-        elif attribute.type in (onnx.AttributeProto.INT, onnx.AttributeProto.FLOAT):
-            values[attribute.name] = onnx.helper.get_attribute_value(attribute)
-        elif attribute.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS):
-            values[attribute.name] = tuple(onnx.helper.get_attribute_value(attribute))
-        else:
-            values[attribute.name] = None
-    return values
+    return {attribute.name: _value(attribute) for attribute in node.attribute}
+
+
+def _value(attribute: onnx.AttributeProto) -> Any:
+    kinds = onnx.AttributeProto
+    if attribute.type == kinds.TENSOR and is_numpy(dtype_of(attribute.t)):
+        return to_array(attribute.t, None)
+    if attribute.type == kinds.STRING:
+        return attribute.s.decode("utf-8", "replace")
+    if attribute.type in (kinds.INT, kinds.FLOAT):
+        return onnx.helper.get_attribute_value(attribute)
+    if attribute.type in (kinds.INTS, kinds.FLOATS):
+        return tuple(onnx.helper.get_attribute_value(attribute))
+    return None

@@ -36,10 +36,6 @@ class Wiring:
     def __init__(self, model: onnx.ModelProto, place: DataPlace | None) -> None:
         """Read the constants of a model and sort its nodes.
 
-        Args:
-          model: the model.
-          place: where the model's external data are; None if there is no file.
-
         Raises:
           UserError: a value is missing, has the name of another one, or depends on itself.
         """

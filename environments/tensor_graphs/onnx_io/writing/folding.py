@@ -24,9 +24,6 @@ class ConstantFolder:
     """Computes the constants of a graph, each once.
 
     Floating-point numbers are computed in float64 and rounded once, at the end.
-
-    Args:
-      graph: the graph.
     """
 
     def __init__(self, graph: Graph) -> None:

@@ -22,13 +22,7 @@ class Names:
     """
 
     def __init__(self, graph: Graph, header: ModelHeader, nodes: Sequence[int]) -> None:
-        """Reserve the names that are fixed: those of inputs and outputs, and those in subgraphs.
-
-        Args:
-          graph: the graph that is written.
-          header: its header.
-          nodes: numbers of the nodes that are written.
-        """
+        """Reserve the names that are fixed: those of inputs and outputs, and those in subgraphs."""
         self._graph, self._header = graph, header
         self._names: dict[Ref, str] = {}
         self.copies: list[tuple[str, str]] = []
@@ -74,9 +68,7 @@ class Names:
     def describe(self, node: onnx.NodeProto, number: int | None) -> None:
         """Give a node its name, documentation and metadata, in place.
 
-        Args:
-          node: the node that is written.
-          number: number of the node in the graph; None if the graph has no such node.
+        `number` is that of the node in the graph; None if the graph has no such node.
         """
         about = None if number is None else self._header.nodes.get(number)
         if about is not None:

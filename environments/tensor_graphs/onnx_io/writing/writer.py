@@ -76,9 +76,6 @@ class Writer:
     Attributes:
       size_bytes: size of all initialisers, those that are an input's default too.
 
-    Args:
-      graph: the graph.
-
     Raises:
       UserError: the graph's opset lacks one of the operators.
     """

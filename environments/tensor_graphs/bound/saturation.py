@@ -146,7 +146,7 @@ class Saturation:
 
     def _add(self, number: int) -> None:
         if number not in self._known:
-            node = self._known[number] = self._edit.node(number)
+            node = self._known[number] = self._edit.nodes[number]
             self._egraph.add(number, node)
             if self._edit.is_constant(number):
                 twins = self._constants.twins(number, node, lambda ref: self._name_of.get(ref, ref))

@@ -28,7 +28,7 @@ def random_graph(seed: int, num_nodes: int = 14) -> Graph:
     shape = (2, 4, 5, 5) if is_image else (4, 4)
     refs = [edit.add(INPUT, [], (("name", name),), [TensorType("float32", shape)]) for name in "xy"]
     refs.append(_constant(edit, numbers, shape))
-    while len(edit._nodes) < num_nodes:
+    while len(edit.nodes) < num_nodes:
         op = rng.choice(_IMAGES if is_image else _MATRICES)
         if op == "Constant":
             refs.append(_constant(edit, numbers, rng.choice([shape, (), shape[-1:], (4, 1, 1)])))
@@ -42,8 +42,8 @@ def random_graph(seed: int, num_nodes: int = 14) -> Graph:
 
 def finished(edit: Edit, refs: Sequence[Ref]) -> Graph:
     """The graph that an edit made; what nothing uses are its outputs."""
-    used = {ref.node for node in edit._nodes.values() for ref in node.inputs if ref is not None}
-    outputs = [ref for ref in refs if ref.node not in used and edit.node(ref.node).op != CONSTANT]
+    used = {ref.node for node in edit.nodes.values() for ref in node.inputs if ref is not None}
+    outputs = [ref for ref in refs if ref.node not in used and edit.nodes[ref.node].op != CONSTANT]
     edit.set_outputs(outputs, [f"output_{number}" for number in range(len(outputs))])
     return edit.finish()[0]
 

@@ -145,7 +145,7 @@ class GraphBuilder:
         return float(number)
 
     def _compute(self, ref: Ref) -> np.ndarray | None:
-        node, tensor_type = self.edit.node(ref.node), self.edit.type_of(ref)
+        node, tensor_type = self.edit.nodes[ref.node], self.edit.type_of(ref)
         if not self.edit.is_constant(ref.node) or tensor_type is None or not tensor_type.is_static:
             return None
         if not is_numpy(tensor_type.dtype) or _count(tensor_type.shape or ()) > MAX_ELEMENTS:

@@ -11,6 +11,9 @@ import onnx
 import onnxruntime
 from onnx import numpy_helper
 
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.onnx_io import read, write
+
 _DATA = pathlib.Path(onnx.__file__).parent / "backend/test/data"
 SMALL_TESTS = [_DATA / name for name in ("node", "simple", "pytorch-operator", "pytorch-converted")]
 LIGHT_MODELS = _DATA / "light"
@@ -67,6 +70,31 @@ def equal(value: Any, expected: Any) -> bool:
     if value.dtype.kind != "O" and value.tobytes() == expected.tobytes():
         return True
     return np.array_equal(value, expected, equal_nan=value.dtype.kind in "fc")
+
+
+def round_trip(
+    model: onnx.ModelProto | str, inputs: Mapping[str, Any] | None = None, **changes: Any
+) -> tuple[Graph, onnx.ModelProto]:
+    """Read a model, or the text of one, and write it; it computes the same, and did not change."""
+    model = parsed(model, **changes) if isinstance(model, str) else model
+    content = model.SerializeToString()
+    graph = read(model)
+    assert model.SerializeToString() == content
+    written = write(graph)
+    inputs = random_inputs(model) if inputs is None else inputs
+    assert equal(run(model, inputs), run(written, inputs))
+    return graph, written
+
+
+def with_weights(text: str, **weights: np.ndarray) -> onnx.ModelProto:
+    """Parse a model; its inputs of these names are weights instead."""
+    model = parsed(text)
+    left = [info for info in model.graph.input if info.name not in weights]
+    del model.graph.input[:]
+    model.graph.input.extend(left)
+    for name, array in weights.items():
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    return model
 
 
 def node_tests() -> Iterator[tuple[str, onnx.ModelProto, dict[str, Any]]]:

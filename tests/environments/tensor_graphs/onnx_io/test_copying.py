@@ -53,7 +53,7 @@ def test_beside_the_source_its_data_are_used(place, tmp_path):
 
 
 @pytest.mark.parametrize("place", MODELS)
-@pytest.mark.parametrize("location", ["../w.bin", "/etc/hostname"])
+@pytest.mark.parametrize("location", ["../w.bin", "/etc/hostname", "", "sub/../../w.bin"])
 def test_data_outside_of_the_directory_are_refused(place, location, tmp_path, elsewhere):
     source = external_data.write(external_data.models(location)[place], tmp_path / "source")
     shutil.copyfile(source.parent / "data" / "w.bin", tmp_path / "w.bin")

@@ -10,11 +10,10 @@ import sys
 import numpy as np
 import onnx
 import pytest
-from onnx import external_data_helper
 
 from environments.errors import UserError
 from environments.tensor_graphs.onnx_io import read, save, write
-from tests.environments.tensor_graphs.onnx_io.running import equal, parsed, random_inputs, run
+from tests.environments.tensor_graphs.onnx_io.running import equal, random_inputs, run, with_weights
 from tests.environments.tensor_graphs.small_models import write_large
 
 SIZE = 128
@@ -22,16 +21,13 @@ SIZE = 128
 
 @pytest.fixture
 def model() -> onnx.ModelProto:
-    result = parsed(
-        f"""g (float[1,{SIZE}] x, float[{SIZE},{SIZE}] w, float[{SIZE}] b) => (float[1,{SIZE}] y)
-        {{ h = MatMul(x, w) y = Add(h, b) }}"""
-    )
-    del result.graph.input[1:]
     rng = np.random.default_rng(0)
-    for name, shape in (("w", (SIZE, SIZE)), ("b", (SIZE,))):
-        array = rng.normal(size=shape).astype(np.float32)
-        result.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    return result
+    shapes = {"w": (SIZE, SIZE), "b": (SIZE,)}
+    return with_weights(
+        f"""g (float[1,{SIZE}] x, float[{SIZE},{SIZE}] w, float[{SIZE}] b) => (float[1,{SIZE}] y)
+        {{ h = MatMul(x, w) y = Add(h, b) }}""",
+        **{name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()},
+    )
 
 
 @pytest.fixture
@@ -42,10 +38,6 @@ def external(model: onnx.ModelProto, tmp_path: pathlib.Path) -> pathlib.Path:
     copy.CopyFrom(model)
     onnx.save_model(copy, path, save_as_external_data=True, location="w.bin", size_threshold=0)
     return path
-
-
-def test_weights_in_another_file_are_read(model, external):
-    assert write(read(external)) == write(read(model))
 
 
 def test_large_weights_go_into_another_file(model, tmp_path):
@@ -75,12 +67,10 @@ def test_nothing_is_written_if_saving_fails(model, tmp_path):
     path.write_text("precious")
     graph = read(model)
     graph.header.shell.opset_import[0].version = 5
-    edit = graph.edit()
     with pytest.raises(UserError, match="cannot be written"):
         save(graph, tmp_path / "none" / "model.onnx")
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
     assert path.read_text() == "precious"
-    del edit
 
 
 def test_large_defaults_of_inputs_go_into_another_file_too(model, tmp_path):
@@ -125,15 +115,6 @@ def test_a_disk_that_takes_no_more(max_embedded_bytes, model, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("location", ["../w.bin", "/etc/hostname", "", "sub/../../w.bin"])
-def test_weights_outside_of_the_directory_are_refused(external, location):
-    broken = onnx.load(external, load_external_data=False)
-    _set(broken, "location", location)
-    external.write_bytes(broken.SerializeToString())
-    with pytest.raises(UserError, match="outside of the model's directory"):
-        read(external)
-
-
 def test_weights_behind_a_link_are_refused(external, tmp_path):
     (tmp_path / "w.bin").rename(tmp_path.parent / "elsewhere.bin")
     (tmp_path / "w.bin").symlink_to(tmp_path.parent / "elsewhere.bin")
@@ -141,22 +122,20 @@ def test_weights_behind_a_link_are_refused(external, tmp_path):
         read(external)
 
 
-def test_missing_weights_are_named(external, tmp_path):
-    (tmp_path / "w.bin").unlink()
-    with pytest.raises(UserError, match=r"tensor 'w': its data are in the file 'w.bin', which is"):
-        read(external)
-
-
-def test_weights_that_are_too_short_are_named(external, tmp_path):
+def test_weights_that_are_too_short_or_missing_are_named(external, tmp_path):
     (tmp_path / "w.bin").write_bytes(b"1234")
     with pytest.raises(UserError, match=r"tensor 'w' of shape \[128, 128\]: expected 65536 bytes"):
+        read(external)
+    (tmp_path / "w.bin").unlink()
+    with pytest.raises(UserError, match=r"tensor 'w': its data are in the file 'w.bin', which is"):
         read(external)
 
 
 @pytest.mark.parametrize("offset", ["-4", "many"])
 def test_places_of_weights_that_make_no_sense(external, offset):
     broken = onnx.load(external, load_external_data=False)
-    _set(broken, "offset", offset)
+    for tensor in broken.graph.initializer:
+        next(entry for entry in tensor.external_data if entry.key == "offset").value = offset
     external.write_bytes(broken.SerializeToString())
     with pytest.raises(UserError, match="the model is damaged"):
         read(external)
@@ -168,39 +147,14 @@ def test_external_weights_need_a_file(external):
         read(broken)
 
 
-def test_external_weights_in_subgraphs_come_along(tmp_path):
-    model = parsed(
-        """g (bool yes) => (float[4] y) {
-            y = If (yes) <then_branch = t () => (float[4] u)
-                { u = Constant <value = float[4] {1, 2, 3, 4}> () },
-              else_branch = e () => (float[4] v)
-                { v = Constant <value = float[4] {5, 6, 7, 8}> () }>
-        }"""
-    )
-    inputs = {"yes": np.array(True)}
-    expected = run(model, inputs)
-    for branch in model.graph.node[0].attribute:
-        tensor = branch.g.node[0].attribute[0].t
-        raw = np.array(tensor.float_data, np.float32).tobytes()
-        tensor.ClearField("float_data")
-        tensor.raw_data = raw
-        external_data_helper.set_external_data(tensor, f"{branch.name}.bin", 0, len(raw))
-        (tmp_path / f"{branch.name}.bin").write_bytes(raw)
-        tensor.ClearField("raw_data")
-    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
-    assert equal(expected, run(write(read(tmp_path / "model.onnx")), inputs))
-
-
 def test_large_weights_in_a_body_go_into_another_file_too(tmp_path):
-    model = parsed(
-        """g (bool yes, float[1,64] x) => (float[1,64] y) {
+    model = with_weights(
+        """g (bool yes, float[1,64] x, float[64,64] w) => (float[1,64] y) {
             y = If (yes) <then_branch = t () => (float[1,64] u) { u = MatMul(x, w) },
               else_branch = e () => (float[1,64] v) { v = Neg(x) }>
-        }""".replace("x) =>", "x, float[64,64] w) =>")
+        }""",
+        w=np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32),
     )
-    del model.graph.input[2]
-    weight = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
-    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
     path = tmp_path / "large.onnx"
     save(read(model), path, max_embedded_bytes=1000)
     assert path.stat().st_size < 2000
@@ -260,10 +214,3 @@ def test_weights_of_an_older_opset(tmp_path, listed):
     assert names[0] == "x" and len(names) == 1 + listed * len(written.graph.initializer)
     x = {"x": np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 64)}
     assert equal(run(path, x), run(written, x))
-
-
-def _set(model: onnx.ModelProto, key: str, value: str) -> None:
-    for tensor in model.graph.initializer:
-        for entry in tensor.external_data:
-            if entry.key == key:
-                entry.value = value

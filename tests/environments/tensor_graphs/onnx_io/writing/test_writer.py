@@ -12,7 +12,13 @@ from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, Ref, TensorType
 from environments.tensor_graphs.onnx_io import part_model, read, write
 from environments.tensor_graphs.operators import building
-from tests.environments.tensor_graphs.onnx_io.running import equal, parsed, random_inputs, run
+from tests.environments.tensor_graphs.onnx_io.running import (
+    equal,
+    parsed,
+    random_inputs,
+    round_trip,
+    run,
+)
 
 
 def weights(model: onnx.ModelProto) -> dict[str, np.ndarray]:
@@ -60,11 +66,9 @@ def test_one_value_may_be_two_outputs_and_an_input_one():
             a = Relu(x) b = Relu(x) c = Identity(x) d = Identity(w)
         }"""
     )
-    written = write(read(model))
+    _, written = round_trip(model)
     onnx.checker.check_model(written, full_check=True)
     assert [output.name for output in written.graph.output] == ["a", "b", "c", "d"]
-    inputs = random_inputs(model)
-    assert equal(run(model, inputs), run(written, inputs))
 
 
 def test_a_name_of_an_output_goes_to_what_replaces_it():
@@ -106,10 +110,8 @@ def test_large_tensors_of_one_number_are_not_written_out():
             y = MatMul(x, v)
         }"""
     )
-    written = write(read(model))
+    _, written = round_trip(model)
     assert written.ByteSize() < 1000
-    inputs = random_inputs(model)
-    assert equal(run(model, inputs), run(written, inputs))
 
 
 def test_products_of_small_factors_are_written_out():

@@ -92,6 +92,7 @@ FIRST_COST = FIRST_CHANGING + len(CHANGING_FEATURES)
 _FIRST_FIXED = FIRST_COST + len(COST_FEATURES)
 
 _MOST_CACHED = 1 << 14
+Types = tuple[TensorType | None, ...]
 _RANK = 5
 _POSITIONS = 4
 
@@ -105,17 +106,9 @@ def node_row(graph: Graph, node: Node, is_constant: bool) -> tuple[np.ndarray, n
       so the caller must not write to them.
     """
     if is_constant:
-        return _constant_row(node.types)
-    inputs = tuple(
-        None if ref is None else graph.nodes[ref.node].types[ref.output] for ref in node.inputs
-    )
-    key = (node.op, node.attributes, inputs, node.types)
-    rows = _rows.get(key)
-    if rows is None:
-        if len(_rows) >= _MOST_CACHED:
-            _rows.clear()
-        rows = _rows[key] = _make_row(graph, node)
-    return rows
+        return _row_and_work(CONSTANT, (), (), node.types)
+    inputs = tuple(analytic.input_types(graph, node))
+    return _row_and_work(node.op, node.attributes, inputs, node.types)
 
 
 def changing(graph: Graph, number: int, is_output: bool) -> tuple[float, ...]:
@@ -147,7 +140,9 @@ def match_work(graph: Graph, match: Match) -> np.ndarray:
     work = _made(graph, match).copy()
     for number in match.nodes:
         if not graph.is_constant(number):
-            work -= _work_of_node(graph, graph.nodes[number])
+            node = graph.nodes[number]
+            inputs = tuple(analytic.input_types(graph, node))
+            work -= _work(node.op, inputs, node.types, node.attributes)
     return work
 
 
@@ -183,39 +178,24 @@ def _work_of_plan(
         is_constant = all(made_of_constants[place.number] for place in places)
         made_of_constants.append(is_constant)
         if not is_constant:
-            inputs = [
+            inputs = tuple(
                 None
                 if place is None
                 else variables[place.number]
                 if place.number < plan.num_variables
                 else plan.steps[place.number - plan.num_variables].types[place.output]
                 for place in step.inputs
-            ]
+            )
             total += _work(step.op, inputs, step.types, step.attributes)
     return total
 
 
-def _work_of_node(graph: Graph, node: Node) -> np.ndarray:
-    return _work(node.op, analytic.input_types(graph, node), node.types, node.attributes)
-
-
-def _work(
-    op: str,
-    inputs: list[TensorType | None],
-    outputs: tuple[TensorType | None, ...],
-    attributes: Attributes,
-) -> np.ndarray:
+@functools.lru_cache(maxsize=_MOST_CACHED)
+def _work(op: str, inputs: Types, outputs: Types, attributes: Attributes) -> np.ndarray:
     """Return the work of an operator, float64 [4] as `match_work`; callers must not change it."""
-    key = op, attributes, *inputs, None, *outputs
-    row = _works.get(key)
-    if row is None:
-        if len(_works) >= _MOST_CACHED:
-            _works.clear()
-        work = analytic.work(op, inputs, outputs, attributes)
-        time_ms = _ROOFLINE.work_ms(work)
-        row = np.array((work.flops, work.bytes_moved, work.num_kernels, time_ms), np.float64)
-        _works[key] = row
-    return row
+    work = analytic.work(op, inputs, outputs, attributes)
+    time_ms = _ROOFLINE.work_ms(work)
+    return np.array((work.flops, work.bytes_moved, work.num_kernels, time_ms), np.float64)
 
 
 @functools.lru_cache(maxsize=_MOST_CACHED)
@@ -236,42 +216,26 @@ def lg(value: float) -> float:
     return math.log1p(value) / 10
 
 
-_rows: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
-_works: dict[Any, np.ndarray] = {}
 _plans: dict[Plan, np.ndarray] = {}
 _ROOFLINE = analytic.AnalyticObjective()
 
 
 @functools.lru_cache(maxsize=_MOST_CACHED)
-def _constant_row(types: tuple[TensorType | None, ...]) -> tuple[np.ndarray, np.ndarray]:
-    return _row(CONSTANT, types, {}, 0, 0), np.zeros(3)
-
-
-def _make_row(graph: Graph, node: Node) -> tuple[np.ndarray, np.ndarray]:
-    if node.op == INPUT:
-        return _row(INPUT, node.types, {}, 0, 0), np.zeros(3)
-    work = _work_of_node(graph, node)
-    attributes = dict(node.attributes)
-    if node.op in ("Conv", "ConvTranspose"):
+def _row_and_work(
+    op: str, attributes: Attributes, inputs: Types, types: Types
+) -> tuple[np.ndarray, np.ndarray]:
+    work = np.zeros(3) if op in (INPUT, CONSTANT) else _work(op, inputs, types, attributes)[:3]
+    values = dict(attributes) if op in OPERATORS else {}
+    if op in ("Conv", "ConvTranspose"):
         # These operators take the size of the kernel from the shape of the weight.
-        kind = graph.type_of(node.inputs[1]) if node.inputs[1] else None
-        attributes["kernel_shape"] = (kind.shape if kind and kind.shape else ())[2:]
-    return _row(node.op, node.types, attributes, work[0], work[1]), work[:3]
-
-
-def _row(
-    op: str,
-    types: tuple[TensorType | None, ...],
-    attributes: Mapping[str, Any],
-    flops: float,
-    bytes_moved: float,
-) -> np.ndarray:
+        weight = inputs[1]
+        values["kernel_shape"] = (weight.shape if weight and weight.shape else ())[2:]
     row = np.zeros(len(NODE_FEATURES), np.float32)
     row[0] = NUMBERS.get(op, NUMBERS[OPAQUE])
-    fixed = (*_of_type(types), lg(len(types)), lg(flops), lg(bytes_moved))
-    row[_FIRST_FIXED:] = fixed + _of_attributes(attributes if op in OPERATORS else {})
+    of_work = (lg(len(types)), lg(work[0]), lg(work[1]))
+    row[_FIRST_FIXED:] = (*_of_type(types), *of_work, *_of_attributes(values))
     row.setflags(write=False)
-    return row
+    return row, work
 
 
 def _of_type(types: tuple[TensorType | None, ...]) -> tuple[float, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from environments.tensor_graphs.graph.graph import Graph
@@ -35,12 +37,8 @@ class View:
 
     def copy(self) -> View:
         """Return an independent copy."""
-        view = View.__new__(View)
-        view.name, view.num_steps = self.name, self.num_steps
-        view.first, view.state = self.first, self.state
+        view = copy.copy(self)
         view.tracker, view._match_tables = self.tracker.copy(), dict(self._match_tables)
-        view.start_cost_ms, view.start_work = self.start_cost_ms, self.start_work
-        view.work = self.work
         return view
 
     def advance(self, state: State) -> None:

@@ -58,10 +58,7 @@ def _parts(sparse: Iterable[onnx.SparseTensorProto]) -> Iterator[onnx.TensorProt
 
 def captured(node: onnx.NodeProto) -> list[str]:
     """Return the names of outer values that a node's subgraphs use, in the order of use."""
-    names: dict[str, None] = {}
-    for graph in subgraphs(node):
-        names.update(dict.fromkeys(_free(graph)))
-    return list(names)
+    return list(dict.fromkeys(name for graph in subgraphs(node) for name in _free(graph)))
 
 
 def captured_by(graph: onnx.GraphProto) -> list[str]:

@@ -24,8 +24,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 def product(sizes: Iterable[Dimension]) -> Dimension:
     """Multiply sizes; the product of none is 1."""
-    number = 1
-    names: list[str] = []
+    number, names = 1, []
     for size in sizes:
         if isinstance(size, int):
             number *= size
@@ -33,15 +32,12 @@ def product(sizes: Iterable[Dimension]) -> Dimension:
             names.append(size)
     if not names or number == 0:
         return number
-    if number == 1 and len(names) == 1:
-        return names[0]
-    return _product(number, tuple(names))
+    return names[0] if (number, len(names)) == (1, 1) else _product(number, tuple(names))
 
 
 def total(sizes: Iterable[Dimension]) -> Dimension:
     """Add sizes; the sum of none is 0."""
-    number = 0
-    names: list[str] = []
+    number, names = 0, []
     for size in sizes:
         if isinstance(size, int):
             number += size
@@ -49,9 +45,7 @@ def total(sizes: Iterable[Dimension]) -> Dimension:
             names.append(size)
     if not names:
         return number
-    if number == 0 and len(names) == 1:
-        return names[0]
-    return _total(number, tuple(names))
+    return names[0] if (number, len(names)) == (0, 1) else _total(number, tuple(names))
 
 
 def quotient(size: Dimension, divisor: Dimension) -> Dimension:
@@ -69,9 +63,7 @@ def quotient(size: Dimension, divisor: Dimension) -> Dimension:
 
 def rounded_down(size: Dimension, divisor: int) -> Dimension:
     """Divide a size by a number, rounding down."""
-    if isinstance(size, int):
-        return size // divisor
-    return _rounded_down(size, divisor)
+    return size // divisor if isinstance(size, int) else _rounded_down(size, divisor)
 
 
 def canonical(size: Dimension) -> Dimension:

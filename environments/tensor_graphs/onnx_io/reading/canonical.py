@@ -116,7 +116,7 @@ def _softmax(builder: GraphBuilder, node: SourceNode) -> Refs:
     x = node.required()
     if builder.opset >= SOFTMAX_OF_AXIS:
         return builder.add(node.op, x, axis=node.attributes.get("axis", -1))
-    axis, last = node.attributes.get("axis", 1), builder.rank_of(x) - 1
+    axis, last = node.attributes.get("axis", 1), len(builder.shape_of(x)) - 1
     if axis not in (last, -1):
         raise NotCanonicalError
     return builder.add(node.op, x, axis=last)
@@ -232,7 +232,7 @@ def _slice(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 def _pad(builder: GraphBuilder, node: SourceNode) -> Refs:
     x, value, axes = node.required(), node.input(2), node.input(3)
-    rank, amounts = builder.rank_of(x), builder.integers(node.required(1))
+    rank, amounts = len(builder.shape_of(x)), builder.integers(node.required(1))
     places = builder.integers(axes) if axes is not None else tuple(range(rank))
     pads = [0] * 2 * rank
     for number, place in enumerate(places):
@@ -249,7 +249,7 @@ def _reduction(builder: GraphBuilder, node: SourceNode) -> Refs:
     if not axes:
         if node.attributes.get("noop_with_empty_axes", 0):
             raise NotCanonicalError
-        axes = tuple(range(builder.rank_of(x)))
+        axes = tuple(range(len(builder.shape_of(x))))
     return builder.add(node.op, x, axes=axes, keepdims=node.attributes.get("keepdims", 1))
 
 

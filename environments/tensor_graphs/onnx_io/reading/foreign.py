@@ -1,10 +1,16 @@
-"""Types of values that operators give which onnx does not have: onnxruntime is asked for them.
+"""Ask onnxruntime about models that onnx refuses, and operators that onnx does not have.
 
-Without them all that follows such an operator would be of unknown type, and so Opaque.
+onnxruntime decides what a valid model is. onnx knows fewer opsets, converts from some of them only,
+and takes types that a file gives for its outputs more seriously. A model that onnxruntime loads is
+read all the same: what onnx cannot tell about it stays unknown.
+
+onnxruntime also tells the types of values that its own operators give. Without them all that
+follows such an operator would be of unknown type, and so Opaque.
 """
 
 from __future__ import annotations
 
+import pathlib
 import re
 from collections.abc import Set
 from typing import Any
@@ -12,10 +18,29 @@ from typing import Any
 import onnx
 
 from environments.tensor_graphs.onnx_io.header import opset_of
-from environments.tensor_graphs.onnx_io.reading.acceptance import session_of
 
+_SILENT = 4
 _NUMBERS = {name.lower(): number for name, number in onnx.TensorProto.DataType.items()}
 _TENSOR = re.compile(r"tensor\((\w+)\)")
+
+
+def session_of(source: pathlib.Path | onnx.ModelProto) -> Any:
+    """Return onnxruntime's session of a model, without optimisations; None if it does not load it.
+
+    All weights of the model must be in it, unless `source` is its path.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = _SILENT
+    try:
+        model = str(source) if isinstance(source, pathlib.Path) else source.SerializeToString()
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception:
+        # onnxruntime's exceptions have no base class other than Exception.
+        return None
 
 
 def is_foreign(node: onnx.NodeProto, opset: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from typing import Any
 
 import numpy as np
@@ -78,20 +78,8 @@ class GraphBuilder:
         return tensor_type
 
     def shape_of(self, ref: Ref) -> tuple[Any, ...]:
-        """Return the shape of a value.
-
-        Raises:
-          NotCanonicalError: the value is not a tensor, or its rank is unknown.
-        """
+        """Return the shape of a value; raise what `type_of` does."""
         return self.type_of(ref).shape or ()
-
-    def rank_of(self, ref: Ref) -> int:
-        """Return the rank of a value.
-
-        Raises:
-          NotCanonicalError: the value is not a tensor, or its rank is unknown.
-        """
-        return len(self.shape_of(ref))
 
     def set_sizes(self, ref: Ref, sizes: Sizes) -> None:
         """Remember the value of a tensor of sizes."""
@@ -148,7 +136,7 @@ class GraphBuilder:
         node, tensor_type = self.edit.nodes[ref.node], self.edit.type_of(ref)
         if not self.edit.is_constant(ref.node) or tensor_type is None or not tensor_type.is_static:
             return None
-        if not is_numpy(tensor_type.dtype) or _count(tensor_type.shape or ()) > MAX_ELEMENTS:
+        if not is_numpy(tensor_type.dtype) or math.prod(tensor_type.shape or ()) > MAX_ELEMENTS:  # type: ignore[arg-type]
             return None
         if node.op == CONSTANT:
             return node.value
@@ -164,7 +152,3 @@ class GraphBuilder:
 def _is_inexact(number: np.ndarray) -> bool:
     """Return whether an integer changes when it is converted to a float and back."""
     return number.dtype.kind in "iu" and int(float(number)) != int(number)
-
-
-def _count(shape: Sequence[Any]) -> int:
-    return int(np.prod(shape)) if shape else 1

@@ -173,28 +173,17 @@ def _with_plain_opsets(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _embed_in_nodes(model: onnx.ModelProto, place: DataPlace | None) -> None:
-    """Embed the tensors in attributes and subgraphs of nodes, in place.
+    """Move the data of tensors in nodes and their subgraphs from other files into the model.
 
     Raises:
       UserError: a file with data is missing or outside of the model's directory.
     """
     for nodes in (model.graph.node, *(function.node for function in model.functions)):
-        for node in nodes:
-            for tensor in scopes.tensors(node):
-                if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                    embed(tensor, place)
-
-
-def embed(tensor: onnx.TensorProto, place: DataPlace | None) -> None:
-    """Move a tensor's data from another file into the tensor, in place.
-
-    Raises:
-      UserError: the file is missing or outside of the model's directory.
-    """
-    array = to_array(tensor, place)
-    tensor.raw_data = raw_bytes(array, dtype_of(tensor))
-    tensor.ClearField("external_data")
-    tensor.data_location = onnx.TensorProto.DEFAULT
+        for tensor in (tensor for node in nodes for tensor in scopes.tensors(node)):
+            if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                tensor.raw_data = raw_bytes(to_array(tensor, place), dtype_of(tensor))
+                tensor.ClearField("external_data")
+                tensor.data_location = onnx.TensorProto.DEFAULT
 
 
 def _content(path: pathlib.Path) -> bytes:
@@ -231,7 +220,8 @@ def _has_broken_text(message: Any) -> bool:
     """Return whether a text field is not UTF-8; protobuf then returns bytes or raises an error."""
     try:
         for field, value in message.ListFields():
-            values = [value] if isinstance(value, str | bytes) or not _is_many(value) else value
+            is_one = isinstance(value, str | bytes) or not hasattr(value, "__len__")
+            values = [value] if is_one else value
             if field.type == field.TYPE_MESSAGE:
                 if any(_has_broken_text(value) for value in values):
                     return True
@@ -240,10 +230,6 @@ def _has_broken_text(message: Any) -> bool:
     except UnicodeDecodeError:
         return True
     return False
-
-
-def _is_many(value: Any) -> bool:
-    return hasattr(value, "__len__")
 
 
 def check_versions(model: onnx.ModelProto, name: str) -> None:

@@ -17,7 +17,7 @@ from environments.tensor_graphs.onnx_io.header import (
     opset_of,
 )
 from environments.tensor_graphs.onnx_io.reading import loading
-from environments.tensor_graphs.onnx_io.reading.acceptance import is_accepted
+from environments.tensor_graphs.onnx_io.reading.foreign import session_of
 from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder
 from environments.tensor_graphs.onnx_io.reading.inference import infer_types
 from environments.tensor_graphs.onnx_io.reading.nodes import NodeReader, Reading
@@ -54,7 +54,7 @@ def read(source: loading.Source, shapes: Mapping[str, Sequence[int]] | None = No
         return _graph_of(model, place, is_strict=True)
     except UserError:
         is_file = isinstance(source, str | pathlib.Path) and not shapes
-        if not is_accepted(pathlib.Path(source) if is_file else model):  # type: ignore[arg-type]
+        if session_of(pathlib.Path(source) if is_file else model) is None:  # type: ignore[arg-type]
             raise
     return _graph_of(model, place, is_strict=False)
 

@@ -39,15 +39,6 @@ class OnnxNode:
     lists: Sequence[np.ndarray | None] = ()
 
 
-def is_available(op: str, opset: int) -> bool:
-    """Return whether a version of ONNX's operators has this operator."""
-    try:
-        onnx.defs.get_schema(op, opset)
-    except onnx.defs.SchemaError:
-        return False
-    return True
-
-
 def lower(node: Node, types: Sequence[TensorType | None], opset: int) -> list[OnnxNode]:
     """Lower a node to a chain of ONNX's nodes.
 
@@ -58,7 +49,7 @@ def lower(node: Node, types: Sequence[TensorType | None], opset: int) -> list[On
     Raises:
       UserError: this version lacks the operator or one of its attributes.
     """
-    if not is_available(node.op, opset):
+    if not onnx.defs.has(node.op, opset):
         raise UserError(
             f"opset {opset} has no operator {node.op}; convert the model to a newer one"
         )

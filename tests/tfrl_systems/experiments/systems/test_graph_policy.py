@@ -200,5 +200,5 @@ def test_a_policy_saved_before_an_operator_was_added_takes_it_for_none(lent_run,
         return policy.draw_all(changed, 0)
 
     added = drawn(features.KINDS.index("Fancy"))
-    assert len(added) == seen["action_mask"].sum() - 1
+    assert len(added) == len(policy.draw_all(seen, 0)) > 0
     np.testing.assert_array_equal(added, drawn(0))

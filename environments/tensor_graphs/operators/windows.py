@@ -39,7 +39,7 @@ Array = np.ndarray
 
 
 def _num_windows(
-    sizes: Shape, kernel: Sequence[Any], ceil_mode: int = 0,
+    sizes: Sequence[Any], kernel: Sequence[Any], ceil_mode: int = 0,
     pads: Sequence[int] = (), strides: Sequence[int] = (), dilations: Sequence[int] = (),
 ) -> tuple[Dimension, ...]:  # fmt: skip
     """Count the windows along each spatial axis."""
@@ -92,7 +92,7 @@ def _conv_shape(x: Shape, w: Shape, b: Shape | None = None, *, group: int, **win
         raise OperatorError(f"expected tensors of one rank, 3 or more, found {x} and {w}")
     if not all(isinstance(size, int) for size in w):
         raise OperatorError(f"expected a weight of known shape, found {w}")
-    if x[1] != w[1] * group or w[0] % group:  # type: ignore[operator]
+    if x[1] != w[1] * group or w[0] % group:
         raise OperatorError(f"expected a weight for {group} groups of {x[1]}, found {w}")
     if b is not None and b != (w[0],):
         raise OperatorError(f"expected a bias of shape {w[:1]}, found {b}")

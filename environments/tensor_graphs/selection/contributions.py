@@ -113,9 +113,10 @@ def contributions(
 
 
 def shares(groups: Sequence[Contribution]) -> tuple[Contribution, ...]:
-    """Return the contributions, of which none is slower: that one is joined to what saves most.
+    """Join each contribution that measured slower to the one that saves most.
 
-    It was not left out, since the graph is slower without it: what saves time needs it.
+    Such a contribution was not left out because the graph is slower without it: what saves time
+    needs it.
     """
     groups = list(groups)
     while len(groups) > 1 and (

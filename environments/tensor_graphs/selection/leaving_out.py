@@ -1,4 +1,4 @@
-"""Leave out of a path the steps that measured slower, as far as the rest can do without them.
+"""Leave out the steps of a path that measured slower, unless other steps need them.
 
 A search believes its estimate, so it may take steps that cost time. Each round leaves out the group
 of steps that measured slowest, makes the graph of the others again, checks it, and measures it
@@ -212,7 +212,7 @@ def _match_again(state: Visited, match: Match, numbers: dict[int, int]) -> Match
 
 
 def _undone(match: Match, change: Change, numbers: dict[int, int]) -> dict[int, int]:
-    """Return the nodes that stay in place of those that a step would have made."""
+    """Map the nodes that a step made to those that are there if the step is left out."""
     plan = match.plan
     if len(change.added) != len(plan.steps):
         return {}

@@ -135,11 +135,7 @@ def first_right(
 
 
 class Selector:
-    """Measures candidates against one original model.
-
-    Its stages are two: `screen` takes a short time for each candidate, `choose` a long one for the
-    fastest of them.
-    """
+    """Measures candidates against one original model: all shortly, then the fastest at length."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Make a model of a body, so that it is read like a model: what it captures is one more input.
+"""Make a model of a body, to read it like any model; its captured values become inputs.
 
 The types of a body's own inputs are those that hold in every iteration. A file may give the shape
 of a Loop's state for the first iteration alone, so sizes of a state are kept only if the body
@@ -117,7 +117,7 @@ def _scanned(node: onnx.NodeProto, types: Sequence[TensorType | None]) -> list[T
 
 
 def _formal(info: onnx.ValueInfoProto, passed: TensorType | None) -> TensorType:
-    """Return the type of a body's input: what is passed to it, or else what the file says.
+    """Return the type that is passed to a body's input; if it is not known, the file's.
 
     Names of sizes are left out: within the body they may stand for something else.
     """

@@ -155,7 +155,7 @@ def _reshape(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 
 def _shape(builder: GraphBuilder, node: SourceNode) -> tuple[Any, ...]:
-    """Return the second input, a list of sizes of which each may be a name."""
+    """Return the second input, a list of sizes; each may be a name."""
     shape = builder.sizes_of(node.input(1))
     if shape is None:
         raise NotCanonicalError

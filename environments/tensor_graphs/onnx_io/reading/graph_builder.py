@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from environments.tensor_graphs.onnx_io.reading.shape_values import (
 )
 from environments.tensor_graphs.onnx_io.tensors import is_numpy
 from environments.tensor_graphs.operators import building
+from environments.tensor_graphs.operators.operator import num_elements
 from environments.tensor_graphs.operators.table import OPERATORS, evaluate
 
 OLDEST_OPSET = 7
@@ -136,7 +136,7 @@ class GraphBuilder:
         node, tensor_type = self.edit.nodes[ref.node], self.edit.type_of(ref)
         if not self.edit.is_constant(ref.node) or tensor_type is None or not tensor_type.is_static:
             return None
-        if not is_numpy(tensor_type.dtype) or math.prod(tensor_type.shape or ()) > MAX_ELEMENTS:  # type: ignore[arg-type]
+        if not is_numpy(tensor_type.dtype) or num_elements(tensor_type) > MAX_ELEMENTS:
             return None
         if node.op == CONSTANT:
             return node.value

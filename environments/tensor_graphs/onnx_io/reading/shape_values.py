@@ -80,10 +80,6 @@ def _each(function: Callable[..., Dimension]) -> Callable[..., Sizes]:
     return apply
 
 
-def _difference(left: Dimension, right: Dimension) -> Dimension:
-    return dimensions.total([left, dimensions.product([-1, right])])
-
-
 def _divided(dividend: Dimension, divisor: Dimension) -> Dimension:
     """Divide as ONNX divides integers, which drops the fraction; sizes are never negative."""
     if isinstance(dividend, int) and isinstance(divisor, int):
@@ -117,14 +113,6 @@ def _chosen(condition: Dimension, left: Dimension, right: Dimension) -> Dimensio
 def _gather(attributes: Mapping[str, Any], values: Sizes, indices: Sizes) -> Sizes:
     taken = np.take(values, indices.astype(np.int64), axis=attributes.get("axis", 0))
     return taken if isinstance(taken, np.ndarray) else _scalar(taken)
-
-
-def _concat(attributes: Mapping[str, Any], *inputs: Sizes) -> Sizes:
-    return np.concatenate(inputs, axis=attributes["axis"])
-
-
-def _unsqueeze(attributes: Mapping[str, Any], values: Sizes, axes: Sizes) -> Sizes:
-    return np.expand_dims(values, tuple(int(axis) for axis in axes.reshape(-1)))
 
 
 def _squeeze(attributes: Mapping[str, Any], values: Sizes, axes: Sizes | None = None) -> Sizes:
@@ -167,10 +155,6 @@ def _range(attributes: Mapping[str, Any], *bounds: Sizes) -> Sizes | None:
     return as_sizes(np.array(places, np.int64)) if len(places) <= MAX_ELEMENTS else None
 
 
-def _same(attributes: Mapping[str, Any], values: Sizes) -> Sizes:
-    return values
-
-
 def _product(attributes: Mapping[str, Any], values: Sizes, axes: Sizes | None = None) -> Sizes:
     if axes is not None or "axes" in attributes or values.ndim != 1:
         raise ValueError("only over all axes")
@@ -180,20 +164,22 @@ def _product(attributes: Mapping[str, Any], values: Sizes, axes: Sizes | None = 
 
 _FUNCTIONS: Mapping[str, Callable[..., Sizes | None]] = {
     "Add": _each(lambda a, b: dimensions.total([a, b])),
-    "Cast": _same,
-    "Concat": _concat,
+    "Cast": lambda attributes, values: values,
+    "Concat": lambda attributes, *inputs: np.concatenate(inputs, axis=attributes["axis"]),
     "ConstantOfShape": _constant_of_shape,
     "Div": _each(_divided),
     "Equal": _each(_equal),
     "Gather": _gather,
-    "Identity": _same,
+    "Identity": lambda attributes, values: values,
     "Mul": _each(lambda a, b: dimensions.product([a, b])),
     "Range": _range,
     "ReduceProd": _product,
     "Reshape": _reshape,
     "Slice": _slice,
     "Squeeze": _squeeze,
-    "Sub": _each(_difference),
-    "Unsqueeze": _unsqueeze,
+    "Sub": _each(lambda a, b: dimensions.total([a, dimensions.product([-1, b])])),
+    "Unsqueeze": lambda attributes, values, axes: np.expand_dims(
+        values, tuple(map(int, axes.flat))
+    ),
     "Where": _each(_chosen),
 }

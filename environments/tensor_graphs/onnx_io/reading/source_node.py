@@ -17,7 +17,7 @@ from environments.tensor_graphs.onnx_io.tensors import dtype_of, is_numpy, to_ar
 Refs = tuple[Ref, ...]
 
 _LARGEST = float(np.finfo(np.float32).max)
-"""Clip's bounds in older opsets, where there is none."""
+"""Older opsets write bounds as large as this where Clip has none."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import onnx
 
@@ -12,24 +10,20 @@ from environments.tensor_graphs.models.builder import Builder
 _GATES = 8
 
 
-def nasrnn(steps: int, hidden: int) -> Callable[[Builder], onnx.ModelProto]:
+def nasrnn(build: Builder, steps: int, hidden: int) -> onnx.ModelProto:
     """Build NasRNN with the given number of steps, which share their weights."""
-
-    def build_model(build: Builder) -> onnx.ModelProto:
-        sequence = build.input("sequence", [build.batch, steps, hidden])
-        state = build.input("state", [build.batch, hidden])
-        build.scope = "cell"
-        weights = [
-            tuple(build.normal(f"{kind}.{gate}", [hidden, hidden], hidden**-0.5) for kind in "wu")
-            for gate in range(_GATES)
-        ]
-        for step in range(steps):
-            build.scope = f"step.{step}"
-            x = build.node("Gather", sequence, build.scalar(step, np.int64), axis=1)
-            state = _cell(build, x, state, weights)
-        return build.finish(last_state=(state, [build.batch, hidden]))
-
-    return build_model
+    sequence = build.input("sequence", [build.batch, steps, hidden])
+    state = build.input("state", [build.batch, hidden])
+    build.scope = "cell"
+    weights = [
+        tuple(build.normal(f"{kind}.{gate}", [hidden, hidden], hidden**-0.5) for kind in "wu")
+        for gate in range(_GATES)
+    ]
+    for step in range(steps):
+        build.scope = f"step.{step}"
+        x = build.node("Gather", sequence, build.scalar(step, np.int64), axis=1)
+        state = _cell(build, x, state, weights)
+    return build.finish(last_state=(state, [build.batch, hidden]))
 
 
 def _cell(build: Builder, x: str, state: str, weights: list[tuple[str, ...]]) -> str:

@@ -104,11 +104,11 @@ def node_tests() -> Iterator[tuple[str, onnx.ModelProto, dict[str, Any]]]:
             continue
         model = onnx.load(directory / "model.onnx")
         weights = {tensor.name for tensor in model.graph.initializer}
-        asked = [info for info in model.graph.input if info.name not in weights]
+        infos = [info for info in model.graph.input if info.name not in weights]
         try:
             inputs = {
                 info.name: _value(directory / f"test_data_set_0/input_{place}.pb", info)
-                for place, info in enumerate(asked)
+                for place, info in enumerate(infos)
             }
         except (OSError, ValueError, TypeError, KeyError):
             continue  # Of types that NumPy cannot hold in every version of onnx.

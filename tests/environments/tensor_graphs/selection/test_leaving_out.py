@@ -17,7 +17,7 @@ from environments.tensor_graphs.execution.trials import Trial, Trials
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules.language.notation import op, rule
 from environments.tensor_graphs.search import Visited
-from environments.tensor_graphs.selection import contributions, leaving_out, selection
+from environments.tensor_graphs.selection import contributions
 from environments.tensor_graphs.selection.candidates import Candidate
 from environments.tensor_graphs.selection.leaving_out import LeavingOut, replay_without
 from environments.tensor_graphs.selection.selection import Measurement, Row, Selection, Selector
@@ -144,8 +144,8 @@ class CountingBench:
 
 def leave_out(path, visited, tmp_path, monkeypatch):
     """Leave out from the graph where a path ends."""
-    for module in (selection, contributions, leaving_out):
-        monkeypatch.setattr(module, "Bench", CountingBench)
+    for module in ("selection", "contributions", "leaving_out"):
+        monkeypatch.setattr(f"environments.tensor_graphs.selection.{module}.Bench", CountingBench)
     trials = Trials((Trial(Sizes(), random_inputs(model())),))
     program = ON.open(path)
     tmp_path.mkdir(exist_ok=True)
@@ -154,12 +154,10 @@ def leave_out(path, visited, tmp_path, monkeypatch):
     full = CountingBench(path).compare(file)
     rows = (Row(Sizes(), full),)
     chosen = Candidate(visited, file, None, "")
-    given = Selection(chosen, "", (chosen,), Measurement(rows, full, ON.name, ON.name))
+    before = Selection(chosen, "", (chosen,), Measurement(rows, full, ON.name, ON.name))
     selector = Selector(path, program, trials, [ON], 0.1)
-    selection_and_account = LeavingOut(path, program, trials, ON, tmp_path, 0.1, math.inf).run(
-        given, selector
-    )
-    return given, *selection_and_account
+    leaving_out = LeavingOut(path, program, trials, ON, tmp_path, 0.1, math.inf)
+    return before, *leaving_out.run(before, selector)
 
 
 def test_what_measured_slower_is_left_out(path, tmp_path, monkeypatch):

@@ -142,7 +142,7 @@ class Saturation:
 
     def _add(self, number: int) -> None:
         if number not in self._nodes:
-            node = self._nodes[number] = self._edit.node(number)
+            node = self._nodes[number] = self._edit.nodes[number]
             self._egraph.add(number, node)
             if self._edit.is_constant(number):
                 twins = self._constants.twins(number, node, lambda ref: self._name_of.get(ref, ref))

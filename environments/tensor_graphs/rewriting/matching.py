@@ -239,7 +239,7 @@ def _number(edit: Edit, step: Step, inputs: Sequence[Ref | None]) -> np.ndarray 
         return None
     if math.prod(kind.shape or ()) != 1:
         return None
-    arrays = [None if ref is None else edit.node(ref.node).value for ref in inputs]
+    arrays = [None if ref is None else edit.nodes[ref.node].value for ref in inputs]
     if not all(one is not None and one.size == 1 and one.dtype.kind == "f" for one in arrays):
         return None
     with np.errstate(all="ignore"):

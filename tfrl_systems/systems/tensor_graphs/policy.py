@@ -16,7 +16,7 @@ from environments.errors import UserError
 from environments.tensor_graphs.costs.objectives import Objective
 from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.observation.observation import VOCABULARY
+from environments.tensor_graphs.observation.observation import VOCABULARY, is_understood
 from environments.tensor_graphs.rewriting.engine import State
 from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.rules.language.rule import Rule
@@ -71,7 +71,7 @@ class GraphPolicy:
                 f"{directory}: expected a policy of tensor_graphs, found one of "
                 f"{described.get('environment', 'something else')}; name another"
             )
-        if described.get("vocabulary") != VOCABULARY:
+        if not is_understood(described["vocabulary"]):
             raise UserError(
                 f"{directory}: expected a policy that knows graphs by the vocabulary {VOCABULARY}, "
                 f"found {described.get('vocabulary')}: operators or features are others by now; "

@@ -12,6 +12,8 @@ from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.sizes import NONE_OPEN
+from environments.tensor_graphs.observation import features
+from environments.tensor_graphs.operators.numbers import NUMBERS
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.search import Budget, replay
 from environments.tensor_graphs.search.neighbourhoods import NodeSignatures, signature_of
@@ -176,3 +178,27 @@ def test_steps_of_an_episode_are_not_probed_again_and_are_taken_in_all_layers():
     assert first not in [match for match, _ in player.probe(7, start)]
     costs_ms = [start.cost_ms, *(state.cost_ms for _, state in player.descend(start))]
     assert len(costs_ms) > 2 and costs_ms == sorted(costs_ms, reverse=True)
+
+
+def test_a_policy_saved_before_an_operator_was_added_takes_it_for_none(lent_run, monkeypatch):
+    """Its networks have no row for the number of the new operator, here in place of Add."""
+    directory = lent_run("tensor_graphs", "ppo").policy
+    monkeypatch.setattr(features, "KINDS", (*features.KINDS, "Fancy"))
+    policy = GraphPolicy.load(directory)
+    graph = onnx_io.read(models.make("bert-tiny"))
+    objective = AnalyticObjective()
+    environment = policy.make_environment("bert-tiny", graph, rule_files.load(), objective)
+    seen = environment.reset().observation
+
+    def drawn(number):
+        changed = dict(seen)
+        changed["nodes"], changed["rule_targets"] = (
+            np.where(seen[name] == NUMBERS["Add"], number, seen[name])
+            for name in ("nodes", "rule_targets")
+        )
+        assert (changed["nodes"] == number).any() and (changed["rule_targets"] == number).any()
+        return policy.draw_all(changed, 0)
+
+    added = drawn(features.KINDS.index("Fancy"))
+    assert len(added) == len(policy.draw_all(seen, 0)) > 0
+    np.testing.assert_array_equal(added, drawn(0))

@@ -57,9 +57,14 @@ def test_rising_and_within_bounds():
 def test_numpy_twin_agrees_on_every_bit(num_knots):
     layer = normalisation.QuantileNormalisation(len(decision_rows.NAMES), num_knots)
     layer.learn(decision_rows.draw(500, 4))
-    twin = numpy_networks.NumpyNetworks(layer.arrays(), len(decision_rows.NAMES))
     rows = np.concatenate([decision_rows.draw(2000, 5), decision_rows.wild(2000, 6)])
-    np.testing.assert_array_equal(layer(tf.constant(rows)), twin._normalise(rows))
+    normalised = layer(tf.constant(rows)).numpy()
+    num_features = len(decision_rows.NAMES)
+    for number, column in enumerate(np.eye(num_features) * UNIT):
+        # A network of one weight passes one feature on: 1 of the grid is 256 of the fixed point.
+        weights = {"weights_0": column[np.newaxis, :, np.newaxis], "biases_0": np.zeros((1, 1, 1))}
+        twin = numpy_networks.NumpyNetworks(layer.arrays() | weights, num_features)
+        np.testing.assert_array_equal(twin.votes(rows), 256 * normalised[:, number])
 
 
 def test_what_was_learned_is_in_the_variables():

@@ -13,7 +13,7 @@ from tests.environments.tensor_graphs.onnx_io.running import (
     equal,
     node_tests,
     parsed,
-    random_inputs,
+    round_trip,
     run,
 )
 
@@ -27,10 +27,8 @@ def test_an_output_of_another_shape_than_the_file_gives():
         """<ir_version: 8, opset_import: ["" : 17]>
         g (float[2,3] x) => (float[7,3] y) { a = Relu(x) y = Relu(a) }"""
     )
-    graph = read(model)
+    graph, _ = round_trip(model)
     assert [node.op for node in graph.nodes.values()] == ["Input", "Relu", "Relu"]
-    inputs = random_inputs(model)
-    assert equal(run(model, inputs), run(write(graph), inputs))
 
 
 def test_a_reshape_that_no_input_fits():
@@ -64,15 +62,13 @@ def test_an_opset_from_which_onnx_does_not_convert(opset):
 def test_an_opset_that_onnx_does_not_know_yet(monkeypatch):
     model = parsed("g (float[2,3] x) => (float[2,3] y) { a = Relu(x) y = Relu(a) }")
     monkeypatch.setattr(onnx.defs, "onnx_opset_version", lambda: 16)
-    graph = read(model)
+    graph, _ = round_trip(model)
     assert [node.op for node in graph.nodes.values()] == ["Input", "Opaque", "Opaque"]
-    inputs = random_inputs(model)
-    assert equal(run(model, inputs), run(write(graph), inputs))
 
 
 def test_a_scan_of_opset_8_stays_as_it_is():
-    (found,) = (one for one in node_tests() if one[0] == "test_scan_sum")
-    _, model, inputs = found
+    (scan,) = (case for case in node_tests() if case[0] == "test_scan_sum")
+    _, model, inputs = scan
     assert equal(run(model, inputs), run(write(read(model)), inputs))
 
 

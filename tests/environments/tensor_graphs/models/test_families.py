@@ -49,8 +49,8 @@ def test_rewriting_pays(family):
     gains = []
     for name in families.members(family, 0, 4):
         start = engine.start(onnx_io.read(models.make(name)))
-        found = search(start, "regions", Budget(expansions=60))
-        gains.append(1 - found.best.cost_ms / start.cost_ms)
+        result = search(start, "regions", Budget(expansions=60))
+        gains.append(1 - result.best.cost_ms / start.cost_ms)
     assert sum(gain > 0.01 for gain in gains) >= 2, gains
 
 
@@ -64,23 +64,23 @@ def test_a_batch_that_is_known_when_the_model_runs(name):
 
 def test_spellings_compute_the_same():
     """gelu(x) = x (1 + erf(x / sqrt 2)) / 2, with the factor 1/2 at three places."""
-    found = {}
+    models_by_spelling = {}
     for kind in ("first", "inside", "last"):
         build = Builder("gelu", 0, 1, 14)
         export = Exporter(build, np.random.default_rng(0))
         export.spelling = dataclasses.replace(export.spelling, gelu=kind)
         y = export.activate("gelu", build.input("x", [1, 4]))
-        found[kind] = build.finish(y=(y, [1, 4]))
-    last = found["last"]
-    assert len({str(one.graph.node) for one in found.values()}) == 3
-    for one in found.values():
-        np.testing.assert_allclose(*map(run_randomly, (one, last)), rtol=1e-5)
+        models_by_spelling[kind] = build.finish(y=(y, [1, 4]))
+    last = models_by_spelling["last"]
+    assert len({str(model.graph.node) for model in models_by_spelling.values()}) == 3
+    for model in models_by_spelling.values():
+        np.testing.assert_allclose(*map(run_randomly, (model, last)), rtol=1e-5)
 
 
 def test_no_design_is_the_one_of_bert():
     designs = [Design.draw(np.random.default_rng(seed)) for seed in range(300)]
-    assert {one.order for one in designs} == {"before", "after", "beside"}
-    assert not any((one.order, one.activation) == ("after", "gelu") for one in designs)
+    assert {design.order for design in designs} == {"before", "after", "beside"}
+    assert not any((design.order, design.activation) == ("after", "gelu") for design in designs)
 
 
 def test_names():

@@ -11,7 +11,13 @@ from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import Node, Ref
 from environments.tensor_graphs.onnx_io import read, write
 from environments.tensor_graphs.operators import building
-from tests.environments.tensor_graphs.onnx_io.running import equal, parsed, random_inputs, run
+from tests.environments.tensor_graphs.onnx_io.running import (
+    equal,
+    parsed,
+    random_inputs,
+    round_trip,
+    run,
+)
 
 
 def ops(graph: Graph) -> list[str]:
@@ -25,19 +31,14 @@ def ops(graph: Graph) -> list[str]:
 
 def only(graph: Graph, op: str) -> Node:
     """Return the only node of an operator."""
-    (found,) = [node for node in graph.nodes.values() if node.op == op]
-    return found
+    (node,) = [node for node in graph.nodes.values() if node.op == op]
+    return node
 
 
 def check_round_trip(text: str, opset: int = 17, unknown: int = 2) -> Graph:
     """Read a model, and check that it computes the same after it is written again."""
     model = parsed(text, opset=opset)
-    content = model.SerializeToString()
-    graph = read(model)
-    assert model.SerializeToString() == content
-    inputs = random_inputs(model, unknown)
-    assert equal(run(model, inputs), run(write(graph), inputs))
-    return graph
+    return round_trip(model, random_inputs(model, unknown))[0]
 
 
 def test_defaults_are_filled_in():
@@ -77,6 +78,54 @@ def test_axes_are_attributes_in_every_opset(opset):
     assert only(graph, "ReduceMean").attributes == (("axes", (1,)), ("keepdims", 0))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("""g (float[2,3] x) => (float[2,3] y)
+            { a = Identity(x) b = Dropout(a) c = Cast <to = 1> (b) d = Relu(c) y = Identity(d) }""",
+         ["Relu"]),
+        ("g (float[2] x, float[2] y, float[2] z) => (float[2] s) { s = Sum(x, y, z) }",
+         ["Add", "Add"]),
+        # Operators mean something else for tensors without elements.
+        ("""<ir_version: 8, opset_import: ["" : 11]>
+            g (float[0,3] x) => (float[1,3] y) { y = ReduceSum <axes = [0]> (x) }""", ["Opaque"]),
+        # Before opset 13, a Softmax is about all axes from the given one on.
+        ("""<ir_version: 8, opset_import: ["" : 11]>
+            g (float[2,3,4] x) => (float[2,3,4] y) { y = Softmax(x) }""", ["Opaque"]),
+    ],
+)  # fmt: skip
+def test_nodes_are_read_as(text, expected):
+    assert ops(check_round_trip(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # A Dropout in training.
+        ("""g (float[2,3] x) => (float[2,3] y) <float half = {0.5}, bool yes = {1}>
+            { y = Dropout(x, half, yes) }""", ["Opaque"]),
+        # Equal nodes are one, but not random ones.
+        ("""g (float[2] x) => (float[2] y) {
+                a = Relu(x) b = Relu(x) c = Celu(x) d = Celu(x)
+                e = RandomNormalLike(x) f = RandomNormalLike(x)
+                y = Sum(a, b, c, d, e, f)
+            }""", ["Add"] * 5 + ["Opaque"] * 3 + ["Relu"]),
+        # Those of other domains may be random.
+        ("""<ir_version: 8, opset_import: ["" : 17, "mine" : 1]>
+            g (float[2] x) => (float[2] a, float[2] b) { a = mine.Draw(x) b = mine.Draw(x) }""",
+         ["Opaque", "Opaque"]),
+    ],
+)  # fmt: skip
+def test_random_nodes_are_read_as(text, expected):
+    assert sorted(ops(read(parsed(text)))) == expected
+
+
+def test_nodes_may_be_in_any_order():
+    model = parsed("g (float[2] x) => (float[2] y) { a = Relu(x) y = Tanh(a) }")
+    model.graph.node.reverse()
+    assert ops(read(model)) == ["Relu", "Tanh"]
+
+
 def test_shapes_computed_from_known_sizes_are_computed():
     graph = check_round_trip(
         """g (float[2,6] x) => (float[a,b,c] y) <int64[1] zero = {0}, int64[1] three = {3}> {
@@ -93,25 +142,25 @@ def test_shapes_computed_from_known_sizes_are_computed():
     assert only(graph, "Reshape").attribute("shape") == (2, 3, 2)
 
 
+SPLIT_HEADS = """g (float[batch,length,8] x) => (float[batch,2,length,4] y)
+<int64 zero = {0}, int64 one = {1}, int64[1] two = {2}, int64[1] four = {4},
+ int64[1] first = {0}> {
+    s = Shape(x)
+    n = Gather(s, zero)
+    s1 = Shape(x)
+    m = Gather(s1, one)
+    n1 = Unsqueeze(n, first)
+    m1 = Unsqueeze(m, first)
+    shape = Concat <axis = 0> (n1, m1, two, four)
+    v = Reshape(x, shape)
+    y = Transpose <perm = [0, 2, 1, 3]> (v)
+}"""
+
+
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_shapes_with_unknown_sizes_are_computed_in_names(size):
     """As PyTorch writes x.view(batch, length, 2, 4).transpose(1, 2)."""
-    graph = check_round_trip(
-        """g (float[batch,length,8] x) => (float[batch,2,length,4] y)
-        <int64 zero = {0}, int64 one = {1}, int64[1] two = {2}, int64[1] four = {4},
-         int64[1] first = {0}> {
-            s = Shape(x)
-            n = Gather(s, zero)
-            s1 = Shape(x)
-            m = Gather(s1, one)
-            n1 = Unsqueeze(n, first)
-            m1 = Unsqueeze(m, first)
-            shape = Concat <axis = 0> (n1, m1, two, four)
-            v = Reshape(x, shape)
-            y = Transpose <perm = [0, 2, 1, 3]> (v)
-        }""",
-        unknown=size,
-    )
+    graph = check_round_trip(SPLIT_HEADS, unknown=size)
     assert ops(graph) == ["Reshape", "Transpose"]
     assert only(graph, "Reshape").attribute("shape") == ("batch", "length", 2, 4)
 
@@ -142,59 +191,6 @@ def test_names_of_sizes_that_look_like_computed_ones_are_only_names():
     assert write(graph).graph.output[1].type.tensor_type.shape.dim[0].dim_param == "2*n"
 
 
-def test_what_does_nothing_is_left_out():
-    graph = check_round_trip(
-        """g (float[2,3] x) => (float[2,3] y) {
-            a = Identity(x)
-            b = Dropout(a)
-            c = Cast <to = 1> (b)
-            d = Relu(c)
-            y = Identity(d)
-        }"""
-    )
-    assert ops(graph) == ["Relu"]
-
-
-def test_dropout_in_training_stays():
-    graph = read(
-        parsed(
-            """g (float[2,3] x) => (float[2,3] y) <float half = {0.5}, bool yes = {1}>
-            { y = Dropout(x, half, yes) }"""
-        )
-    )
-    assert ops(graph) == ["Opaque"]
-
-
-def test_equal_nodes_are_one_but_random_ones_are_not():
-    graph = read(
-        parsed(
-            """g (float[2] x) => (float[2] y) {
-                a = Relu(x) b = Relu(x) c = Celu(x) d = Celu(x)
-                e = RandomNormalLike(x) f = RandomNormalLike(x)
-                y = Sum(a, b, c, d, e, f)
-            }"""
-        )
-    )
-    assert sorted(ops(graph)) == ["Add"] * 5 + ["Opaque"] * 3 + ["Relu"]
-
-
-def test_equal_nodes_of_foreign_domains_are_two():
-    graph = read(
-        parsed(
-            """<ir_version: 8, opset_import: ["" : 17, "mine" : 1]>
-            g (float[2] x) => (float[2] a, float[2] b) { a = mine.Draw(x) b = mine.Draw(x) }"""
-        )
-    )
-    assert ops(graph) == ["Opaque", "Opaque"]
-
-
-def test_sums_of_many_are_nested():
-    graph = check_round_trip(
-        "g (float[2] x, float[2] y, float[2] z) => (float[2] s) {s=Sum(x,y,z)}"
-    )
-    assert ops(graph) == ["Add", "Add"]
-
-
 def test_lists_that_are_not_known_leave_a_node_as_it_is():
     model = parsed("g (float[2,3] x, int64[2] s) => (float[a,b] y) { y = Reshape(x, s) }")
     graph = read(model)
@@ -211,18 +207,15 @@ def test_outputs_that_are_used_keep_a_node_as_it_is():
     assert ops(check_round_trip(text.format(more=more, args=args))) == ["Opaque"]
 
 
-def test_tensors_without_elements_stay_as_they_are():
-    graph = check_round_trip(
-        "g (float[0,3] x) => (float[1,3] y) { y = ReduceSum <axes = [0]> (x) }", 11
-    )
-    assert ops(graph) == ["Opaque"]
-
-
 def test_initialisers_are_inputs_only_in_old_formats():
     """Before format 4 each initialiser had to be among the inputs."""
     text = "g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { y = Mul(x, w) }"
-    old = parsed(f'<ir_version: 3, opset_import: ["" : 13]> {text}')
-    assert len(read(old).inputs) == 1
+    old = read(parsed(f'<ir_version: 3, opset_import: ["" : 13]> {text}'))
+    assert len(old.inputs) == 1
+    written = write(old)
+    assert written.ir_version == 3
+    assert [info.name for info in written.graph.input] == ["x", "w"]
+    onnx.checker.check_model(written)
     new = parsed(f'<ir_version: 8, opset_import: ["" : 13]> {text}')
     graph = read(new)
     assert len(graph.inputs) == 2
@@ -250,15 +243,15 @@ def test_older_opsets_are_kept(opset, node, attributes):
     """What newer opsets give as an input is an attribute in the file again."""
     text = f"g (float[2,1,4] x) => (float[A,B,C] y) {{ {node} }}"
     model = parsed(f'<ir_version: 6, opset_import: ["" : {opset}]> {text}')
-    graph = read(model)
-    written = write(graph)
+    graph, written = round_trip(model)
     assert "Opaque" not in ops(graph) and not written.graph.initializer
     assert (written.opset_import[0].version, written.ir_version) == (opset, 6)
-    (found,) = written.graph.node
-    values = {one.name: onnx.helper.get_attribute_value(one) for one in found.attribute}
+    (lowered,) = written.graph.node
+    values = {
+        attribute.name: onnx.helper.get_attribute_value(attribute)
+        for attribute in lowered.attribute
+    }
     assert {name: values[name] for name in attributes} == attributes
-    inputs = random_inputs(model)
-    assert equal(run(model, inputs), run(written, inputs))
 
 
 @pytest.mark.parametrize(
@@ -270,21 +263,6 @@ def test_axes_of_size_one_in_an_older_opset(node, shape):
     """With several open sizes a Reshape cannot do it."""
     text = f"g (float[N,1,M,K,L] x) => (float[{shape}] y) {{ {node} }}"
     assert ops(check_round_trip(text, opset=9)) == ["Reshape"]
-
-
-def test_softmax_of_several_axes_stays_as_it_is():
-    """Before opset 13, it is about all axes from the given one on."""
-    text = "g (float[2,3,4] x) => (float[2,3,4] y) { y = Softmax(x) }"
-    graph = check_round_trip(text, opset=11)
-    assert ops(graph) == ["Opaque"] and graph.header.opset == 11
-
-
-def test_initialisers_are_inputs_again_in_old_formats():
-    text = "g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { y = Mul(x, w) }"
-    written = write(read(parsed(f'<ir_version: 3, opset_import: ["" : 9]> {text}')))
-    assert written.ir_version == 3
-    assert [one.name for one in written.graph.input] == ["x", "w"]
-    onnx.checker.check_model(written)
 
 
 def test_training_information_is_left_out():
@@ -308,37 +286,6 @@ def test_gemm_has_a_bias_in_old_opsets():
     assert run(written, {"x": x, "w": w})[0].tolist() == w[:2].tolist()
 
 
-def test_nodes_may_be_in_any_order():
-    model = parsed("g (float[2] x) => (float[2] y) { a = Relu(x) y = Tanh(a) }")
-    model.graph.node.reverse()
-    assert ops(read(model)) == ["Relu", "Tanh"]
-
-
-SPLIT_HEADS = """g (float[N,S,6] x) => (float[A,B,2,3] y) {
-    sizes = Shape(x)
-    zero = Constant <value = int64 {0}> ()
-    one = Constant <value = int64 {1}> ()
-    first = Gather(sizes, zero)
-    second = Gather(sizes, one)
-    parts = Constant <value = int64[2] {2, 3}> ()
-    axes = Constant <value = int64[1] {0}> ()
-    a = Unsqueeze(first, axes)
-    b = Unsqueeze(second, axes)
-    shape = Concat <axis = 0> (a, b, parts)
-    y = Reshape(x, shape)
-}"""
-
-
-def test_shape_arithmetic_holds_for_all_sizes():
-    """The computed shape is gone, and what takes its place fits inputs of other sizes too."""
-    model = parsed(SPLIT_HEADS)
-    written = write(read(model))
-    assert [node.op_type for node in written.graph.node] == ["Reshape"]
-    for shape in ((1, 1, 6), (2, 5, 6)):
-        inputs = {"x": np.arange(np.prod(shape), dtype=np.float32).reshape(shape)}
-        assert equal(run(model, inputs), run(written, inputs))
-
-
 def test_shape_arithmetic_at_fixed_sizes():
     """A model of fixed sizes says so, and folds even what only these sizes make constant."""
     model = parsed(
@@ -353,8 +300,8 @@ def test_shape_arithmetic_at_fixed_sizes():
     assert open_nodes == ["Shape", "Cast", "Sqrt", "Div"]
     frozen = write(read(model, shapes={"x": (2, 16)}))
     assert [node.op_type for node in frozen.graph.node] == ["Div"]
-    (given,) = frozen.graph.input
-    assert [size.dim_value for size in given.type.tensor_type.shape.dim] == [2, 16]
+    (info,) = frozen.graph.input
+    assert [size.dim_value for size in info.type.tensor_type.shape.dim] == [2, 16]
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
     inputs = {"x": np.arange(32, dtype=np.float32).reshape(2, 16)}
     assert equal(run(model, inputs), run(frozen, inputs))
@@ -365,7 +312,7 @@ def test_shape_arithmetic_at_fixed_sizes():
     [
         ({"z": (1,)}, "expected shapes of tensors among x; found z"),
         ({"x": (2, 3)}, "input 'x': expected a shape that fits .*, found .2, 3.; give each"),
-        ({"x": (2, 3, 7)}, "input 'x': expected a shape that fits .*6.*, found .2, 3, 7."),
+        ({"x": (2, 3, 7)}, "input 'x': expected a shape that fits .*8.*, found .2, 3, 7."),
     ],
 )
 def test_shapes_that_inputs_cannot_have(shapes, message):
@@ -384,5 +331,5 @@ def test_an_opset_that_is_named_twice_has_the_last_version(names, versions):
     graph = read(model)
     assert graph.header.opset == versions[1]
     assert any(node.op == "Softmax" for node in graph.nodes.values()) == (versions[1] == 13)
-    (found,) = run(write(graph), random_inputs(model))
-    assert found.sum() == pytest.approx(2 if versions[1] == 11 else 2 * 4)
+    (y,) = run(write(graph), random_inputs(model))
+    assert y.sum() == pytest.approx(2 if versions[1] == 11 else 2 * 4)

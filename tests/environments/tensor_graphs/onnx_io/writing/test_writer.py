@@ -12,12 +12,18 @@ from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, Ref, TensorType
 from environments.tensor_graphs.onnx_io import part_model, read, write
 from environments.tensor_graphs.operators import building
-from tests.environments.tensor_graphs.onnx_io.running import equal, parsed, random_inputs, run
+from tests.environments.tensor_graphs.onnx_io.running import (
+    equal,
+    parsed,
+    random_inputs,
+    round_trip,
+    run,
+)
 
 
 def weights(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     """Return the initialisers of a model by name."""
-    return {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
 
 
 def test_names_versions_and_documentation_are_kept():
@@ -48,8 +54,8 @@ def test_a_model_in_canonical_form_is_written_as_it_was():
     for node, name in zip(model.graph.node, ["one", "two"], strict=True):
         node.name = name
     written = write(read(model))
-    assert [one.name for one in written.graph.node] == ["one", "two"]
-    assert [list(one.input) for one in written.graph.node] == [["x", "w"], ["h", "b"]]
+    assert [node.name for node in written.graph.node] == ["one", "two"]
+    assert [list(node.input) for node in written.graph.node] == [["x", "w"], ["h", "b"]]
     assert weights(written).keys() == {"w", "b"}
 
 
@@ -60,11 +66,9 @@ def test_one_value_may_be_two_outputs_and_an_input_one():
             a = Relu(x) b = Relu(x) c = Identity(x) d = Identity(w)
         }"""
     )
-    written = write(read(model))
+    _, written = round_trip(model)
     onnx.checker.check_model(written, full_check=True)
-    assert [one.name for one in written.graph.output] == ["a", "b", "c", "d"]
-    inputs = random_inputs(model)
-    assert equal(run(model, inputs), run(written, inputs))
+    assert [output.name for output in written.graph.output] == ["a", "b", "c", "d"]
 
 
 def test_a_name_of_an_output_goes_to_what_replaces_it():
@@ -106,10 +110,8 @@ def test_large_tensors_of_one_number_are_not_written_out():
             y = MatMul(x, v)
         }"""
     )
-    written = write(read(model))
+    _, written = round_trip(model)
     assert written.ByteSize() < 1000
-    inputs = random_inputs(model)
-    assert equal(run(model, inputs), run(written, inputs))
 
 
 def test_products_of_small_factors_are_written_out():
@@ -197,5 +199,5 @@ def test_models_of_single_nodes():
 
 
 def _indices(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    given = [one for one in model.graph.input if one.type.tensor_type.elem_type == 7]
-    return {one.name: np.zeros(2, np.int64) for one in given}
+    infos = [info for info in model.graph.input if info.type.tensor_type.elem_type == 7]
+    return {info.name: np.zeros(2, np.int64) for info in infos}

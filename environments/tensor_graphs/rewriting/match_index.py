@@ -57,7 +57,7 @@ class Starts:
       depth: depth of the deepest rule, in edges; see `CompiledRule`.
     """
 
-    def __init__(self, rules: Iterable[CompiledRule]) -> None:
+    def __init__(self, rules: Collection[CompiledRule]) -> None:
         """Sort the starts by the root's operator, and by an operator below it if there is one.
 
         Args:
@@ -65,9 +65,8 @@ class Starts:
         """
         self._plain: dict[_Root, list[_RuleStart]] = {}
         self._with_child: dict[_Root, dict[int, dict[str, list[_RuleStart]]]] = {}
-        self.depth = 0
-        for rule, start in ((one, start) for one in rules for start in one.starts):
-            self.depth = max(self.depth, rule.depth)
+        self.depth = max((rule.depth for rule in rules), default=0)
+        for rule, start in [(rule, start) for rule in rules for start in rule.starts]:
             pattern = start.pattern
             root = pattern.op, pattern.num_inputs
             if pattern.child is None:
@@ -82,16 +81,16 @@ class Starts:
         node = graph.nodes[number]
         inputs = node.inputs
         root = node.op, len(inputs)
-        found = self._plain.get(root, [])
+        starts = self._plain.get(root, [])
         by_position = self._with_child.get(root)
         if by_position is None:
-            return found
-        found = list(found)
+            return starts
+        starts = list(starts)
         for position, by_op in by_position.items():
             ref = inputs[position]
             if ref is not None:
-                found += by_op.get(graph.nodes[ref.node].op, ())
-        return found
+                starts += by_op.get(graph.nodes[ref.node].op, ())
+        return starts
 
 
 class MatchIndex:
@@ -118,10 +117,10 @@ class MatchIndex:
         self._rules = rules
         self._starts = starts or Starts(rules)
         self._matches: tuple[Match, ...] | None = None
-        found = self._search(dict.fromkeys(graph.nodes, 0))
-        self._of = [_sorted(graph, found.get(number, ())) for number in range(len(rules))]
-        self._present = tuple(found)
-        self.by_rule: Sequence[tuple[Match, ...]] = [one.valid for one in self._of]
+        matches = self._search(dict.fromkeys(graph.nodes, 0))
+        self._of = [_sorted(graph, matches.get(number, ())) for number in range(len(rules))]
+        self._present = tuple(matches)
+        self.by_rule: Sequence[tuple[Match, ...]] = [matches.valid for matches in self._of]
 
     @property
     def matches(self) -> tuple[Match, ...]:
@@ -137,21 +136,21 @@ class MatchIndex:
           graph: the new graph.
           change: what differs between the two graphs, as `Edit.finish` returned it.
         """
-        other = MatchIndex.__new__(MatchIndex)
-        other.graph, other._rules, other._starts = graph, self._rules, self._starts
-        other._matches = None
+        index = MatchIndex.__new__(MatchIndex)
+        index.graph, index._rules, index._starts = graph, self._rules, self._starts
+        index._matches = None
         changed = {*change.added, *change.rewired, *_perhaps_unused(self.graph, graph, change)}
         near = _near(graph, changed, self._starts.depth)
-        found = other._search(near)
+        matches = index._search(near)
         away = _by_distance({**near, **dict.fromkeys(change.removed, 0)}, self._starts.depth)
         of, by_rule = list(self._of), list(self.by_rule)
-        for number in {*self._present, *found}:
+        for number in {*self._present, *matches}:
             rule = self._rules[number]
-            of[number] = _updated(graph, of[number], found.get(number, ()), away[rule.depth])
+            of[number] = _updated(graph, of[number], matches.get(number, ()), away[rule.depth])
             by_rule[number] = of[number].valid
-        other._of, other.by_rule = of, by_rule
-        other._present = tuple(number for number in {*self._present, *found} if of[number].found)
-        return other
+        index._of, index.by_rule = of, by_rule
+        index._present = tuple(number for number in {*self._present, *matches} if of[number].found)
+        return index
 
     def _search(self, near: Mapping[int, int]) -> dict[int, list[Match]]:
         """Find the matches that replace at least one of some nodes.
@@ -164,7 +163,7 @@ class MatchIndex:
         """
         # Where a node has the same input twice, several orders of inputs find the same match. Keep
         # the one with the smallest location.
-        found: dict[int, dict[object, Match]] = {}
+        matches: dict[int, dict[object, Match]] = {}
         opset = getattr(self.graph.header, "opset", 0)
         begun = _by_distance(near, self._starts.depth)
         for number, edges in near.items():
@@ -172,12 +171,12 @@ class MatchIndex:
                 if rule.depth < edges:
                     continue
                 for match in rule.matches_from(self.graph, start, number, begun[rule.depth], opset):
-                    same = found.setdefault(rule.number, {})
+                    same = matches.setdefault(rule.number, {})
                     key = match.replaced, match.refs, match.values
-                    known = same.setdefault(key, match)
-                    if match.location < known.location:
+                    twin = same.setdefault(key, match)
+                    if match.location < twin.location:
                         same[key] = match
-        return {number: list(same.values()) for number, same in found.items()}
+        return {number: list(same.values()) for number, same in matches.items()}
 
 
 def _near(graph: Graph, changed: Iterable[int], depth: int) -> dict[int, int]:
@@ -192,12 +191,12 @@ def _near(graph: Graph, changed: Iterable[int], depth: int) -> dict[int, int]:
 
 def _by_distance(near: Mapping[int, int], depth: int) -> list[set[int]]:
     """Return, for each distance from 0 to `depth`, the nodes that are at most that far away."""
-    found: list[set[int]] = [set() for _ in range(depth + 1)]
+    within: list[set[int]] = [set() for _ in range(depth + 1)]
     for number, edges in near.items():
-        found[edges].add(number)
+        within[edges].add(number)
     for edges in range(1, depth + 1):
-        found[edges] |= found[edges - 1]
-    return found
+        within[edges] |= within[edges - 1]
+    return within
 
 
 def _perhaps_unused(before: Graph, after: Graph, change: Change) -> Iterator[int]:
@@ -233,20 +232,22 @@ def _updated(
     """
     if not new and before.replaced.isdisjoint(away):
         return _sorted(graph, before.found) if before.need_check else before
-    kept: Collection[Match] = before.found
-    if kept:
+    matches: Collection[Match] = before.found
+    if matches:
         count = len(before.found[0].replaced)
-        kept = [match for match in kept if away.isdisjoint(match.location[:count])]
-    return _sorted(graph, [*kept, *new])
+        matches = [match for match in matches if away.isdisjoint(match.location[:count])]
+    return _sorted(graph, [*matches, *new])
 
 
 def _sorted(graph: Graph, matches: Collection[Match]) -> _RuleMatches:
     if not matches:
         return _NONE
-    found = tuple(sorted(matches, key=_location))
-    count = len(found[0].replaced)
-    replaced = frozenset(itertools.chain.from_iterable([match.location[:count] for match in found]))
-    if not any(match.needs_check for match in found):
-        return _RuleMatches(found, found, replaced)
-    valid = tuple(match for match in found if not match.needs_check or is_acyclic(graph, match))
-    return _RuleMatches(found, valid, replaced, need_check=True)
+    places = tuple(sorted(matches, key=_location))
+    count = len(places[0].replaced)
+    replaced = frozenset(
+        itertools.chain.from_iterable([match.location[:count] for match in places])
+    )
+    if not any(match.needs_check for match in places):
+        return _RuleMatches(places, places, replaced)
+    valid = tuple(match for match in places if not match.needs_check or is_acyclic(graph, match))
+    return _RuleMatches(places, valid, replaced, need_check=True)

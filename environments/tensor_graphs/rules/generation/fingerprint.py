@@ -68,7 +68,7 @@ class World:
         output: int = 0,
     ) -> Place | None:
         """Apply an operator and return the place of an output; None if it cannot be applied."""
-        if any(one is None for one in inputs):
+        if any(place is None for place in inputs):
             return None
         try:
             values = {name: self._value_of(term) for name, term in attributes}
@@ -88,16 +88,18 @@ class World:
                 self._terms[term] = terms.as_attribute(terms.evaluate(term, self.bindings))
             except TermError as error:
                 self._terms[term] = error
-        found = self._terms[term]
-        if isinstance(found, TermError):
-            raise found
-        return found
+        value = self._terms[term]
+        if isinstance(value, TermError):
+            raise value
+        return value
 
     def _catch_up(self) -> None:
         """Compute the values and hashes of steps that were added since the last call."""
         for step in self._computation.steps[len(self._values) :]:
             if step.op:
-                arrays = [self._values[one[0]][one[1]] for one in step.inputs if one is not None]
+                arrays = [
+                    self._values[place[0]][place[1]] for place in step.inputs if place is not None
+                ]
                 found = table.evaluate(step.op, arrays, step.attributes, self._field)
             elif step.value is not None:
                 found = (self._field.embed(step.value),)

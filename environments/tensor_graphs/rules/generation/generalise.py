@@ -51,7 +51,9 @@ def as_source(expression: Expression) -> Expression:
     if isinstance(expression, Array):
         return Array(expression.function, expression.arguments[:1])
     if isinstance(expression, Apply):
-        inputs = tuple(one if one is None else as_source(one) for one in expression.inputs)
+        inputs = tuple(
+            operand if operand is None else as_source(operand) for operand in expression.inputs
+        )
         return dataclasses.replace(expression, inputs=inputs)
     return expression
 
@@ -124,22 +126,28 @@ def _best(
 
     One condition is preferred to two. The result is None if no conditions keep enough instances.
     """
-    found: list[tuple[frozenset[int], frozenset[int], Term]] = []
+    options: list[tuple[frozenset[int], frozenset[int], Term]] = []
     seen = set()
     for atom in _atoms(rule, right[0]):
-        kept = frozenset(n for n, one in enumerate(right) if holds(atom, one.bindings))
-        let_in = frozenset(n for n, one in enumerate(wrong) if holds(atom, one.bindings))
-        if len(kept) >= _LEAST_RIGHT and len(let_in) < len(wrong) and (kept, let_in) not in seen:
-            seen.add((kept, let_in))
-            found.append((kept, let_in, atom))
+        admitted = frozenset(
+            n for n, instance in enumerate(right) if holds(atom, instance.bindings)
+        )
+        let_in = frozenset(n for n, instance in enumerate(wrong) if holds(atom, instance.bindings))
+        if (
+            len(admitted) >= _LEAST_RIGHT
+            and len(let_in) < len(wrong)
+            and (admitted, let_in) not in seen
+        ):
+            seen.add((admitted, let_in))
+            options.append((admitted, let_in, atom))
     best: tuple[Term, ...] | None = None
     most = _LEAST_RIGHT - 1
-    for kept, let_in, atom in found:
-        if not let_in and len(kept) > most:
-            best, most = (atom,), len(kept)
+    for admitted, let_in, atom in options:
+        if not let_in and len(admitted) > most:
+            best, most = (atom,), len(admitted)
     if best is not None:
         return best
-    for one, other in itertools.combinations(found, 2):
+    for one, other in itertools.combinations(options, 2):
         if not one[1] & other[1] and len(one[0] & other[0]) > most:
             best, most = (one[2], other[2]), len(one[0] & other[0])
     return best
@@ -153,18 +161,18 @@ def _atoms(rule: Rule, instance: Instance) -> Iterator[Term]:
 
 def _of_tensors(rule: Rule) -> Iterator[str]:
     variables = [f"?{name}" for name in rule.variables]
-    for one in variables:
-        yield f"(in (dtype {one}) {_FLOATS})"
-        yield f"(>= (rank {one}) 2)"
-        yield f"(= (size {one}) 1)"
-        yield from (f"(= (rank {one}) {rank})" for rank in (0, 1, 2, 3, 4))
-        yield from (f"(= (dim {one} {place}) 1)" for place in (0, 1, -1))
-    for one, other in itertools.permutations(variables, 2):
-        yield f"(= (shape {one}) (shape {other}))"
-        yield f"(= (rank {one}) (rank {other}))"
-        yield f"(<= (rank {one}) (rank {other}))"
+    for tensor in variables:
+        yield f"(in (dtype {tensor}) {_FLOATS})"
+        yield f"(>= (rank {tensor}) 2)"
+        yield f"(= (size {tensor}) 1)"
+        yield from (f"(= (rank {tensor}) {rank})" for rank in (0, 1, 2, 3, 4))
+        yield from (f"(= (dim {tensor} {place}) 1)" for place in (0, 1, -1))
+    for tensor, partner in itertools.permutations(variables, 2):
+        yield f"(= (shape {tensor}) (shape {partner}))"
+        yield f"(= (rank {tensor}) (rank {partner}))"
+        yield f"(<= (rank {tensor}) (rank {partner}))"
         for place in (0, 1, -1):
-            yield f"(= (dim {one} {place}) (dim {other} {place}))"
+            yield f"(= (dim {tensor} {place}) (dim {partner} {place}))"
 
 
 def _of_attributes(rule: Rule, instance: Instance) -> Iterator[str]:
@@ -179,13 +187,13 @@ def _of_attributes(rule: Rule, instance: Instance) -> Iterator[str]:
         elif isinstance(value, int):
             yield f"(= ${name} 1)"
             yield f"(= ${name} 0)"
-            yield from (f"(= ${name} (- (rank ?{one}) 1))" for one in rule.variables)
+            yield from (f"(= ${name} (- (rank ?{variable}) 1))" for variable in rule.variables)
         elif isinstance(value, float):
             yield f"(> ${name} 0)"
             yield f"(>= ${name} 0)"
-    for name, other in itertools.permutations(rule.names, 2):
-        if type(attributes[name]) is not type(attributes[other]):
+    for name, partner in itertools.permutations(rule.names, 2):
+        if type(attributes[name]) is not type(attributes[partner]):
             continue
-        yield f"(= ${name} ${other})"
+        yield f"(= ${name} ${partner})"
         if isinstance(attributes[name], tuple):
-            yield f"(= ${name} (inverse ${other}))"
+            yield f"(= ${name} (inverse ${partner}))"

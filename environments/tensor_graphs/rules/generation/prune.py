@@ -43,8 +43,8 @@ _COMMON = "common"
 
 def canonical(rule: Rule) -> str:
     """Return a text that is the same for all renamings of a rule."""
-    orders = [list(itertools.islice(_variants(one), _MOST_VARIANTS)) for one in rule.source]
-    found = []
+    orders = [list(itertools.islice(_variants(root), _MOST_VARIANTS)) for root in rule.source]
+    texts = []
     for sources in itertools.islice(itertools.product(*orders), _MOST_VARIANTS):
         pairs = zip(sources, rule.target, strict=True)
         for arranged in itertools.permutations(pairs) if len(sources) < 4 else [tuple(pairs)]:
@@ -54,11 +54,11 @@ def canonical(rule: Rule) -> str:
                 values[f"?{name}"] = Variable(f"v{number}")
             for number, name in enumerate(names(*old)):
                 values[f"${name}"] = Name(f"n{number}")
-            renamed = [str(substitute(one, values)) for one in old]
-            renamed += [_sorted_text(substitute(one, values)) for one in new]
-            conditions = sorted(str(substitute(one, values)) for one in rule.conditions)
-            found.append("\n".join([*renamed, *conditions]))
-    return min(found)
+            renamed = [str(substitute(root, values)) for root in old]
+            renamed += [_sorted_text(substitute(root, values)) for root in new]
+            conditions = sorted(str(substitute(condition, values)) for condition in rule.conditions)
+            texts.append("\n".join([*renamed, *conditions]))
+    return min(texts)
 
 
 def _variants(expression: Expression) -> Iterator[Expression]:
@@ -67,7 +67,7 @@ def _variants(expression: Expression) -> Iterator[Expression]:
         yield expression
         return
     inputs: list[list[Expression | None]] = [
-        [None] if one is None else [*_variants(one)] for one in expression.inputs
+        [None] if operand is None else [*_variants(operand)] for operand in expression.inputs
     ]
     for chosen in itertools.product(*inputs):
         yield dataclasses.replace(expression, inputs=chosen)
@@ -79,7 +79,7 @@ def _sorted_text(part: Part | None) -> str:
     """Return the text of an expression, with the operands of commutative operators sorted."""
     if not isinstance(part, Apply):
         return str(part)
-    inputs = [_sorted_text(one) for one in part.inputs]
+    inputs = [_sorted_text(operand) for operand in part.inputs]
     if table.OPERATORS[part.op].commutative:
         inputs.sort()
     attributes = " ".join(f":{name} {value}" for name, value in part.attributes)
@@ -90,19 +90,19 @@ def without_common(rule: Rule) -> Iterator[Rule]:
     """Yield more general rules: each has a variable for an expression that both sides share."""
     inside = {
         part
-        for one in rule.source
-        for part in parts(one)
+        for root in rule.source
+        for part in parts(root)
         if isinstance(part, Apply) and part not in rule.source
     }
     for part in sorted(inside, key=str, reverse=True):
-        if not any(part in tuple(parts(one)) for one in rule.target):
+        if not any(part in tuple(parts(root)) for root in rule.target):
             continue
         new = Variable(_COMMON)
         try:
             yield dataclasses.replace(
                 rule,
-                source=tuple(_replaced(one, part, new) for one in rule.source),
-                target=tuple(_replaced(one, part, new) for one in rule.target),
+                source=tuple(_replaced(root, part, new) for root in rule.source),
+                target=tuple(_replaced(root, part, new) for root in rule.target),
             )
         except RuleError:
             continue
@@ -113,7 +113,10 @@ def _replaced(expression: Expression, old: Expression, new: Expression) -> Expre
         return new
     if not isinstance(expression, Apply):
         return expression
-    inputs = tuple(one if one is None else _replaced(one, old, new) for one in expression.inputs)
+    inputs = tuple(
+        operand if operand is None else _replaced(operand, old, new)
+        for operand in expression.inputs
+    )
     return dataclasses.replace(expression, inputs=inputs)
 
 
@@ -160,11 +163,11 @@ class Rewriter:
         most = max(self._size(start), self._size(goal))
         reached, border = {start}, [start]
         for _ in range(depth):
-            border = [two for one in border for two in self._neighbours(one)]
+            border = [two for place in border for two in self._neighbours(place)]
             border = [
-                one
-                for one in dict.fromkeys(border)
-                if one not in reached and self._size(one) <= most
+                place
+                for place in dict.fromkeys(border)
+                if place not in reached and self._size(place) <= most
             ]
             reached.update(border)
             if goal in reached:
@@ -184,10 +187,10 @@ class Rewriter:
                 new = self._build(target, rule, variables_, attributes)
                 if new is not None and self._type(new) == self._type(place):
                     yield new
-        for position, one in enumerate(step.inputs):
-            for other in self._neighbours(one) if one is not None else ():
+        for position, operand in enumerate(step.inputs):
+            for neighbour in self._neighbours(operand) if operand is not None else ():
                 inputs = list(step.inputs)
-                inputs[position] = other
+                inputs[position] = neighbour
                 yield self._computation.add(step.op, inputs, dict(step.attributes), place[1])
 
     def _matches(
@@ -239,7 +242,7 @@ class Rewriter:
         self, target: Expression, rule: Rule, found: Mapping[str, Place], values: Any
     ) -> Place | None:
         bindings = Bindings({name: self._type(place) for name, place in found.items()}, values)
-        if not all(terms.holds(one, bindings) for one in rule.conditions):
+        if not all(terms.holds(condition, bindings) for condition in rule.conditions):
             return None
         try:
             return self._make(target, bindings, found)
@@ -252,7 +255,8 @@ class Rewriter:
         if isinstance(target, Array):
             return self._computation.add_constant(terms.make_array(target, bindings))
         inputs = [
-            None if one is None else self._make(one, bindings, found) for one in target.inputs
+            None if operand is None else self._make(operand, bindings, found)
+            for operand in target.inputs
         ]
         values = {
             name: terms.as_attribute(terms.evaluate(term, bindings))
@@ -266,7 +270,7 @@ class Rewriter:
     def _size(self, place: Place) -> int:
         """Return the number of operators in an expression; shared ones count each time."""
         for step in self._computation.steps[len(self._sizes) :]:
-            inputs = sum(self._sizes[one[0]] for one in step.inputs if one is not None)
+            inputs = sum(self._sizes[operand[0]] for operand in step.inputs if operand is not None)
             self._sizes.append(inputs + 1 if step.op else 0)
         return self._sizes[place[0]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -45,7 +46,7 @@ class Tensor:
         """
         if self.type.shape is None:
             raise TermError("the rank is not known")
-        return tuple(Size(one) if isinstance(one, str) else one for one in self.type.shape)
+        return tuple(Size(size) if isinstance(size, str) else size for size in self.type.shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,15 +64,17 @@ class Function:
     takes_tensors: bool = False
     is_lazy: bool = False
 
-    @property
+    @functools.cached_property
     def num_arguments(self) -> tuple[int, float]:
         """The smallest and the largest number of arguments."""
         if self.is_lazy:
             return 0, math.inf
-        given = inspect.signature(self.compute).parameters.values()
-        is_variadic = any(one.kind is one.VAR_POSITIONAL for one in given)
-        fixed = [one for one in given if one.kind is not one.VAR_POSITIONAL]
-        needed = sum(one.default is one.empty for one in fixed)
+        parameters = inspect.signature(self.compute).parameters.values()
+        is_variadic = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+        fixed = [
+            parameter for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL
+        ]
+        needed = sum(parameter.default is parameter.empty for parameter in fixed)
         return needed, math.inf if is_variadic else len(fixed)
 
 
@@ -80,9 +83,9 @@ def _equal(left: Any, right: Any) -> bool:
         if len(left) != len(right):
             return False
         unknown = None
-        for one, other in zip(left, right, strict=True):
+        for first, second in zip(left, right, strict=True):
             try:
-                if not _equal(one, other):
+                if not _equal(first, second):
                     return False
             except TermError as error:
                 unknown = error
@@ -119,7 +122,7 @@ def _subtract(left: Any, right: Any) -> Any:
 
 
 def _multiply(*values: Any) -> Any:
-    if any(isinstance(one, Size) for one in values):
+    if any(isinstance(value, Size) for value in values):
         return _symbolic("product", values)
     _numbers(*values)
     return math.prod(values)
@@ -137,18 +140,18 @@ def _divide(left: Any, right: Any) -> Any:
 
 
 def _symbolic(operation: str, values: tuple) -> Any:
-    plain = [str(one) if isinstance(one, Size) else one for one in values]
+    plain = [str(value) if isinstance(value, Size) else value for value in values]
     try:
-        found = (
+        size = (
             dimensions.product(plain)
             if operation == "product"
             else dimensions.quotient(plain[0], plain[1])
         )
     except ValueError as error:
         raise TermError(str(error)) from None
-    if found is None:
+    if size is None:
         raise TermError(f"the {operation} of {plain} is not known")
-    return Size(found) if isinstance(found, str) else found
+    return Size(size) if isinstance(size, str) else size
 
 
 def _floor_divide(left: Any, right: Any) -> Any:
@@ -189,7 +192,7 @@ def _replaced(values: tuple, index: int, value: Any) -> tuple:
 
 
 def _concat(*values: tuple) -> tuple:
-    if not all(isinstance(one, tuple) for one in values):
+    if not all(isinstance(value, tuple) for value in values):
         raise TermError("concat takes lists")
     return sum(values, ())
 
@@ -201,12 +204,12 @@ def _permuted(values: tuple, order: tuple[int, ...]) -> tuple:
     """
     if sorted(order) != list(range(len(values))):
         raise TermError(f"{order} is no permutation of {len(values)}")
-    return tuple(values[one] for one in order)
+    return tuple(values[place] for place in order)
 
 
 def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
     return (
-        tuple(order.index(one) for one in range(len(order)))
+        tuple(order.index(place) for place in range(len(order)))
         if sorted(order) == list(range(len(order)))
         else _fail(f"{order} is no permutation")
     )
@@ -225,14 +228,14 @@ def _axis(axis: int, rank: int) -> int:
 def _broadcast(*shapes: tuple) -> tuple:
     """Return the shape of an elementwise operator's output."""
     rank = max(len(shape) for shape in shapes)
-    found: list[Any] = [1] * rank
+    sizes: list[Any] = [1] * rank
     for shape in shapes:
         for position, size in enumerate(shape, rank - len(shape)):
-            if found[position] == 1:
-                found[position] = size
-            elif size != 1 and not _equal(found[position], size):
+            if sizes[position] == 1:
+                sizes[position] = size
+            elif size != 1 and not _equal(sizes[position], size):
                 raise TermError(f"{shapes} do not broadcast")
-    return tuple(found)
+    return tuple(sizes)
 
 
 def _not(value: Any) -> bool:
@@ -282,7 +285,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "permute": Function(_permuted),
     "inverse": Function(_inverse),
     "broadcast": Function(_broadcast),
-    "in": Function(lambda value, values: any(_equal(value, one) for one in values)),
+    "in": Function(lambda value, values: any(_equal(value, option) for option in values)),
     # Truth values.
     "=": Function(_equal),
     "!=": Function(lambda left, right: not _equal(left, right)),

@@ -55,27 +55,27 @@ def import_taso(
     """
     accepted: dict[str, Rule] = {}
     rejected: dict[str, str] = {}
-    given = read_taso_file(path)
+    rules = read_taso_file(path)
     if progress_fn is not None:
-        progress_fn(len(given))
-    for number, one in enumerate(given):
+        progress_fn(len(rules))
+    for number, one in enumerate(rules):
         name = f"taso_{number}"
-        found = _take(one, name, num_instances, seed)
-        if isinstance(found, str):
-            rejected[name] = found
+        outcome = _take(one, name, num_instances, seed)
+        if isinstance(outcome, str):
+            rejected[name] = outcome
         else:
-            twin = accepted.setdefault(canonical(found), found)
-            if twin is not found:
+            twin = accepted.setdefault(canonical(outcome), outcome)
+            if twin is not outcome:
                 rejected[name] = f"it says what {twin.name} says"
         if progress_fn is not None:
             progress_fn(0)
     return Import(tuple(accepted.values()), rejected)
 
 
-def _take(given: TasoRule, name: str, num_instances: int, seed: int) -> Rule | str:
+def _take(rule_of_taso: TasoRule, name: str, num_instances: int, seed: int) -> Rule | str:
     """Return the verified rule, or the reason why it is rejected."""
     try:
-        translation = translate(given, name)
+        translation = translate(rule_of_taso, name)
     except TranslationError as error:
         return str(error)
     rule = translation.rule

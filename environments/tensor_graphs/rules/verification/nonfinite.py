@@ -50,13 +50,13 @@ def nonfinite_change(
       rng: draws the elements.
     """
     for _ in range(_POINTS_PER_INSTANCE):
-        given = make_point(instance, rng, special)
+        point = make_point(instance, rng, special)
         for name in constants:
-            if given[name].dtype.kind == "f":
-                given[name] = np.where(np.isfinite(given[name]), given[name], 1.0)
+            if point[name].dtype.kind == "f":
+                point[name] = np.where(np.isfinite(point[name]), point[name], 1.0)
         with np.errstate(all="ignore"):
-            found = instance.computation.run(given, FLOATS)
-        for number, (source, target) in enumerate(instance.outputs(found)):
+            values = instance.computation.run(point, FLOATS)
+        for number, (source, target) in enumerate(instance.outputs(values)):
             differs = _differs(source, target)
             if np.any(differs):
                 place = tuple(np.argwhere(differs)[0])

@@ -62,8 +62,8 @@ class TypeTrials:
         self._drawer, self._rng = drawer, rng
         converts = any(
             isinstance(part, Apply) and part.op == "Cast"
-            for one in (*rule.source, *rule.target)
-            for part in parts(one)
+            for root in (*rule.source, *rule.target)
+            for part in parts(root)
         )
         self._open = [*_DTYPES, *(("float32",) if converts else ())]
         self._problems: dict[str, str] = {}
@@ -75,7 +75,7 @@ class TypeTrials:
     def types(self) -> tuple[str, ...]:
         """The groups of element types for which nothing is wrong with the rule."""
         tried = {FLOAT, *map(group_of, self._num_fits)}
-        return tuple(one for one in GROUPS if one in tried and one not in self._problems)
+        return tuple(group for group in GROUPS if group in tried and group not in self._problems)
 
     @property
     def problem_of_floats(self) -> str:
@@ -99,7 +99,7 @@ class TypeTrials:
         if problem:
             group = group_of(dtype)
             self._problems[group] = f"{retyped}: {problem}"
-            self._open = [one for one in self._open if group_of(one) != group]
+            self._open = [name for name in self._open if group_of(name) != group]
 
     def _number(self, dtype: str) -> int:
         return int(_whole_range(self._rng, dtype, ()))
@@ -107,15 +107,20 @@ class TypeTrials:
     def _difference(self, instance: Instance) -> str:
         points = (_point(instance, self._rng) for _ in range(_POINTS_PER_INSTANCE))
         return next(
-            (one for one in (_difference_at(instance, point) for point in points) if one), ""
+            (
+                difference
+                for difference in (_difference_at(instance, point) for point in points)
+                if difference
+            ),
+            "",
         )
 
 
 def _uses(computation: Computation) -> Iterator[Use]:
     for step in computation.steps:
-        for place, one in enumerate(step.inputs):
-            if one is not None:
-                yield step.op, place, computation.type_of(one).dtype
+        for place, origin in enumerate(step.inputs):
+            if origin is not None:
+                yield step.op, place, computation.type_of(origin).dtype
 
 
 def _uses_of_source(instance: Instance) -> Iterator[Use]:
@@ -199,8 +204,8 @@ def _difference_at(instance: Instance, point: dict[str, np.ndarray]) -> str:
     return ""
 
 
-def _same(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return np.asarray((one == other) | ((one != one) & (other != other)))
+def _same(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return np.asarray((left == right) | ((left != left) & (right != right)))
 
 
 def _agree(source: np.ndarray, target: np.ndarray) -> np.ndarray:

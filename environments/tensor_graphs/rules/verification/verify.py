@@ -136,8 +136,8 @@ def needs(rule: Rule, condition: Term, num_instances: int = 2000, seed: int = 0)
       A description of an instance in which the rule without the condition would be wrong; None if
       there is none among the tested ones.
     """
-    kept = tuple(one for one in rule.conditions if one != condition)
-    drawer = InstanceDrawer(dataclasses.replace(rule, conditions=kept), seed)
+    others = tuple(term for term in rule.conditions if term != condition)
+    drawer = InstanceDrawer(dataclasses.replace(rule, conditions=others), seed)
     rng = np.random.default_rng([seed, 2])
     count = 0
     while count < num_instances:
@@ -165,8 +165,8 @@ def problem_in(instance: Instance, rng: np.random.Generator, count: int = 0) -> 
     if not _differs_in_field(instance, rng, count):
         return _float_problem(instance, rng, count)[0]
     # The rule may need properties that the field lacks, so floating-point numbers decide.
-    problems = (_float_problem(instance, rng, one)[0] for one in range(2 * len(FINITE)))
-    return next((one for one in problems if one), "")
+    problems = (_float_problem(instance, rng, number)[0] for number in range(2 * len(FINITE)))
+    return next((problem for problem in problems if problem), "")
 
 
 def _how(is_exact: bool, count: int, degree: int) -> str:
@@ -179,21 +179,21 @@ def _how(is_exact: bool, count: int, degree: int) -> str:
 
 
 def _differs_in_field(instance: Instance, rng: np.random.Generator, key: int) -> bool:
-    if not any(one.dtype in FLOAT_TYPES for one in instance.given.values()):
+    if not any(tensor.dtype in FLOAT_TYPES for tensor in instance.given.values()):
         return False
     field = Field(key)
-    given = make_point(instance, rng, field.random, field.embed)
+    point = make_point(instance, rng, field.random, field.embed)
     with np.errstate(all="ignore"):
-        found = instance.computation.run(given, field)
-    return any(not np.array_equal(one, other) for one, other in instance.outputs(found))
+        values = instance.computation.run(point, field)
+    return any(not np.array_equal(source, target) for source, target in instance.outputs(values))
 
 
 def _float_problem(instance: Instance, rng: np.random.Generator, count: int) -> tuple[str, int]:
     """Return how the sides differ in floating point, and how many numbers were compared."""
-    given = make_point(instance, rng, FINITE[count % len(FINITE)])
-    problem, compared = _compare(instance, given, _TOLERANCE)
+    point = make_point(instance, rng, FINITE[count % len(FINITE)])
+    problem, compared = _compare(instance, point, _TOLERANCE)
     if not problem and count % len(FINITE) == 0:
-        single = {name: _narrowed(one) for name, one in given.items()}
+        single = {name: _narrowed(array) for name, array in point.items()}
         problem, _ = _compare(instance, single, _TOLERANCE_32)
     return problem, compared
 
@@ -202,12 +202,12 @@ def _narrowed(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
-def _compare(instance: Instance, given: dict[str, np.ndarray], tolerance: float) -> tuple[str, int]:
+def _compare(instance: Instance, point: dict[str, np.ndarray], tolerance: float) -> tuple[str, int]:
     with np.errstate(all="ignore"):
-        found = instance.computation.run(given, FLOATS)
-    noise = _noise(found)
+        values = instance.computation.run(point, FLOATS)
+    noise = _noise(values)
     compared = 0
-    for number, (old, new) in enumerate(instance.outputs(found)):
+    for number, (old, new) in enumerate(instance.outputs(values)):
         if old.shape != new.shape:
             return f"output {number} has shape {new.shape} instead of {old.shape}", compared
         is_number = np.isfinite(old)
@@ -225,15 +225,17 @@ def _compare(instance: Instance, given: dict[str, np.ndarray], tolerance: float)
     return "", compared
 
 
-def _noise(found: list[tuple[np.ndarray, ...]]) -> float:
+def _noise(values: list[tuple[np.ndarray, ...]]) -> float:
     """Return the error that rounding may leave if numbers cancel, as in 1 + erf(x) far below 0."""
-    numbers = [one for several in found for one in several if one.dtype.kind == "f" and one.size]
+    numbers = [
+        array for several in values for array in several if array.dtype.kind == "f" and array.size
+    ]
     if not numbers:
         return 0.0
     largest = max(
-        float(np.max(np.abs(one), where=np.isfinite(one), initial=0.0)) for one in numbers
+        float(np.max(np.abs(array), where=np.isfinite(array), initial=0.0)) for array in numbers
     )
-    epsilon = max(float(np.finfo(one.dtype).eps) for one in numbers)
+    epsilon = max(float(np.finfo(array.dtype).eps) for array in numbers)
     return _ROUNDINGS * epsilon * min(largest, _MOST_NOISY)
 
 
@@ -244,17 +246,17 @@ def _degree(instance: Instance) -> int:
     """Return a bound on the degree of all values; a function has the degree of its argument."""
     degrees: list[int] = []
     for step in instance.computation.steps:
-        given = [degrees[one[0]] for one in step.inputs if one is not None]
+        degrees_of_inputs = [degrees[place[0]] for place in step.inputs if place is not None]
         if not step.op:
             degrees.append(1 if step.name else 0)
         elif step.op in _PRODUCTS:
-            degrees.append(sum(given))
+            degrees.append(sum(degrees_of_inputs))
         elif step.op.endswith("Normalization"):
-            degrees.append(4 * sum(given))
+            degrees.append(4 * sum(degrees_of_inputs))
         elif step.op == "Pow":
-            degrees.append(64 * max(given))
+            degrees.append(64 * max(degrees_of_inputs))
         else:
-            degrees.append(max(given, default=0))
+            degrees.append(max(degrees_of_inputs, default=0))
     return max(1, sum(degrees))
 
 
@@ -277,12 +279,12 @@ def verify_all(
     Returns:
       Verdicts by name, in the order of the rules. Their `num_instances` counts all seeds together.
     """
-    found: dict[str, Verdict] = {}
+    verdicts: dict[str, Verdict] = {}
     jobs = [(rule, num_instances, tuple(seeds)) for rule in rules]
     for rule, verdict in zip(rules, _mapped(jobs, num_jobs), strict=True):
-        found[rule.name] = verdict
+        verdicts[rule.name] = verdict
         progress_fn()
-    return found
+    return verdicts
 
 
 def _mapped(jobs: Sequence[tuple[Rule, int, tuple[int, ...]]], num_jobs: int) -> Iterator[Verdict]:

@@ -108,7 +108,7 @@ def test_there_are_many_rules_both_written_and_generated():
     assert len(different) >= 100
     assert all(one.verified_by for one in SHIPPED.rules)
     assert set(SHIPPED.origins.values()) == {rule_files.GENERATED, rule_files.WRITTEN}
-    made = SHIPPED.made
+    made = SHIPPED.provenance
     assert made["rules"] == len(SHIPPED.rules)
     assert made["without renamings"] == len(different)
     assert sum(one["rules"] for one in made["stages"].values()) == len(SHIPPED.rules)
@@ -150,7 +150,7 @@ def test_shipped_rules_are_right_in_a_few_instances(rules, num_instances):
 
 def test_each_shipped_rule_was_verified_in_a_thousand_instances():
     assert [*SHIPPED.instances] == [*BY_NAME]
-    made = SHIPPED.made
+    made = SHIPPED.provenance
     assert min(SHIPPED.instances.values()) >= made["instances"] * len(made["seeds"]) >= 1000
 
 

@@ -66,15 +66,16 @@ class Starts:
         self._plain: dict[_Root, list[_RuleStart]] = {}
         self._with_child: dict[_Root, dict[int, dict[str, list[_RuleStart]]]] = {}
         self.depth = max((rule.depth for rule in rules), default=0)
-        for rule, start in [(rule, start) for rule in rules for start in rule.starts]:
-            pattern = start.pattern
-            root = pattern.op, pattern.num_inputs
-            if pattern.child is None:
-                self._plain.setdefault(root, []).append((rule, start))
-            else:
-                position, op = pattern.child
-                by_position = self._with_child.setdefault(root, {})
-                by_position.setdefault(position, {}).setdefault(op, []).append((rule, start))
+        for rule in rules:
+            for start in rule.starts:
+                pattern = start.pattern
+                root = pattern.op, pattern.num_inputs
+                if pattern.child is None:
+                    self._plain.setdefault(root, []).append((rule, start))
+                else:
+                    position, op = pattern.child
+                    by_op = self._with_child.setdefault(root, {}).setdefault(position, {})
+                    by_op.setdefault(op, []).append((rule, start))
 
     def at(self, graph: Graph, number: int) -> list[_RuleStart]:
         """Return the starts that fit a node: in its operator, and in the one below it if given."""

@@ -205,23 +205,16 @@ def is_acyclic(graph: Graph, match: Match) -> bool:
 def apply(graph: Graph, match: Match) -> tuple[Graph, Change]:
     """Apply a match; return the graph after it, and what changed."""
     edit = graph.edit()
-    plan = match.plan
-    values: list[Ref] = list(match.refs)
-    for step in plan.steps:
-        inputs = [
-            None if place is None else _ref(values, place, plan.num_variables)
-            for place in step.inputs
-        ]
+
+    def add(step: Step, inputs: Sequence[Ref | None]) -> Ref:
         number = _number(edit, step, inputs)
-        if number is None:
-            values.append(edit.add(step.op, inputs, step.attributes, step.types, step.value))
-        else:
-            values.append(edit.add_constant(number))
-    replacements = {
-        old: _ref(values, place, plan.num_variables)
-        for old, place in zip(match.replaced, plan.results, strict=True)
-    }
-    edit.replace(replacements, built={ref.node for ref in values[plan.num_variables :]})
+        if number is not None:
+            return edit.add_constant(number)
+        return edit.add(step.op, inputs, step.attributes, step.types, step.value)
+
+    built, results = match.plan.follow(match.refs, add)
+    replacements = dict(zip(match.replaced, results, strict=True))
+    edit.replace(replacements, built={ref.node for ref in built})
     return edit.finish(is_acyclic=True)
 
 
@@ -269,11 +262,6 @@ def compile_rules(
         if names.count(name) > 1:
             raise RuleError(f"rule {name}: there are {names.count(name)} of this name")
     return tuple(CompiledRule(rule, number, admits_fn) for number, rule in enumerate(rules))
-
-
-def _ref(values: Sequence[Ref], place: Any, num_variables: int) -> Ref:
-    ref = values[place.number]
-    return ref if place.number < num_variables else Ref(ref.node, place.output)
 
 
 def _is_any_used(graph: Graph, refs: Sequence[Ref]) -> bool:

@@ -92,6 +92,29 @@ class Plan:
     results: tuple[Place, ...]
     types: tuple[TensorType | None, ...]
 
+    def follow(
+        self, refs: Sequence[Ref], add_fn: Callable[[Step, Sequence[Ref | None]], Ref]
+    ) -> tuple[list[Ref], list[Ref]]:
+        """Make the nodes.
+
+        Args:
+          refs: the value that each variable stands for.
+          add_fn: makes the node of a step from its inputs, and returns its first output.
+
+        Returns:
+          The first outputs of the nodes that were made, and the results.
+        """
+        values = list(refs)
+
+        def ref(place: Place) -> Ref:
+            first = values[place.number]
+            return first if place.number < self.num_variables else Ref(first.node, place.output)
+
+        for step in self.steps:
+            inputs = [None if place is None else ref(place) for place in step.inputs]
+            values.append(add_fn(step, inputs))
+        return values[self.num_variables :], [ref(place) for place in self.results]
+
     def changes_nothing(
         self, nodes: Mapping[int, Node], refs: Sequence[Ref], replaced: Sequence[Ref]
     ) -> bool:

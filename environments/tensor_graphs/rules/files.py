@@ -122,9 +122,9 @@ def _own() -> RuleFile:
         rules.append(rule)
     return RuleFile(
         (*rules, *generated.rules),
-        {rule.name: WRITTEN for rule in rules} | generated.origins,
+        {**{rule.name: WRITTEN for rule in rules}, **generated.origins},
         generated.provenance,
-        instances | generated.instances,
+        {**instances, **generated.instances},
     )
 
 

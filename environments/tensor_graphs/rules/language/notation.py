@@ -84,8 +84,7 @@ class Quantity:
     def __bool__(self) -> bool:
         raise TypeError("a term has no value yet: use all_of, any_of and no")
 
-    __eq__ = _infix("=")  # type: ignore[assignment]
-    __ne__ = _infix("!=")  # type: ignore[assignment]
+    __eq__, __ne__ = map(_infix, ("=", "!="))
     __lt__, __le__, __gt__, __ge__ = map(_infix, ("<", "<=", ">", ">="))
     __add__, __sub__, __mul__, __truediv__ = map(_infix, ("+", "-", "*", "/"))
     __radd__, __rsub__, __rmul__, __rtruediv__ = map(_reflected, ("+", "-", "*", "/"))
@@ -351,12 +350,12 @@ def _with_dtypes(expression: Expression, source: Sequence[Expression]) -> Expres
     if not isinstance(expression, Apply):
         return expression
     near = variables(*expression.inputs) or variables(*source)
+    dtype = Call("dtype", (Variable(near[0]),))
 
     def typed(operand: Expression) -> Expression:
-        is_number = isinstance(operand, Array) and operand.function == "full"
-        if is_number and len(operand.arguments) == 1:
-            dtype = Call("dtype", (Variable(near[0]),))
-            return Array("full", (*operand.arguments, Call("list", ()), dtype))
-        return _with_dtypes(operand, source)
+        if not isinstance(operand, Array) or operand.function != "full":
+            return _with_dtypes(operand, source)
+        (value, *type_) = operand.arguments
+        return Array("full", (value, *(type_ or (Call("list", ()), dtype))))
 
     return expression.with_inputs(typed)

@@ -118,13 +118,6 @@ def joined(
 ) -> Iterator[tuple[tuple[int, ...], Found]]:
     """Extend a partial match by one more expression of the source, in every way that fits.
 
-    Args:
-      graph: the graph that is searched.
-      join: how to find the expression.
-      near: nodes that a search begins with.
-      roots: roots of the expressions found so far, in the order of the search.
-      bound: what these expressions have bound.
-
     Yields:
       The roots with the new one at the end, and all that is bound then.
     """

@@ -58,11 +58,7 @@ class Starts:
     """
 
     def __init__(self, rules: Collection[CompiledRule]) -> None:
-        """Sort the starts by the root's operator, and by an operator below it if there is one.
-
-        Args:
-          rules: the compiled rules.
-        """
+        """Sort the starts by the root's operator, and by an operator below it if there is one."""
         self._plain: dict[_Root, list[_RuleStart]] = {}
         self._with_child: dict[_Root, dict[int, dict[str, list[_RuleStart]]]] = {}
         self.depth = max((rule.depth for rule in rules), default=0)
@@ -107,13 +103,7 @@ class MatchIndex:
     def __init__(
         self, graph: Graph, rules: tuple[CompiledRule, ...], starts: Starts | None = None
     ) -> None:
-        """Search the whole graph.
-
-        Args:
-          graph: the graph.
-          rules: the compiled rules; their numbers are their indices here.
-          starts: the starts of these rules; made here if not given.
-        """
+        """Search the whole graph."""
         self.graph = graph
         self._rules = rules
         self._starts = starts or Starts(rules)
@@ -155,9 +145,6 @@ class MatchIndex:
 
     def _search(self, near: Mapping[int, int]) -> dict[int, list[Match]]:
         """Find the matches that replace at least one of some nodes.
-
-        Args:
-          near: these nodes, each with its distance in edges from a node that changed.
 
         Returns:
           The matches by the rule's number.
@@ -223,14 +210,7 @@ def _perhaps_unused(before: Graph, after: Graph, change: Change) -> Iterator[int
 def _updated(
     graph: Graph, before: _RuleMatches, new: Collection[Match], away: set[int]
 ) -> _RuleMatches:
-    """Update the matches of one rule.
-
-    Args:
-      graph: the new graph.
-      before: the matches in the graph before.
-      new: the matches that were found near the change.
-      away: nodes near the change; matches that replace one of them are dropped first.
-    """
+    """Update the matches of one rule."""
     if not new and before.replaced.isdisjoint(away):
         return _sorted(graph, before.found) if before.need_check else before
     matches: Collection[Match] = before.found

@@ -83,11 +83,6 @@ class CompiledRule:
     def __init__(self, rule: Rule, number: int = 0, admits_fn: AdmitsFn = admits_all) -> None:
         """Compile a rule.
 
-        Args:
-          rule: the rule.
-          number: its index among the rules that are used together.
-          admits_fn: says which operators it may make.
-
         Raises:
           RuleError: the rule uses an operator or attribute that does not exist.
         """
@@ -248,10 +243,6 @@ def compile_rules(
     rules: Sequence[Rule], admits_fn: AdmitsFn = admits_all
 ) -> tuple[CompiledRule, ...]:
     """Compile rules that are used together.
-
-    Args:
-      rules: the rules.
-      admits_fn: says which operators they may make.
 
     Raises:
       RuleError: two rules have the same name, or a rule uses an operator or attribute that does not

@@ -59,11 +59,6 @@ class Pattern:
     def __init__(self, root: Apply, variables: Sequence[str], names: Sequence[str]) -> None:
         """Compile an expression.
 
-        Args:
-          root: the expression.
-          variables: the rule's variables, in the order of their numbers.
-          names: the rule's attribute names, in the order of their numbers.
-
         Raises:
           OperatorError: the expression uses an operator or attribute that does not exist, or a term
             that cannot be matched.

@@ -97,10 +97,6 @@ class Plan:
     ) -> tuple[list[Ref], list[Ref]]:
         """Make the nodes.
 
-        Args:
-          refs: the value that each variable stands for.
-          add_fn: makes the node of a step from its inputs, and returns its first output.
-
         Returns:
           The first outputs of the nodes that were made, and the results.
         """
@@ -156,13 +152,7 @@ class Planner:
     def __init__(
         self, rule: Rule, admits_fn: AdmitsFn = admits_all, max_known: int = 1 << 12
     ) -> None:
-        """Begin with an empty cache.
-
-        Args:
-          rule: the rule.
-          admits_fn: says which operators may be made.
-          max_known: number of plans that the cache holds; it is emptied when it is full.
-        """
+        """Begin with an empty cache."""
         self._rule = rule
         self._admits_fn = admits_fn
         self._variables, self._names = rule.variables, rule.names

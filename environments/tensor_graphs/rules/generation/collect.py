@@ -181,12 +181,6 @@ def without_needless(rule: Rule, num_instances: int, seed: int = 0) -> Rule:
 
     Often a condition is implied by the types that an operator takes, or by the type that a new
     output must have.
-
-    Args:
-      rule: a rule that is right.
-      num_instances: sets how many instances are tested to drop a condition: each of two
-        verifications takes five times as many.
-      seed: seed of everything random.
     """
     for condition in rule.conditions:
         if needs(rule, condition, 10 * num_instances, seed) is not None:

@@ -76,12 +76,6 @@ class Candidate:
 class Enumeration:
     """All expressions with up to a number of operators.
 
-    Args:
-      worlds: the worlds in which to compute values of expressions.
-      leaves: variables and constants.
-      moves: operators to build expressions with.
-      max_size: largest number of operators in an expression.
-
     Attributes:
       candidates: pairs of expressions that may be equal.
       num_expressions: number of expressions that have values in enough worlds.

@@ -30,14 +30,7 @@ Place = tuple[int, int]
 
 
 class World:
-    """Shapes, elements and attributes with which expressions have values.
-
-    Args:
-      shapes: shapes of the variables by name; all variables are float32.
-      attributes: values of the attributes by name.
-      seed: determines the elements of the variables, and the functions and the order of numbers
-        in the field.
-    """
+    """Shapes, elements and attributes with which expressions have values."""
 
     def __init__(
         self, shapes: Mapping[str, Sequence[int]], attributes: Mapping[str, Any], seed: int

@@ -92,10 +92,6 @@ def make_rule(
 def find_conditions(rule: Rule, seed: int = 0) -> Rule | None:
     """Add conditions to a rule so that it is right in all instances drawn.
 
-    Args:
-      rule: a rule without conditions.
-      seed: seed of the instances.
-
     Returns:
       The rule with conditions, or without if it is right in all instances. None if none of the
       conditions tried makes the rule right, or if too few instances are right.

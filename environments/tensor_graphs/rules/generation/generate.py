@@ -96,10 +96,6 @@ class Generator:
     ) -> list[Rule]:
         """Generate rules from each vocabulary; rules found in one are known in the next.
 
-        Args:
-          vocabularies: what to generate rules from.
-          progress_fn: called with a line of text after each vocabulary.
-
         Returns:
           All rules that were found, `rules`.
         """

@@ -159,12 +159,7 @@ def _directions(rule: Rule) -> tuple[tuple[str, _Direction], ...]:
 
 
 class Rewriter:
-    """Applies rules to expressions, each as a tree: what occurs twice is rewritten in one place.
-
-    Args:
-      bindings: types and values of the expressions' variables and attributes.
-      rules: the rules to apply, in both directions where that is possible.
-    """
+    """Applies rules to expressions, each as a tree: what occurs twice is rewritten in one place."""
 
     def __init__(self, bindings: Bindings, rules: Sequence[Rule]) -> None:
         self._bindings = bindings
@@ -181,14 +176,7 @@ class Rewriter:
             self._directions.setdefault(op, []).append(direction)
 
     def leads_to(self, old: Expression, new: Expression, depth: int) -> bool:
-        """Return whether rules turn one expression into another.
-
-        Args:
-          old: the expression to rewrite.
-          new: the expression to reach.
-          depth: largest number of steps. No expression on the way may have more operators than the
-            larger of the two.
-        """
+        """Return whether rules turn one expression into another."""
         start = Ref(*add_expression(self._computation, old, self._bindings))
         goal = Ref(*add_expression(self._computation, new, self._bindings))
         most = max(self._size(start), self._size(goal))

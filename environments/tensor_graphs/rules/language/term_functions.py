@@ -302,14 +302,7 @@ def _full(value: float, shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def _identity_kernel(channels: int, groups: int, spatial_rank: int, dtype: str) -> np.ndarray:
-    """Return the weight of a convolution that changes nothing, [channels, channels / groups, 1, …].
-
-    Args:
-      channels: number of channels of input and output.
-      groups: number of groups.
-      spatial_rank: number of spatial axes.
-      dtype: element type of the weight.
-    """
+    """Return the weight of a convolution that changes nothing, [channels, channels / groups, 1, …]."""
     if channels % groups:
         raise ValueError(f"{groups} groups of {channels} channels")
     each = channels // groups

@@ -73,15 +73,7 @@ class _State:
 
 
 class Attempt:
-    """The variables and attributes bound so far, and the computation made from them.
-
-    Args:
-      draw: makes the random choices.
-      hints: what the conditions say about shapes and attributes.
-      special_types: element types of the variables whose type differs from that of the others, by
-        name.
-      dtypes: element types to choose that of the others from.
-    """
+    """The variables and attributes bound so far, and the computation made from them."""
 
     def __init__(
         self,

@@ -154,11 +154,6 @@ def add_expression(
 ) -> tuple[int, int]:
     """Add the steps of an expression whose attributes all have values; return its place.
 
-    Args:
-      computation: the computation to add to.
-      expression: an expression in the form of a target.
-      bindings: types of the variables and values of the attributes.
-
     Raises:
       TermError: an attribute has no value.
       OperatorError: the inputs or attributes of an operator do not fit.

@@ -159,13 +159,7 @@ class Use:
         return self.attributes[name]
 
     def of_rank(self, place: int, rank: int | None = None, least: int = 1) -> Shape:
-        """Return the shape of an input; draw one if it is not known.
-
-        Args:
-          place: index of the input.
-          rank: rank of a drawn shape; random by default.
-          least: smallest random rank.
-        """
+        """Return the shape of an input; draw one if it is not known."""
         return self.propose(place, self.draw.shape(rank, least))
 
 

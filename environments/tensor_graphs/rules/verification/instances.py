@@ -82,11 +82,7 @@ class Instance:
     def outputs(
         self, values: Sequence[tuple[np.ndarray, ...]]
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the arrays of source and target for each output.
-
-        Args:
-          values: values of all steps, as `Computation.run` returns them.
-        """
+        """Yield the arrays of source and target for each output."""
         for source, target in zip(self.sources, self.targets, strict=True):
             yield values[source[0]][source[1]], values[target[0]][target[1]]
 
@@ -102,13 +98,7 @@ def _type_text(tensor: TensorType) -> str:
 
 
 class InstanceDrawer:
-    """Draws instances of one rule.
-
-    Args:
-      rule: the rule; its restrictions are ignored.
-      seed: seed of everything random.
-      dtypes: element types to choose from.
-    """
+    """Draws instances of one rule."""
 
     def __init__(self, rule: Rule, seed: int = 0, dtypes: Sequence[str] = DTYPES) -> None:
         self._rule = rule

@@ -17,11 +17,6 @@ _SETTINGS_PER_INSTANCE = 2
 class Marks:
     """The marks of a rule, as far as the instances seen so far show them.
 
-    Args:
-      rule: the rule.
-      drawer: the drawer of its instances.
-      seed: seed of everything random.
-
     Attributes:
       nonfinite_change: an instance in which the rule changes NaN or infinity; empty if none did.
       digit_loss: an instance in which the rule loses digits; empty if none did.

@@ -42,13 +42,7 @@ _POINTS_PER_INSTANCE = 2
 def nonfinite_change(
     instance: Instance, constants: Collection[str], rng: np.random.Generator
 ) -> str:
-    """Describe how source and target differ in NaN or infinity; return "" if they do not.
-
-    Args:
-      instance: an instance of a rule.
-      constants: names of the variables that the rule takes only as constants.
-      rng: draws the elements.
-    """
+    """Describe how source and target differ in NaN or infinity; return "" if they do not."""
     for _ in range(_POINTS_PER_INSTANCE):
         point = make_point(instance, rng, special)
         for name in constants:

@@ -36,12 +36,7 @@ _PARTICULAR = {
 
 
 class RankCombinations:
-    """The combinations of ranks of one rule.
-
-    Args:
-      sources: the expressions that the rule replaces.
-      rng: shuffles the order of the turns.
-    """
+    """The combinations of ranks of one rule."""
 
     def __init__(self, sources: Sequence[Expression], rng: random.Random) -> None:
         particular = set(_particular_variables(sources))

@@ -50,13 +50,7 @@ Use = tuple[str, int, str]
 
 
 class TypeTrials:
-    """Tries a rule with one element type after another.
-
-    Args:
-      rule: the rule.
-      drawer: the drawer of the instances that `test` gets.
-      rng: draws the elements.
-    """
+    """Tries a rule with one element type after another."""
 
     def __init__(self, rule: Rule, drawer: InstanceDrawer, rng: np.random.Generator) -> None:
         self._drawer, self._rng = drawer, rng

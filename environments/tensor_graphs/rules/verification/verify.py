@@ -126,12 +126,6 @@ def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
 def needs(rule: Rule, condition: Term, num_instances: int = 2000, seed: int = 0) -> str | None:
     """Find an instance that shows why a rule needs a condition.
 
-    Args:
-      rule: a rule.
-      condition: one of its conditions.
-      num_instances: number of instances of the rule without the condition to test.
-      seed: seed of everything random.
-
     Returns:
       A description of an instance in which the rule without the condition would be wrong; None if
       there is none among the tested ones.
@@ -155,13 +149,7 @@ def needs(rule: Rule, condition: Term, num_instances: int = 2000, seed: int = 0)
 
 
 def problem_in(instance: Instance, rng: np.random.Generator, count: int = 0) -> str:
-    """Describe how source and target differ in an instance; return "" if they agree.
-
-    Args:
-      instance: the instance.
-      rng: draws the elements.
-      count: chooses the field's key and the kind of floating-point numbers.
-    """
+    """Describe how source and target differ in an instance; return "" if they agree."""
     if not _differs_in_field(instance, rng, count):
         return _float_problem(instance, rng, count)[0]
     # The rule may need properties that the field lacks, so floating-point numbers decide.

@@ -34,14 +34,14 @@ class _RuleMatches:
     """The matches of one rule.
 
     Attributes:
-      found: all places where the source matches, sorted by location, including those where
+      places: all places where the source matches, sorted by location, including those where
         applying the rule would create a cycle.
-      valid: those of `found` that create no cycle.
-      replaced: numbers of all nodes that `found` replaces.
-      need_check: whether a change elsewhere in the graph can make one of `found` valid or invalid.
+      valid: those of `places` that create no cycle.
+      replaced: numbers of all nodes that `places` replace.
+      need_check: whether a change elsewhere in the graph can make one of `places` valid or invalid.
     """
 
-    found: tuple[Match, ...] = ()
+    places: tuple[Match, ...] = ()
     valid: tuple[Match, ...] = ()
     replaced: frozenset[int] = frozenset()
     need_check: bool = False
@@ -140,14 +140,14 @@ class MatchIndex:
             of[number] = _updated(graph, of[number], matches.get(number, ()), away[rule.depth])
             by_rule[number] = of[number].valid
         index._of, index.by_rule = of, by_rule
-        index._present = tuple(number for number in {*self._present, *matches} if of[number].found)
+        index._present = tuple(number for number in {*self._present, *matches} if of[number].places)
         return index
 
     def _search(self, near: Mapping[int, int]) -> dict[int, list[Match]]:
-        """Find the matches that replace at least one of some nodes.
+        """Find the matches that replace one of some nodes, by the rule's number.
 
-        Returns:
-          The matches by the rule's number.
+        Args:
+          near: these nodes, each with its distance in edges from a node that changed.
         """
         # Where a node has the same input twice, several orders of inputs find the same match. Keep
         # the one with the smallest location.
@@ -212,10 +212,10 @@ def _updated(
 ) -> _RuleMatches:
     """Update the matches of one rule."""
     if not new and before.replaced.isdisjoint(away):
-        return _sorted(graph, before.found) if before.need_check else before
-    matches: Collection[Match] = before.found
+        return _sorted(graph, before.places) if before.need_check else before
+    matches: Collection[Match] = before.places
     if matches:
-        count = len(before.found[0].replaced)
+        count = len(before.places[0].replaced)
         matches = [match for match in matches if away.isdisjoint(match.location[:count])]
     return _sorted(graph, [*matches, *new])
 

@@ -213,8 +213,8 @@ def write(file: RuleFile, path: str | pathlib.Path) -> None:
             entry |= {"instances": file.instances[rule.name], "sha256": digest(rule)}
         entries.append(entry)
     lines = ",\n".join(" " + json.dumps(entry, ensure_ascii=False) for entry in entries)
-    made = json.dumps(file.provenance, indent=1, ensure_ascii=False)
-    text = f'{{"made": {made},\n"rules": [\n{lines}\n]}}\n'
+    provenance = json.dumps(file.provenance, indent=1, ensure_ascii=False)
+    text = f'{{"made": {provenance},\n"rules": [\n{lines}\n]}}\n'
     files.replace(path, text.encode())
 
 

@@ -94,14 +94,6 @@ def make_rules(
     return RuleFile(right, {rule.name: origins[rule.name] for rule in right}, record, instances)
 
 
-def _verified_before(earlier: RuleFile | None) -> dict[str, tuple[Rule, int]]:
-    """Return the verified rules of a file, with their numbers of instances, by digest."""
-    if earlier is None:
-        return {}
-    verified = [rule for rule in earlier.rules if rule.name in earlier.instances]
-    return {digest(rule): (rule, earlier.instances[rule.name]) for rule in verified}
-
-
 def _verified(
     rules: Sequence[Rule],
     earlier: RuleFile | None,
@@ -109,10 +101,10 @@ def _verified(
     progress_fn: Callable[[str], None],
 ) -> list[tuple[Rule, int]]:
     """Return the rules that are right, each with the number of instances it was verified in."""
-    known = _verified_before(earlier)
     needed = thoroughness.num_instances * len(thoroughness.seeds)
-    known = {key: entry for key, entry in known.items() if entry[1] >= needed}
-    open_ = [rule for rule in rules if digest(rule) not in known]
+    records = {} if earlier is None else earlier.verified
+    records = {key: record for key, record in records.items() if record[1] >= needed}
+    open_ = [rule for rule in rules if digest(rule) not in records]
     count = itertools.count(1)
 
     def on_rule() -> None:
@@ -127,7 +119,7 @@ def _verified(
     for rule in rules:
         verdict = verdicts.get(rule.name)
         if verdict is None:
-            before, num_instances = known[digest(rule)]
+            before, num_instances = records[digest(rule)]
             verified.append((rule.as_verified(before.verification), num_instances))
         elif verdict.is_right:
             verified.append((verdict.mark(rule), verdict.num_instances))

@@ -142,10 +142,8 @@ class Enumeration:
         is_redundant = False
         for rival, always in self._partly_equal(entry):
             self.candidates.append(Candidate(entry, rival, always))
-            covered = all(
-                one is None or one == two for one, two in zip(prints, rival.prints, strict=True)
-            )
-            is_redundant |= covered
+            pairs = zip(prints, rival.prints, strict=True)
+            is_redundant |= all(new is None or new == old for new, old in pairs)
         if is_redundant:
             return
         self._known[prints] = entry

@@ -93,14 +93,14 @@ class World:
                 arrays = [
                     self._values[place[0]][place[1]] for place in step.inputs if place is not None
                 ]
-                found = table.evaluate(step.op, arrays, step.attributes, self._field)
+                outputs = table.evaluate(step.op, arrays, step.attributes, self._field)
             elif step.value is not None:
-                found = (self._field.embed(step.value),)
+                outputs = (self._field.embed(step.value),)
             else:
                 shape = tuple(int(size) for size in step.types[0].shape or ())
-                found = (self._field.random(self._rng, shape),)
-            self._values.append(tuple(found))
-            self._prints.append(tuple(map(_digest, found)))
+                outputs = (self._field.random(self._rng, shape),)
+            self._values.append(tuple(outputs))
+            self._prints.append(tuple(map(_digest, outputs)))
 
 
 def _digest(array: np.ndarray) -> int:

@@ -51,10 +51,7 @@ def as_source(expression: Expression) -> Expression:
     if isinstance(expression, Array):
         return Array(expression.function, expression.arguments[:1])
     if isinstance(expression, Apply):
-        inputs = tuple(
-            operand if operand is None else as_source(operand) for operand in expression.inputs
-        )
-        return dataclasses.replace(expression, inputs=inputs)
+        return expression.with_inputs(as_source)
     return expression
 
 
@@ -64,17 +61,13 @@ def as_target(expression: Expression) -> Expression:
     if isinstance(expression, Array):
         return expression
 
-    def complete(part: Expression | None) -> Expression | None:
+    def complete(part: Expression) -> Expression:
         if isinstance(part, Array) and len(part.arguments) == 1:
             shape, dtype = Call("list", ()), Call("dtype", (first,))
             return Array(part.function, (part.arguments[0], shape, dtype))
-        if isinstance(part, Apply):
-            return dataclasses.replace(part, inputs=tuple(map(complete, part.inputs)))
-        return part
+        return part.with_inputs(complete) if isinstance(part, Apply) else part
 
-    found = complete(expression)
-    assert found is not None
-    return found
+    return complete(expression)
 
 
 def make_rule(
@@ -122,37 +115,25 @@ def _best(
 
     One condition is preferred to two. The result is None if no conditions keep enough instances.
     """
-    options: list[tuple[frozenset[int], frozenset[int], Term]] = []
-    seen = set()
-    for atom in _atoms(rule, right[0]):
-        admitted = frozenset(
-            n for n, instance in enumerate(right) if holds(atom, instance.bindings)
+    # Of conditions that hold in the same instances, the simplest counts, which comes first.
+    terms: dict[tuple[frozenset[int], frozenset[int]], Term] = {}
+    for term in map(parse_term, (*_of_tensors(rule), *_of_attributes(rule, right[0]))):
+        admitted, let_in = (
+            frozenset(n for n, instance in enumerate(instances) if holds(term, instance.bindings))
+            for instances in (right, wrong)
         )
-        let_in = frozenset(n for n, instance in enumerate(wrong) if holds(atom, instance.bindings))
-        if (
-            len(admitted) >= _LEAST_RIGHT
-            and len(let_in) < len(wrong)
-            and (admitted, let_in) not in seen
-        ):
-            seen.add((admitted, let_in))
-            options.append((admitted, let_in, atom))
-    best: tuple[Term, ...] | None = None
-    most = _LEAST_RIGHT - 1
-    for admitted, let_in, atom in options:
-        if not let_in and len(admitted) > most:
-            best, most = (atom,), len(admitted)
-    if best is not None:
-        return best
-    for one, other in itertools.combinations(options, 2):
-        if not one[1] & other[1] and len(one[0] & other[0]) > most:
-            best, most = (one[2], other[2]), len(one[0] & other[0])
-    return best
-
-
-def _atoms(rule: Rule, instance: Instance) -> Iterator[Term]:
-    """Yield conditions to try for a rule, the simplest first."""
-    for text in (*_of_tensors(rule), *_of_attributes(rule, instance)):
-        yield parse_term(text)
+        if len(admitted) >= _LEAST_RIGHT and len(let_in) < len(wrong):
+            terms.setdefault((admitted, let_in), term)
+    for count in (1, 2):
+        best: tuple[Term, ...] | None = None
+        most = _LEAST_RIGHT - 1
+        for keys in itertools.combinations(terms, count):
+            admitted, let_in = map(frozenset.intersection, *keys) if count > 1 else keys[0]
+            if not let_in and len(admitted) > most:
+                best, most = tuple(terms[key] for key in keys), len(admitted)
+        if best is not None:
+            return best
+    return None
 
 
 def _of_tensors(rule: Rule) -> Iterator[str]:

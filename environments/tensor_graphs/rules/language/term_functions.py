@@ -103,22 +103,15 @@ def _numbers(*values: Any) -> None:
             raise TermError(f"{value!r} is no number")
 
 
-def _compare(relation: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def compare(left: Any, right: Any) -> bool:
-        _numbers(left, right)
-        return bool(relation(left, right))
+def _of_numbers(compute: Callable[..., Any]) -> Function:
+    """Return a function that refuses what is no number."""
 
-    return compare
+    @functools.wraps(compute)
+    def checked(*values: Any) -> Any:
+        _numbers(*values)
+        return compute(*values)
 
-
-def _add(*values: Any) -> Any:
-    _numbers(*values)
-    return sum(values)
-
-
-def _subtract(left: Any, right: Any) -> Any:
-    _numbers(left, right)
-    return left - right
+    return Function(checked)
 
 
 def _multiply(*values: Any) -> Any:
@@ -152,24 +145,6 @@ def _symbolic(operation: str, values: tuple) -> Any:
     if size is None:
         raise TermError(f"the {operation} of {plain} is not known")
     return Size(size) if isinstance(size, str) else size
-
-
-def _floor_divide(left: Any, right: Any) -> Any:
-    _numbers(left, right)
-    return left // right
-
-
-def _remainder(left: Any, right: Any) -> Any:
-    _numbers(left, right)
-    return left % right
-
-
-def _number_list(fn: Callable[..., Any]) -> Callable[..., Any]:
-    def compute(*values: Any) -> Any:
-        _numbers(*values)
-        return fn(values)
-
-    return compute
 
 
 def _element(values: tuple, index: int) -> Any:
@@ -208,15 +183,9 @@ def _permuted(values: tuple, order: tuple[int, ...]) -> tuple:
 
 
 def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
-    return (
-        tuple(order.index(place) for place in range(len(order)))
-        if sorted(order) == list(range(len(order)))
-        else _fail(f"{order} is no permutation")
-    )
-
-
-def _fail(message: str) -> Any:
-    raise TermError(message)
+    if sorted(order) != list(range(len(order))):
+        raise TermError(f"{order} is no permutation")
+    return tuple(order.index(place) for place in range(len(order)))
 
 
 def _axis(axis: int, rank: int) -> int:
@@ -248,27 +217,23 @@ def _of_tensor(compute: Callable[..., Any]) -> Function:
     return Function(compute, takes_tensors=True)
 
 
-def _dimension(tensor: Tensor, index: int) -> Any:
-    return tensor.shape[index]
-
-
 FUNCTIONS: Mapping[str, Function] = {
     # Functions of tensors.
     "dtype": _of_tensor(lambda tensor: tensor.type.dtype),
     "rank": _of_tensor(lambda tensor: len(tensor.shape)),
     "shape": _of_tensor(lambda tensor: tensor.shape),
-    "dim": _of_tensor(_dimension),
+    "dim": _of_tensor(lambda tensor, index: tensor.shape[index]),
     "size": _of_tensor(lambda tensor: _multiply(1, *tensor.shape)),
     "constant": _of_tensor(lambda tensor: tensor.is_constant),
     # Functions of numbers. "/" of integers has no value if there is a remainder.
-    "+": Function(_add),
-    "-": Function(_subtract),
+    "+": _of_numbers(lambda *values: sum(values)),
+    "-": _of_numbers(lambda left, right: left - right),
     "*": Function(_multiply),
     "/": Function(_divide),
-    "//": Function(_floor_divide),
-    "mod": Function(_remainder),
-    "min": Function(_number_list(min)),
-    "max": Function(_number_list(max)),
+    "//": _of_numbers(lambda left, right: left // right),
+    "mod": _of_numbers(lambda left, right: left % right),
+    "min": _of_numbers(lambda *values: min(values)),
+    "max": _of_numbers(lambda *values: max(values)),
     "sqrt": Function(lambda value: math.sqrt(value)),
     "axis": Function(_axis),
     # Functions of lists.
@@ -280,7 +245,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "concat": Function(_concat),
     "repeat": Function(lambda value, times: (value,) * times),
     "range": Function(lambda start, stop: tuple(range(start, stop))),
-    "sum": Function(lambda values: _add(*values)),
+    "sum": Function(lambda values: FUNCTIONS["+"].compute(*values)),
     "product": Function(lambda values: _multiply(1, *values)),
     "permute": Function(_permuted),
     "inverse": Function(_inverse),
@@ -289,10 +254,10 @@ FUNCTIONS: Mapping[str, Function] = {
     # Truth values.
     "=": Function(_equal),
     "!=": Function(lambda left, right: not _equal(left, right)),
-    "<": Function(_compare(lambda left, right: left < right)),
-    "<=": Function(_compare(lambda left, right: left <= right)),
-    ">": Function(_compare(lambda left, right: left > right)),
-    ">=": Function(_compare(lambda left, right: left >= right)),
+    "<": _of_numbers(lambda left, right: left < right),
+    "<=": _of_numbers(lambda left, right: left <= right),
+    ">": _of_numbers(lambda left, right: left > right),
+    ">=": _of_numbers(lambda left, right: left >= right),
     "not": Function(_not),
 }
 
@@ -302,7 +267,7 @@ def _full(value: float, shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def _identity_kernel(channels: int, groups: int, spatial_rank: int, dtype: str) -> np.ndarray:
-    """Return the weight of a convolution that changes nothing, [channels, channels / groups, 1, …]."""
+    """Return a convolution's weight that changes nothing, [channels, channels / groups, 1, …]."""
     if channels % groups:
         raise ValueError(f"{groups} groups of {channels} channels")
     each = channels // groups

@@ -16,7 +16,6 @@ from environments.tensor_graphs.rules.generation.prune import canonical
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.taso.file import TasoRule, read_taso_file
 from environments.tensor_graphs.rules.taso.translation import (
-    Translation,
     TranslationError,
     translate,
 )
@@ -58,9 +57,9 @@ def import_taso(
     rules = read_taso_file(path)
     if progress_fn is not None:
         progress_fn(len(rules))
-    for number, one in enumerate(rules):
+    for number, taso_rule in enumerate(rules):
         name = f"taso_{number}"
-        outcome = _take(one, name, num_instances, seed)
+        outcome = _take(taso_rule, name, num_instances, seed)
         if isinstance(outcome, str):
             rejected[name] = outcome
         else:
@@ -72,22 +71,18 @@ def import_taso(
     return Import(tuple(accepted.values()), rejected)
 
 
-def _take(rule_of_taso: TasoRule, name: str, num_instances: int, seed: int) -> Rule | str:
+def _take(taso_rule: TasoRule, name: str, num_instances: int, seed: int) -> Rule | str:
     """Return the verified rule, or the reason why it is rejected."""
     try:
-        translation = translate(rule_of_taso, name)
+        translation = translate(taso_rule, name)
     except TranslationError as error:
         return str(error)
     rule = translation.rule
     if not verify(rule, num_instances, seed).is_right:
-        rule = _strictest(translation)
+        conditions = (*rule.conditions, *translation.implicit)
+        rule = dataclasses.replace(rule, conditions=conditions)
     verdict = verify(rule, num_instances, seed + 1)
     if not verdict.is_right:
         return verdict.how
     rule = without_needless(rule, num_instances, seed)
     return verify(rule, num_instances, seed).mark(rule)
-
-
-def _strictest(translation: Translation) -> Rule:
-    conditions = (*translation.rule.conditions, *translation.implicit)
-    return dataclasses.replace(translation.rule, conditions=conditions)

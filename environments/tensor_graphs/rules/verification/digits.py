@@ -74,16 +74,16 @@ class _Setting:
       scales: the size of what is random, by name of the tensor.
       centers: what the tensor's elements are near, in units of its scale; by name.
       cancelling: name of the tensor that is near something else; empty if there is none.
-      other: the place of what it is near.
+      rival: the place of what it is near.
       sign: 1, or -1 if it is near the negative.
-      seed: chooses the elements of `other` if it has more axes.
+      seed: chooses the elements of `rival` if it has more axes.
     """
 
     ratio: float
     scales: dict[str, float]
     centers: dict[str, float]
     cancelling: str
-    other: Place
+    rival: Place
     sign: float
     seed: int
 
@@ -102,9 +102,9 @@ def digit_loss(
       rng: draws the kind of points, and the points.
       ratio: one of RATIOS; by default, one is drawn.
     """
-    names = [name for name, tensor in instance.given.items() if tensor.dtype == "float32"]
+    names = [name for name, tensor in instance.inputs.items() if tensor.dtype == "float32"]
     names = [name for name in names if name not in instance.fills]
-    if not names or any(tensor.dtype == "float64" for tensor in instance.given.values()):
+    if not names or any(tensor.dtype == "float64" for tensor in instance.inputs.values()):
         return None
     chosen = choose(rng, RATIOS) if ratio is None else ratio
     setting = _setting(instance, names, literals, chosen, rng)
@@ -176,7 +176,7 @@ def _point(instance: Instance, setting: _Setting, rng: np.random.Generator) -> P
         return point
     with np.errstate(all="ignore"):
         values = instance.computation.run(point, FLOATS)
-    target = values[setting.other[0]][setting.other[1]].astype(np.float64)
+    target = values[setting.rival[0]][setting.rival[1]].astype(np.float64)
     if target.size and np.all(np.isfinite(target)):
         shape = point[setting.cancelling].shape
         near = _fitted(target, shape, np.random.default_rng(setting.seed))

@@ -62,7 +62,7 @@ class Instance:
       sources: places of the source's outputs.
       targets: places of the target's outputs. Empty if the rule does not apply, because its target
         cannot be computed or has other types.
-      fills: the number that fills each constant of the source, by its name in `given`.
+      fills: the number that fills each constant of the source, by its name in `inputs`.
       limits: the number that the elements of a tensor of indices must stay below, by name.
     """
 
@@ -74,7 +74,7 @@ class Instance:
     limits: Mapping[str, int]
 
     @property
-    def given(self) -> dict[str, TensorType]:
+    def inputs(self) -> dict[str, TensorType]:
         """Types of the tensors that the computation must be given, by name."""
         steps = self.computation.steps
         return {step.name: step.types[0] for step in steps if step.name}

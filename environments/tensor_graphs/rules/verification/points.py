@@ -33,7 +33,7 @@ def make_point(
       Arrays by name, as `Computation.run` takes them.
     """
     point: dict[str, np.ndarray] = {}
-    for name, tensor in instance.given.items():
+    for name, tensor in instance.inputs.items():
         shape = _sizes(tensor.shape)
         is_float = tensor.dtype in FLOAT_TYPES
         if name in instance.fills:

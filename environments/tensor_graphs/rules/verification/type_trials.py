@@ -145,7 +145,7 @@ def _unfit(instance: Instance) -> str:
 def _point(instance: Instance, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Draw the elements of all tensors of an instance, over the whole range of their types."""
     point = {}
-    for name, tensor in instance.given.items():
+    for name, tensor in instance.inputs.items():
         shape = tuple(int(size) for size in tensor.shape or ())
         if name in instance.fills:
             point[name] = np.full(shape, instance.fills[name], tensor.dtype)

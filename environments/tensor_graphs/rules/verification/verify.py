@@ -167,7 +167,7 @@ def _how(is_exact: bool, count: int, degree: int) -> str:
 
 
 def _differs_in_field(instance: Instance, rng: np.random.Generator, key: int) -> bool:
-    if not any(tensor.dtype in FLOAT_TYPES for tensor in instance.given.values()):
+    if not any(tensor.dtype in FLOAT_TYPES for tensor in instance.inputs.values()):
         return False
     field = Field(key)
     point = make_point(instance, rng, field.random, field.embed)

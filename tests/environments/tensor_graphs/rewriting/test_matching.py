@@ -39,7 +39,7 @@ def make(build: Callable[[Edit, Build], Ref | list[Ref]]) -> Graph:
     return edit.finish()[0]
 
 
-def given(edit: Edit, name: str, *shape: int | str) -> Ref:
+def tensor(edit: Edit, name: str, *shape: int | str) -> Ref:
     """An input."""
     return edit.add(INPUT, [], (("name", name),), [TensorType("float32", shape)])
 
@@ -61,7 +61,7 @@ def text(graph: Graph, ref: Ref) -> str:
         return str(node.attribute("name"))
     if node.value is not None:
         return str(node.value.tolist())
-    inside = ", ".join(text(graph, one) for one in node.inputs if one is not None)
+    inside = ", ".join(text(graph, operand) for operand in node.inputs if operand is not None)
     return f"{node.op}({inside})" + (f".{ref.output}" if ref.output else "")
 
 
@@ -82,7 +82,7 @@ def common_factor(x, y, z):
 
 def test_a_match_names_what_it_replaces():
     def build(edit: Edit, add: Build) -> Ref:
-        ref = given(edit, "x", 2)
+        ref = tensor(edit, "x", 2)
         for name in ("Relu", "Relu", "Tanh", "Relu", "Relu"):
             (ref,) = add(name, ref)
         return ref
@@ -102,24 +102,24 @@ def test_commutative_operators_match_in_both_orders():
     """a + (b + c): b and c can each be taken out; the rule's own order comes first."""
 
     def build(edit: Edit, add: Build) -> Ref:
-        a, b, c = (given(edit, name, 2) for name in "abc")
+        a, b, c = (tensor(edit, name, 2) for name in "abc")
         return add("Add", a, *add("Add", b, c))[0]
 
     graph = make(build)
-    found = matches(graph, sums)
+    both = matches(graph, sums)
     texts = []
-    for match in found:
+    for match in both:
         changed, _ = apply(graph, match)
         texts.append(text(changed, changed.outputs[0]))
     assert texts == ["Add(b, Add(c, a))", "Add(c, Add(b, a))"]
-    assert len({match.location for match in found}) == 2
+    assert len({match.location for match in both}) == 2
 
 
 def test_what_is_symmetric_is_listed_once():
     """In x·z + y·z the two products may change places, with x and y: that is the same change."""
 
     def build(edit: Edit, add: Build) -> Ref:
-        a, b, c = (given(edit, name, 2) for name in "abc")
+        a, b, c = (tensor(edit, name, 2) for name in "abc")
         return add("Add", *add("Mul", a, c), *add("Mul", c, b))[0]
 
     assert result(make(build), common_factor) == "Mul(Add(a, b), c)"
@@ -127,7 +127,7 @@ def test_what_is_symmetric_is_listed_once():
 
 def test_inputs_that_are_the_same_match_once():
     def build(edit: Edit, add: Build) -> Ref:
-        a, b = (given(edit, name, 2) for name in "ab")
+        a, b = (tensor(edit, name, 2) for name in "ab")
         return add("Add", *add("Add", a, a), b)[0]
 
     assert result(make(build), sums) == "Add(a, Add(a, b))"
@@ -145,7 +145,7 @@ def test_attributes_are_bound_compared_and_computed():
     graph = make(
         lambda edit, add: add(
             "Transpose",
-            *add("Transpose", given(edit, "x", 2, 2, 2), perm=(1, 2, 0)),
+            *add("Transpose", tensor(edit, "x", 2, 2, 2), perm=(1, 2, 0)),
             perm=(1, 2, 0),
         )[0]
     )
@@ -162,10 +162,10 @@ def test_attributes_that_are_not_named_have_the_default():
 
     def build(**attributes: object) -> Graph:
         def inside(edit: Edit, add: Build) -> Ref:
-            image, weight = given(edit, "x", 1, 2, 5, 5), given(edit, "w", 4, 2, 3, 3)
-            return add("Add", *add("Conv", image, weight, **attributes), given(edit, "c", 4, 1, 1))[
-                0
-            ]
+            image, weight = tensor(edit, "x", 1, 2, 5, 5), tensor(edit, "w", 4, 2, 3, 3)
+            return add(
+                "Add", *add("Conv", image, weight, **attributes), tensor(edit, "c", 4, 1, 1)
+            )[0]
 
         return make(inside)
 
@@ -184,26 +184,26 @@ def test_lists_are_taken_apart():
         return op.Relu(parts.output(1)), op.Relu(op.Slice(x, starts=(m,), ends=(m + 2,), axes=(0,)))
 
     graph = make(
-        lambda edit, add: add("Relu", add("Split", given(edit, "x", 5), split=(3, 2))[1])[0]
+        lambda edit, add: add("Relu", add("Split", tensor(edit, "x", 5), split=(3, 2))[1])[0]
     )
     assert result(graph, second) == "Relu(Slice(x))"
     assert not matches(graph, swapped)
 
 
-@pytest.mark.parametrize(("value", "found"), [(0.1, True), (0.2, False)])
-def test_numbers_are_compared_as_their_type_rounds_them(value: float, found: bool):
+@pytest.mark.parametrize(("value", "is_match"), [(0.1, True), (0.2, False)])
+def test_numbers_are_compared_as_their_type_rounds_them(value: float, is_match: bool):
     @rule
     def tenth(x):
         return x * 0.1, x / 10.0
 
     def build(edit: Edit, add: Build) -> Ref:
-        return add("Mul", given(edit, "x", 2), edit.add_constant(np.full((1,), value, np.float32)))[
-            0
-        ]
+        return add(
+            "Mul", tensor(edit, "x", 2), edit.add_constant(np.full((1,), value, np.float32))
+        )[0]
 
     graph = make(build)
-    assert bool(matches(graph, tenth)) == found
-    if found:
+    assert bool(matches(graph, tenth)) == is_match
+    if is_match:
         assert result(graph, tenth) == "Div(x, 10.0)"
 
 
@@ -214,7 +214,7 @@ def test_a_number_can_be_bound():
 
     def build(edit: Edit, add: Build) -> Ref:
         two = edit.add_constant(np.full((2,), 2, np.float32))
-        return add("Relu", *add("Mul", given(edit, "x", 2), two))[0]
+        return add("Relu", *add("Mul", tensor(edit, "x", 2), two))[0]
 
     assert result(make(build), scaled) == "Mul(Relu(x), 2.0)"
 
@@ -228,9 +228,9 @@ def test_conditions_restrictions_and_types_decide():
         def inside(edit: Edit, add: Build) -> Ref:
             w = edit.add_constant(np.eye(2, dtype=np.float32))
             if not is_constant:
-                w = given(edit, "w", 2, 2)
+                w = tensor(edit, "w", 2, 2)
             s = edit.add_constant(np.ones(shape, np.float32))
-            return add("Mul", *add("MatMul", given(edit, "x", 2, 2), w), s)[0]
+            return add("Mul", *add("MatMul", tensor(edit, "x", 2, 2), w), s)[0]
 
         return make(inside)
 
@@ -249,9 +249,9 @@ def test_names_of_sizes_are_compared_by_name():
     def both(x, y):
         return op.Relu(x) @ op.Relu(y), op.Relu(x) @ y, x.dim(0) == y.dim(1)
 
-    def build(other: str) -> Graph:
+    def build(size: str) -> Graph:
         def inside(edit: Edit, add: Build) -> Ref:
-            x, y = given(edit, "x", "N", 2), given(edit, "y", 2, other)
+            x, y = tensor(edit, "x", "N", 2), tensor(edit, "y", 2, size)
             return add("MatMul", *add("Relu", x), *add("Relu", y))[0]
 
         return make(inside)
@@ -262,15 +262,15 @@ def test_names_of_sizes_are_compared_by_name():
 
 @rule
 def merged(x, v: Constant, w: Constant):
-    one = op.Split(x @ op.Concat(v, w, axis=-1), axis=-1, split=(v.dim(-1), w.dim(-1)))
-    return (x @ v, x @ w), (one, one.output(1))
+    split = op.Split(x @ op.Concat(v, w, axis=-1), axis=-1, split=(v.dim(-1), w.dim(-1)))
+    return (x @ v, x @ w), (split, split.output(1))
 
 
 def test_several_outputs_are_replaced_together():
     def build(edit: Edit, add: Build) -> list[Ref]:
-        x, other = given(edit, "x", 2, 2), given(edit, "other", 2, 2)
+        x, y = tensor(edit, "x", 2, 2), tensor(edit, "other", 2, 2)
         ends = []
-        for number, left in enumerate((x, other, x)):
+        for number, left in enumerate((x, y, x)):
             weight = edit.add_constant(np.full((2, number + 1), 1, np.float32))
             ends += add("MatMul", left, weight)
         return ends
@@ -289,7 +289,7 @@ def test_several_outputs_are_replaced_together():
 def test_what_depends_on_constants_alone_is_left_alone():
     def build(edit: Edit, add: Build) -> Ref:
         c = edit.add_constant(np.ones(2, np.float32))
-        return add("Add", given(edit, "x", 2), *add("Relu", *add("Relu", c)))[0]
+        return add("Add", tensor(edit, "x", 2), *add("Relu", *add("Relu", c)))[0]
 
     assert not matches(make(build), relu_twice)
 
@@ -299,7 +299,7 @@ def test_what_changes_nothing_is_no_match():
     alike = rule(lambda x, y: (x - y, op.Relu(x) - y, only_where(x.rank == 1)))
 
     def build(edit: Edit, add: Build) -> Ref:
-        x, y = given(edit, "x", 2), given(edit, "y", 2)
+        x, y = tensor(edit, "x", 2), tensor(edit, "y", 2)
         return add("Add", *add("Relu", x), *add("Relu", y))[0]
 
     graph = make(build)
@@ -313,7 +313,7 @@ def test_an_output_that_nobody_uses_is_not_replaced():
         return op.Split(op.Concat(x, y, axis=0), split=(m, n)), x, m == x.dim(0)
 
     def build(edit: Edit, add: Build, output: int) -> Ref:
-        x, y = given(edit, "x", 2), given(edit, "y", 2)
+        x, y = tensor(edit, "x", 2), tensor(edit, "y", 2)
         return add("Relu", add("Split", *add("Concat", x, y, axis=0), split=(2, 2))[output])[0]
 
     assert matches(make(lambda edit, add: build(edit, add, 0)), first_part)
@@ -346,9 +346,9 @@ def test_product_of_two_numbers_is_a_number():
 
     def scaled(*factors: np.ndarray) -> Graph:
         def build(edit: Edit, add: Build) -> Ref:
-            y = given(edit, "x", 2, 3)
-            for one in factors:
-                (y,) = add("Mul", y, edit.add_constant(one))
+            y = tensor(edit, "x", 2, 3)
+            for factor in factors:
+                (y,) = add("Mul", y, edit.add_constant(factor))
             return y
 
         return make(build)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -13,20 +11,15 @@ from environments.tensor_graphs.operators import building
 from environments.tensor_graphs.rewriting.match_index import MatchIndex
 from environments.tensor_graphs.rewriting.matching import compile_rules
 from environments.tensor_graphs.rules import files as rule_files
-from environments.tensor_graphs.rules.language.rule import Rule
+from tests.environments.tensor_graphs.rules.making import make
 
 DTYPES = ("float16", "float32", "int8", "int64", "uint8", "uint64", "bool")
 SHIPPED = rule_files.load()
 
 
-def make(source, target, *types):
-    data = {"name": "rule", "source": [source], "target": [target], "types": list(types)}
-    return Rule.from_dict(data)
-
-
 def matched(graph, *rules):
     """The names of the rules that match."""
-    return {one.rule for one in MatchIndex(graph, compile_rules(rules)).matches}
+    return {match.rule for match in MatchIndex(graph, compile_rules(rules)).matches}
 
 
 def chain(dtype, *operators):
@@ -53,11 +46,10 @@ TRANSPOSED = ("Transpose", {"perm": (1, 0)})
     ],
 )
 def test_a_rule_matches_its_types_only(dtype, types, expected):
-    rule = make(
-        "(Transpose (Transpose ?x :perm $p) :perm $q)", "(Transpose ?x :perm (permute $p $q))"
-    )
-    found = matched(chain(dtype, TRANSPOSED, TRANSPOSED), dataclasses.replace(rule, types=types))
-    assert bool(found) == (dtype in expected)
+    source = "(Transpose (Transpose ?x :perm $p) :perm $q)"
+    rule = make(source, "(Transpose ?x :perm (permute $p $q))", types=list(types))
+    names = matched(chain(dtype, TRANSPOSED, TRANSPOSED), rule)
+    assert bool(names) == (dtype in expected)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
@@ -69,7 +61,7 @@ def test_a_condition_has_a_type_of_its_own(dtype):
     (turned,) = building.add(edit, "Not", refs[0])
     (chosen,) = building.add(edit, "Where", turned, *refs[1:])
     edit.set_outputs([chosen], ["z"])
-    rule = make("(Where (Not ?c) ?x ?y)", "(Where ?c ?y ?x)", "float")
+    rule = make("(Where (Not ?c) ?x ?y)", "(Where ?c ?y ?x)", types=["float"])
     assert bool(matched(edit.finish()[0], rule)) == (dtype == "float32")
 
 
@@ -114,4 +106,4 @@ def quotients(dtype):
 )
 def test_what_is_wrong_for_integers_does_not_match(graph_fn, name, expected):
     dtypes = [dtype for dtype in DTYPES if dtype != "bool"]
-    assert {one for one in dtypes if name in matched(graph_fn(one), *SHIPPED)} == expected
+    assert {dtype for dtype in dtypes if name in matched(graph_fn(dtype), *SHIPPED)} == expected

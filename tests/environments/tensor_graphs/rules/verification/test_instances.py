@@ -63,9 +63,9 @@ def test_broadcasting_and_vectors_are_drawn():
     shapes = [
         tuple(instance.bindings.types[name].shape for name in ("x0", "x1")) for instance in drawn
     ]
-    assert sum(one != two for one, two in shapes) > 60
-    assert sum(one == two for one, two in shapes) > 60
-    assert sum(len(one) != len(two) for one, two in shapes) > 20
+    assert sum(first != second for first, second in shapes) > 60
+    assert sum(first == second for first, second in shapes) > 60
+    assert sum(len(first) != len(second) for first, second in shapes) > 20
     drawn = draw(unchanged(any_use("MatMul")), 300)
     ranks = {
         tuple(len(instance.bindings.types[name].shape) for name in ("x0", "x1"))
@@ -109,6 +109,6 @@ def test_constants_of_a_source_have_any_shape():
     data = {"name": "rule", "source": ["(Mul ?x (full $c))"], "target": ["(Mul ?x (full $c))"]}
     data["target"] = ["(Mul (full $c (list) (dtype ?x)) ?x)"]
     drawn = draw(Rule.from_dict(data), 60)
-    shapes = {instance.given["#0"].shape for instance in drawn}
+    shapes = {instance.inputs["#0"].shape for instance in drawn}
     assert len(shapes) > 10
     assert all(instance.fills["#0"] == instance.bindings.attributes["c"] for instance in drawn)

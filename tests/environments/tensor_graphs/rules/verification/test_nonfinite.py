@@ -116,9 +116,9 @@ def same_nonfinite(graph: Graph, changed: Graph, seed: int) -> bool:
     """Whether two graphs have NaN and infinity in the same places, of the same special inputs."""
     pairs = zip(values_of(graph, seed, special), values_of(changed, seed, special), strict=True)
     return all(
-        np.array_equal(np.isfinite(one), np.isfinite(two))
-        and np.array_equal(one[~np.isfinite(one)], two[~np.isfinite(two)], equal_nan=True)
-        for one, two in pairs
+        np.array_equal(np.isfinite(before), np.isfinite(after))
+        and np.array_equal(before[~np.isfinite(before)], after[~np.isfinite(after)], equal_nan=True)
+        for before, after in pairs
     )
 
 

@@ -187,7 +187,7 @@ def values_of(graph, seed, key):
 
 def are_equal(graph, changed, seed):
     """Whether both compute the same, wherever the first one computes something."""
-    runs = [[values_of(one, seed, key) for one in (graph, changed)] for key in range(4)]
+    runs = [[values_of(side, seed, key) for side in (graph, changed)] for key in range(4)]
     for place in range(len(graph.outputs)):
         is_defined = np.all([run[0][place] == runs[0][0][place] for run in runs], axis=0)
         if any(np.any(is_defined & (run[0][place] != run[1][place])) for run in runs):

@@ -275,32 +275,26 @@ def _denied(rule: Rule, verdict: Verdict) -> str:
 def run_import(options: argparse.Namespace) -> int:
     """Import the rules of a TASO file that are right."""
     from environments.tensor_graphs.rules import files as rule_files
+    from environments.tensor_graphs.rules.taso.file import read_taso_file
     from environments.tensor_graphs.rules.taso.importing import import_taso
 
     if options.output is not None:
         files.check_place(options.output)
+    rules = read_taso_file(options.file)
     with Terminal() as progress:
-        advance: Any = None
-
-        def on_rule(total: int) -> None:
-            nonlocal advance
-            if advance is None:
-                advance = progress.task("verifying", total)
-            else:
-                advance(1)
-
-        import_ = import_taso(options.file, options.instances, progress_fn=on_rule)
+        advance = progress.task("verifying", len(rules))
+        taken = import_taso(rules, options.instances, progress_fn=lambda: advance(1))
     if options.output is not None:
-        origins = {rule.name: rule_files.IMPORTED for rule in import_.accepted}
-        record = {"command": _command(options), "rejected": import_.rejected}
-        rule_files.write(rule_files.RuleFile(import_.accepted, origins, record), options.output)
+        origins = {rule.name: rule_files.IMPORTED for rule in taken.accepted}
+        record = {"command": _command(options), "rejected": taken.rejected}
+        rule_files.write(rule_files.RuleFile(taken.accepted, origins, record), options.output)
     if options.json:
-        rejected = [{"rule": name, "reason": why} for name, why in import_.rejected.items()]
-        show_json({"accepted": len(import_.accepted), "rejected": rejected})
+        rejected = [{"rule": name, "reason": why} for name, why in taken.rejected.items()]
+        show_json({"accepted": len(taken.accepted), "rejected": rejected})
         return 0
-    for name, why in import_.rejected.items():
+    for name, why in taken.rejected.items():
         say(f"{name} is not taken: {why}")
-    show(f"{len(import_.accepted)} rules taken, {len(import_.rejected)} not")
+    show(f"{len(taken.accepted)} rules taken, {len(taken.rejected)} not")
     return 0
 
 

@@ -25,7 +25,7 @@ from environments.tensor_graphs.rules.language.expressions import (
 )
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
-from environments.tensor_graphs.rules.verification.verify import Verdict, needs, verify
+from environments.tensor_graphs.rules.verification.verify import needs, verify
 
 STAGES = (
     "expressions", "candidates", "not considered", "not expressible", "known before", "renamings",
@@ -53,10 +53,9 @@ class Proposal:
     size: int
     worlds: tuple[World, ...]
 
-    @property
-    def num_variables(self) -> int:
-        """Number of variables of the rule."""
-        return len(self.rule.variables)
+    def rank(self) -> tuple[int, int, int]:
+        """Return what sorts general and short rules first."""
+        return self.size, -len(self.rule.variables), len(str(self.rule))
 
 
 class Generator:
@@ -109,13 +108,7 @@ class Generator:
             counts["expressions"] += enumeration.num_expressions
             proposals = list(_proposals(enumeration.candidates, worlds, counts))
             # General rules come first, so that they imply the special ones that follow.
-            proposals.sort(
-                key=lambda proposal: (
-                    proposal.size,
-                    -proposal.num_variables,
-                    len(str(proposal.rule)),
-                )
-            )
+            proposals.sort(key=Proposal.rank)
             rewriters: dict[int, Rewriter] = {}
             for proposal in proposals:
                 rule = self._consider(proposal, rewriters, counts)
@@ -145,9 +138,7 @@ class Generator:
             counts["implied"] += 1
             return None
         verdict = verify(rule, _FEW, self._seed)
-        if verdict.is_right and any(
-            verify(general, _FEW, self._seed).is_right for general in without_common(rule)
-        ):
+        if verdict.is_right and self._is_too_special(rule):
             counts["common subgraphs"] += 1
             return None
         if not _applies_often(rule, self._seed):
@@ -155,7 +146,7 @@ class Generator:
             return None
         if not verdict.is_right:
             return self._with_conditions(rule, proposal.size, counts)
-        return self._verified(rule, verify(rule, self._num_instances, self._seed + 1), counts)
+        return self._verified(rule, counts)
 
     def _with_conditions(
         self, rule: Rule, size: int, counts: collections.Counter[str]
@@ -164,26 +155,23 @@ class Generator:
         if conditional is None or not conditional.conditions:
             counts["refused"] += 1
             return None
-        if any(
-            verify(general, _FEW, self._seed).is_right for general in without_common(conditional)
-        ):
+        if self._is_too_special(conditional):
             counts["common subgraphs"] += 1
             return None
-        verified = self._verified(
-            conditional, verify(conditional, self._num_instances, self._seed + 1), counts
-        )
-        if verified is None:
-            return None
-        if not all(
+        verified = self._verified(conditional, counts)
+        if verified is None or all(
             needs(verified, condition, seed=self._seed) for condition in verified.conditions
         ):
-            counts["conditions not needed"] += 1
-            return None
-        return verified
+            return verified
+        counts["conditions not needed"] += 1
+        return None
 
-    def _verified(
-        self, rule: Rule, verdict: Verdict, counts: collections.Counter[str]
-    ) -> Rule | None:
+    def _is_too_special(self, rule: Rule) -> bool:
+        """Whether a variable could take the place of an expression that both sides share."""
+        return any(verify(wider, _FEW, self._seed).is_right for wider in without_common(rule))
+
+    def _verified(self, rule: Rule, counts: collections.Counter[str]) -> Rule | None:
+        verdict = verify(rule, self._num_instances, self._seed + 1)
         if not verdict.is_right:
             counts["refused"] += 1
             return None
@@ -217,12 +205,8 @@ class Generator:
         ]
         name = "_to_".join(sides)
         taken = {rule.name for rule in self._known}
-        numbered = (f"{name}_{number}" for number in range(2, len(taken) + 3))
-        return (
-            name
-            if name not in taken
-            else next(option for option in numbered if option not in taken)
-        )
+        options = (name, *(f"{name}_{number}" for number in range(2, len(taken) + 3)))
+        return next(option for option in options if option not in taken)
 
 
 def _proposals(
@@ -259,10 +243,8 @@ def _is_worth_it(candidate: Candidate) -> bool:
         return candidate.larger.size == 1
     if candidate.smaller.size == candidate.larger.size:
         mentioned = [[part for part in parts(side) if isinstance(part, Variable)] for side in sides]
-        if (
-            any(len(set(mentions)) < len(mentions) for mentions in mentioned)
-            or candidate.larger.size > 2
-        ):
+        is_repeated = any(len(set(mentions)) < len(mentions) for mentions in mentioned)
+        if is_repeated or candidate.larger.size > 2:
             return False
     if candidate.larger.size <= _MOST_CONDITIONAL_SIZE:
         return True
@@ -275,10 +257,8 @@ def _applies_often(rule: Rule, seed: int) -> bool:
     If not, the rule holds for degenerate shapes only.
     """
     drawer = InstanceDrawer(rule, seed)
-    drawn = [drawer.draw() for _ in range(_FEW)]
-    return (
-        sum(instance is not None and bool(instance.targets) for instance in drawn) >= _OFTEN * _FEW
-    )
+    drawn = filter(None, (drawer.draw() for _ in range(_FEW)))
+    return sum(bool(instance.targets) for instance in drawn) >= _OFTEN * _FEW
 
 
 def _num_operators(expressions: Sequence[Expression]) -> int:

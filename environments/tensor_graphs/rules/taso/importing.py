@@ -8,13 +8,12 @@ are wrong.
 from __future__ import annotations
 
 import dataclasses
-import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from environments.tensor_graphs.rules.generation.collect import without_needless
 from environments.tensor_graphs.rules.generation.prune import canonical
 from environments.tensor_graphs.rules.language.rule import Rule
-from environments.tensor_graphs.rules.taso.file import TasoRule, read_taso_file
+from environments.tensor_graphs.rules.taso.file import TasoRule
 from environments.tensor_graphs.rules.taso.translation import (
     TranslationError,
     translate,
@@ -36,27 +35,14 @@ class Import:
 
 
 def import_taso(
-    path: str | pathlib.Path,
+    rules: Sequence[TasoRule],
     num_instances: int = 500,
     seed: int = 0,
-    progress_fn: Callable[[int], None] | None = None,
+    progress_fn: Callable[[], None] = lambda: None,
 ) -> Import:
-    """Read, translate and verify TASO's rules.
-
-    Args:
-      path: the file.
-      num_instances: number of instances of each rule to test.
-      seed: seed of everything random.
-      progress_fn: called with the number of rules, and then with 0 after each rule.
-
-    Raises:
-      UserError: the file cannot be read, or is not a TASO rule file.
-    """
+    """Translate and verify TASO's rules; `progress_fn` is called after each of them."""
     accepted: dict[str, Rule] = {}
     rejected: dict[str, str] = {}
-    rules = read_taso_file(path)
-    if progress_fn is not None:
-        progress_fn(len(rules))
     for number, taso_rule in enumerate(rules):
         name = f"taso_{number}"
         outcome = _take(taso_rule, name, num_instances, seed)
@@ -66,8 +52,7 @@ def import_taso(
             twin = accepted.setdefault(canonical(outcome), outcome)
             if twin is not outcome:
                 rejected[name] = f"it says what {twin.name} says"
-        if progress_fn is not None:
-            progress_fn(0)
+        progress_fn()
     return Import(tuple(accepted.values()), rejected)
 
 

@@ -34,13 +34,15 @@ from environments.tensor_graphs.rules.language.element_types import FLOAT, GROUP
 from environments.tensor_graphs.rules.language.expressions import Term
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.language.terms import holds
+from environments.tensor_graphs.rules.verification.digits import digit_loss
 from environments.tensor_graphs.rules.verification.instances import (
     FLOATS_ONLY,
     Instance,
     InstanceDrawer,
 )
-from environments.tensor_graphs.rules.verification.marks import Marks
+from environments.tensor_graphs.rules.verification.nonfinite import nonfinite_change
 from environments.tensor_graphs.rules.verification.points import FINITE, make_point
+from environments.tensor_graphs.rules.verification.type_trials import TypeTrials
 
 _TOLERANCE = 2e-6
 _TOLERANCE_32 = 1e-4
@@ -48,6 +50,7 @@ _EXTRA_FACTOR = 4
 _ROUNDINGS = 16
 _MOST_NOISY = 1e3
 _MAX_SHOWN = 300
+_SETTINGS_PER_INSTANCE = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,13 +79,44 @@ class Verdict:
 
     def mark(self, rule: Rule) -> Rule:
         """Return the rule with the results of its verification."""
-        return dataclasses.replace(
-            rule,
-            verified_by=self.how,
-            may_change_nonfinite=bool(self.nonfinite_change),
-            may_lose_digits=bool(self.digit_loss),
-            types=self.types,
+        verification = {
+            "verified_by": self.how,
+            "may_change_nonfinite": bool(self.nonfinite_change),
+            "may_lose_digits": bool(self.digit_loss),
+            "types": self.types,
+        }
+        return rule.as_verified(verification)
+
+
+class _Marks:
+    """What a rule may change although it is right as arithmetic, as far as instances show it.
+
+    Attributes:
+      nonfinite_change: an instance in which the rule changes NaN or infinity; empty if none did.
+      digit_loss: an instance in which the rule loses digits; empty if none did.
+      trials: the types that the rule was tried with.
+    """
+
+    def __init__(self, rule: Rule, drawer: InstanceDrawer, seed: int) -> None:
+        self.nonfinite_change = self.digit_loss = ""
+        self._constants = rule.constants
+        self._literals = drawer.literals
+        self._nonfinite_rng, self._digits_rng, types_rng = (
+            np.random.default_rng([seed, stream]) for stream in (4, 5, 6)
         )
+        self.trials = TypeTrials(rule, drawer, types_rng)
+
+    def add(self, instance: Instance) -> None:
+        """Look at an instance to which the rule applies."""
+        self.trials.test(instance)
+        if not self.nonfinite_change:
+            change = nonfinite_change(instance, self._constants, self._nonfinite_rng)
+            self.nonfinite_change = change and f"{instance}: {change}"[:_MAX_SHOWN]
+        for _ in range(_SETTINGS_PER_INSTANCE):
+            if self.digit_loss:
+                break
+            loss = digit_loss(instance, self._literals, self._digits_rng)
+            self.digit_loss = "" if loss is None else f"{instance}: {loss}"[:_MAX_SHOWN]
 
 
 def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
@@ -96,7 +130,7 @@ def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
       seed: seed of everything random.
     """
     drawer = InstanceDrawer(rule, seed, FLOATS_ONLY)
-    rng, marks = np.random.default_rng([seed, 1]), Marks(rule, drawer, seed)
+    rng, marks = np.random.default_rng([seed, 1]), _Marks(rule, drawer, seed)
     degree, num_compared, is_exact = 1, 0, True
     count, wanted = 0, num_instances
     while count < wanted:
@@ -114,13 +148,22 @@ def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
             count += 1
             if not problem:
                 marks.add(instance)
-            if problem or marks.problem:
-                example = marks.problem or f"{instance}: {problem}"[:_MAX_SHOWN]
+            if problem or marks.trials.problem_of_floats:
+                example = marks.trials.problem_of_floats or f"{instance}: {problem}"
+                example = example[:_MAX_SHOWN]
                 return Verdict(False, f"wrong for {example}", count, example)
     if not num_compared:
         return Verdict(False, "its source never had a finite value", count)
-    how = _how(is_exact, count, degree)
-    return Verdict(True, how, count, "", marks.nonfinite_change, marks.digit_loss, marks.types)
+    how = f"floating point in {count}"
+    if is_exact:
+        how = (
+            f"identity testing modulo 2^31-1 in {count} instances, error below "
+            f"{degree / PRIME:.0e} in each; {how}"
+        )
+    else:
+        how += " instances"
+    types = marks.trials.types
+    return Verdict(True, how, count, "", marks.nonfinite_change, marks.digit_loss, types)
 
 
 def needs(rule: Rule, condition: Term, num_instances: int = 2000, seed: int = 0) -> str | None:
@@ -155,15 +198,6 @@ def problem_in(instance: Instance, rng: np.random.Generator, count: int = 0) -> 
     # The rule may need properties that the field lacks, so floating-point numbers decide.
     problems = (_float_problem(instance, rng, number)[0] for number in range(2 * len(FINITE)))
     return next((problem for problem in problems if problem), "")
-
-
-def _how(is_exact: bool, count: int, degree: int) -> str:
-    if is_exact:
-        return (
-            f"identity testing modulo 2^31-1 in {count} instances, error below "
-            f"{degree / PRIME:.0e} in each; floating point in {count}"
-        )
-    return f"floating point in {count} instances"
 
 
 def _differs_in_field(instance: Instance, rng: np.random.Generator, key: int) -> bool:

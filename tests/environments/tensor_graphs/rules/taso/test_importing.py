@@ -140,26 +140,30 @@ WRONG = {
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_rules_are_taken(name, tmp_path):
-    import_ = import_taso(write(tmp_path / "rules.pb", RIGHT[name]), num_instances=8)
-    assert not import_.rejected
-    assert [accepted.name for accepted in import_.accepted] == ["taso_0"]
-    assert import_.accepted[0].verified_by
+    taken = import_taso(read_taso_file(write(tmp_path / "rules.pb", RIGHT[name])), num_instances=8)
+    assert not taken.rejected
+    assert [accepted.name for accepted in taken.accepted] == ["taso_0"]
+    assert taken.accepted[0].verified_by
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_rules_that_need_more_conditions_are_refused(name, tmp_path):
-    import_ = import_taso(write(tmp_path / "rules.pb", WRONG[name]), num_instances=300)
-    assert not import_.accepted
-    assert "wrong for" in import_.rejected["taso_0"]
+    taken = import_taso(
+        read_taso_file(write(tmp_path / "rules.pb", WRONG[name])), num_instances=300
+    )
+    assert not taken.accepted
+    assert "wrong for" in taken.rejected["taso_0"]
 
 
 def test_what_says_the_same_is_taken_once(tmp_path):
     first = rule([matmul(-1, -2), matmul(0, -3)], [matmul(-2, -3), matmul(-1, 0)], (1, 1, 0, 0))
     again = rule([matmul(-7, -5), matmul(0, -4)], [matmul(-5, -4), matmul(-7, 0)], (1, 1, 0, 0))
     same = rule([matmul(-1, -2), node(RELU, [0])], [matmul(-1, -2, activation=2)], (1, 0, 0, 0))
-    import_ = import_taso(write(tmp_path / "rules.pb", first, again, same), num_instances=8)
-    assert len(import_.accepted) == 1
-    assert import_.rejected == {
+    taken = import_taso(
+        read_taso_file(write(tmp_path / "rules.pb", first, again, same)), num_instances=8
+    )
+    assert len(taken.accepted) == 1
+    assert taken.rejected == {
         "taso_1": "it says what taso_0 says",
         "taso_2": "its two sides are the same here",
     }
@@ -177,9 +181,9 @@ def test_what_says_the_same_is_taken_once(tmp_path):
     ],
 )
 def test_what_cannot_be_said_is_refused_with_the_reason(encoded, reason, tmp_path):
-    import_ = import_taso(write(tmp_path / "rules.pb", encoded), num_instances=20)
-    assert not import_.accepted
-    assert reason in import_.rejected["taso_0"]
+    taken = import_taso(read_taso_file(write(tmp_path / "rules.pb", encoded)), num_instances=20)
+    assert not taken.accepted
+    assert reason in taken.rejected["taso_0"]
 
 
 def test_numbers_are_those_of_taso():
@@ -229,6 +233,6 @@ def test_no_rule_file(damage, tmp_path):
     elif damage == "directory":
         path.mkdir()
     with pytest.raises(UserError) as error:
-        import_taso(path)
+        read_taso_file(path)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)

@@ -130,11 +130,12 @@ class MatchIndex:
         index = MatchIndex.__new__(MatchIndex)
         index.graph, index._rules, index._starts = graph, self._rules, self._starts
         index._matches = None
-        changed = {*change.added, *change.rewired, *_perhaps_unused(self.graph, graph, change)}
+        changed = {*change.added, *change.rewired, *_with_other_users(self.graph, graph, change)}
         near = _near(graph, changed, self._starts.depth)
         matches = index._search(near)
         away = _by_distance({**near, **dict.fromkeys(change.removed, 0)}, self._starts.depth)
         of, by_rule = list(self._of), list(self.by_rule)
+        # Only rules with matches before or now are looked at: most have none.
         for number in {*self._present, *matches}:
             rule = self._rules[number]
             of[number] = _updated(graph, of[number], matches.get(number, ()), away[rule.depth])
@@ -187,10 +188,10 @@ def _by_distance(near: Mapping[int, int], depth: int) -> list[set[int]]:
     return within
 
 
-def _perhaps_unused(before: Graph, after: Graph, change: Change) -> Iterator[int]:
-    """Yield the nodes with several outputs of which an edit may have changed which ones are used.
+def _with_other_users(before: Graph, after: Graph, change: Change) -> Iterator[int]:
+    """Yield the nodes of several outputs whose users an edit may have changed.
 
-    A match needs one of the outputs that it replaces to be used, so these nodes count as changed.
+    They count as changed, because a match needs a user of one of the outputs that it replaces.
     """
     used = [
         *(

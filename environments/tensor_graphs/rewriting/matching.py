@@ -157,6 +157,7 @@ class CompiledRule:
                 return None
         if plan.changes_nothing(nodes, refs, replaced) or not _is_any_used(graph, replaced):
             return None
+        # A value that depends on constants alone depends on no replaced node.
         needs_check = any(not are_constant[number] for number in self._crossings)
         return Match(
             self.rule.name,

@@ -114,6 +114,7 @@ def _own() -> RuleFile:
     generated = _read(PATH)
     rules: list[Rule] = []
     instances: dict[str, int] = {}
+    # The library's order is the order in which states number the rules.
     for rule in library.all_rules():
         record = ledger.get(digest(rule))
         if record is not None:

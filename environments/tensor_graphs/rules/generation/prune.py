@@ -137,6 +137,7 @@ class _Direction:
             if pattern.output == place.output and pattern.match(nodes, place.node, bound):
                 refs = [ref for ref in bound.refs if ref is not None]
                 types = tuple(nodes[ref.node].types[ref.output] for ref in refs)
+                # Without restrictions, nothing asks which tensors are constant.
                 plan = self._planner.plan(types, (False,) * len(refs), tuple(bound.values))
                 if plan is not None and plan.types[0] == nodes[place.node].types[place.output]:
                     yield plan, refs

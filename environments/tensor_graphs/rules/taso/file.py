@@ -132,6 +132,7 @@ def _parsed(data: bytes) -> Any:
     collection.ParseFromString(data)
     if not collection.IsInitialized():
         raise ValueError(f"it lacks {', '.join(collection.FindInitializationErrors()[:3])}")
+    # A value of another kind than expected counts as unknown; so most other files are refused here.
     size_bytes = collection.ByteSize()
     collection.DiscardUnknownFields()
     if collection.ByteSize() != size_bytes:

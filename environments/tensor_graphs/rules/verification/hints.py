@@ -42,12 +42,13 @@ class Hints:
         self.sizes: dict[str, list[tuple[Term, Term]]] = {}
         self.rank: int | None = None
         for left, right in _equalities(conditions):
-            self._add(left, right)
-            self._add(right, left)
+            self._add_equality(left, right)
+            self._add_equality(right, left)
         for condition in conditions:
             self._find_rank(condition)
 
-    def _add(self, left: Term, right: Term) -> None:
+    def _add_equality(self, left: Term, right: Term) -> None:
+        """Note what an equality says of its left side; the caller also gives it turned round."""
         if isinstance(left, Name) and left.name not in names(right):
             self.attributes.setdefault(left.name, []).append(right)
         if not isinstance(left, Call) or not left.arguments:

@@ -101,6 +101,8 @@ class _Marks:
         self.nonfinite_change = self.digit_loss = ""
         self._constants = rule.constants
         self._literals = drawer.literals
+        # A stream for each kind of test: one more draw in one of them leaves the others alone, and
+        # so all that was verified before.
         self._nonfinite_rng, self._digits_rng, types_rng = (
             np.random.default_rng([seed, stream]) for stream in (4, 5, 6)
         )

@@ -205,9 +205,9 @@ class Attempt:
             for value in self._values(element):
                 use.elements[name][place] = value
 
-    def _values(self, *terms_: Term) -> Iterator[Any]:
-        """Yield the values of those terms whose variables and attributes are bound."""
-        for term in terms_:
+    def _values(self, *candidates: Term) -> Iterator[Any]:
+        """Yield the values of those candidates whose variables and attributes are bound."""
+        for term in candidates:
             try:
                 yield terms.as_attribute(terms.evaluate(term, self.bindings))
             except (KeyError, TermError):

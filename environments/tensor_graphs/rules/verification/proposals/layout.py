@@ -20,8 +20,8 @@ _TRIES_TO_CHANGE = 3
 def concat(use: Use) -> None:
     """Propose tensors that differ along one axis only."""
     draw = use.draw
-    shape_ = next((shape for shape in use.shapes if shape is not None), None)
-    base = list(shape_ if shape_ is not None else draw.shape(least=1))
+    known_shape = next((shape for shape in use.shapes if shape is not None), None)
+    base = list(known_shape if known_shape is not None else draw.shape(least=1))
     axis = use.choose("axis", lambda: any_axis(draw, len(base)))
     if not -len(base) <= axis < len(base):
         raise ImpossibleError
@@ -118,7 +118,7 @@ def reshape(use: Use) -> None:
     data = use.of_rank(0) if shape is None else use.propose(0, _regrouped(use.draw, shape))
     drawn = (_regrouped(use.draw, data) for _ in range(_TRIES_TO_CHANGE))
     use.choose(
-        "shape", lambda: next((shape_ for shape_ in drawn if shape_ != data), data), alike=False
+        "shape", lambda: next((option for option in drawn if option != data), data), alike=False
     )
 
 

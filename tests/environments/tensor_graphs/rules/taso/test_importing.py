@@ -32,13 +32,13 @@ def varint(value):
 
 def message(*fields):
     """Pairs (number, value); a value is a number or the bytes of another message."""
-    fields_ = b""
+    encoded = b""
     for number, value in fields:
         if isinstance(value, bytes):
-            fields_ += varint(number << 3 | 2) + varint(len(value)) + value
+            encoded += varint(number << 3 | 2) + varint(len(value)) + value
         else:
-            fields_ += varint(number << 3) + varint(value)
-    return fields_
+            encoded += varint(number << 3) + varint(value)
+    return encoded
 
 
 def node(kind, inputs, parameters=()):

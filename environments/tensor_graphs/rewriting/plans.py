@@ -140,8 +140,8 @@ class Plan:
             and step.attributes == node.attributes
             and len(step.inputs) == len(node.inputs)
             and all(
-                self._is_there(nodes, refs, place, target)
-                for place, target in zip(step.inputs, node.inputs, strict=True)
+                self._is_there(nodes, refs, origin, target)
+                for origin, target in zip(step.inputs, node.inputs, strict=True)
             )
         )
 

@@ -1,4 +1,4 @@
-"""Make `rules.json`: generated and written rules, all verified."""
+"""Make files of rules, such as the package's: generated and written rules, all verified."""
 
 from __future__ import annotations
 

@@ -168,8 +168,8 @@ class Enumeration:
             if count >= _LEAST_WORLDS:
                 rival = entries[key]
                 both = sum(
-                    left is not None and two is not None
-                    for left, two in zip(entry.prints, rival.prints, strict=True)
+                    left is not None and right is not None
+                    for left, right in zip(entry.prints, rival.prints, strict=True)
                 )
                 result.append((rival, both == count))
         return result

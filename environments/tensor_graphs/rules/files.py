@@ -4,8 +4,9 @@ Most of the package's rules were written by people. They stand in `library`, and
 edits a rule there changes what runs. `rules.json` holds what cannot be had from the library, the
 generated rules (`generation`), and says how they were made. `ledger.json` says of each written rule
 how it was verified, by the rule's digest. A rule that was edited has another digest, so that the
-ledger says nothing of it: until `tfrl rules generate` has made the two files again, the rule counts
-as not verified, and each machine verifies it before it is used there.
+ledger says nothing of it. The rule counts as not verified then, and each machine verifies it before
+it is used there. `tfrl rules generate -o PATH --reuse PATH …`, with the path of `rules.json` here,
+verifies what is new and makes the two files again.
 
 For each rule, `verified_by` says how it was verified, and `instances` in how many instances.
 `may_change_nonfinite` is false if none of these instances showed a change of NaN or infinity

@@ -101,8 +101,7 @@ def replaced(expression, old, new):
         return new
     if not isinstance(expression, Apply):
         return expression
-    inputs = tuple(operand and replaced(operand, old, new) for operand in expression.inputs)
-    return dataclasses.replace(expression, inputs=inputs)
+    return expression.with_inputs(lambda operand: replaced(operand, old, new))
 
 
 def make(name, source, target, **fields):

@@ -43,6 +43,8 @@ from tfrl_systems.networks.graph_actors import NEEDED, GraphActorNetwork
 # Float actions that differ by less than this share of half their range agree.
 _NEAR = 0.1
 
+COLLECTS = "lessons"
+
 CONTEXT_WEIGHTS = ("even", "buckets", "hedge")
 
 
@@ -284,11 +286,6 @@ def context_weights(known: Known, config: Config) -> np.ndarray:
     met = np.where(np.isnan(known.learned_cost), sizes, known.learned_cost)
     learned = [np.where(known.iteration == one, met, sizes) for one in np.unique(known.iteration)]
     return hedge_weights(sizes, np.stack(learned), config.hedge_eta)
-
-
-def takes_lessons(agent: Any) -> bool:
-    """Return whether an agent learns from the best of several episodes in each context."""
-    return isinstance(agent, BCMaxAgent)
 
 
 def _learned_over_best(known: Known, iteration: int) -> float:

@@ -23,26 +23,25 @@ class Agent:
     """One way to learn.
 
     Attributes:
-      module: name of the module with the agent's `Config` and `make_agent`.
+      module: name of the module with the agent's `Config`, `make_agent` and `COLLECTS`.
       loop: name of the module with the `Config` of the loop that the agent learns in.
       may_change: settings of the loop that a resumed run may change.
-      has_presets: whether the module has `PRESETS`, names for the values of several settings.
-      counts_evaluation: whether `environment_steps` counts steps of evaluations too.
     """
 
     module: str
-    loop: str
-    may_change: tuple[str, ...]
-    has_presets: bool = False
-    counts_evaluation: bool = False
+    loop: str = "tfrl_systems.training.loop"
+    may_change: tuple[str, ...] = ("checkpoint_every",)
+
+    @property
+    def collects(self) -> str:
+        """What the agent learns from: a name in `training.online.WAYS`."""
+        way: str = importlib.import_module(self.module).COLLECTS
+        return way
 
     @property
     def presets(self) -> Mapping[str, Mapping[str, Any]]:
-        """The values of several settings, by the preset's name."""
-        if not self.has_presets:
-            return {}
-        found: Mapping[str, Mapping[str, Any]] = importlib.import_module(self.module).PRESETS
-        return found
+        """The values of several settings, by the preset's name; the module may have `PRESETS`."""
+        return vars(importlib.import_module(self.module)).get("PRESETS", {})
 
     def expanded(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Replace the setting `preset`, if it is given, by what it stands for.
@@ -54,10 +53,10 @@ class Agent:
             return dict(settings)
         name = settings["preset"]
         if name not in self.presets:
-            known = ", ".join(self.presets) or "none for this agent"
-            raise UsageError(f"--set preset: expected one of {known}; found {name!r}")
-        given = {one: value for one, value in settings.items() if one != "preset"}
-        return {**self.presets[name], **given}
+            names = ", ".join(self.presets) or "none for this agent"
+            raise UsageError(f"--set preset: expected one of {names}; found {name!r}")
+        fields = {field: value for field, value in settings.items() if field != "preset"}
+        return {**self.presets[name], **fields}
 
     def make_config(self, **settings: Any) -> Any:
         """Return the agent's settings; those that are not given have the agent's defaults."""
@@ -77,20 +76,9 @@ class Agent:
         return module.make_agent(config, time_step_spec, action_spec)
 
 
-_AGENTS, _LOOP = "tfrl_systems.agents", "tfrl_systems.training.loop"
-
 AGENTS: Mapping[str, Agent] = {
-    "ppo": Agent(f"{_AGENTS}.ppo", _LOOP, ("checkpoint_every",)),
-    "reinforce": Agent(f"{_AGENTS}.reinforce", _LOOP, ("checkpoint_every",)),
-    "es": Agent(f"{_AGENTS}.es", _LOOP, ("checkpoint_every",)),
-    "world_model": Agent(
-        f"{_AGENTS}.world_model",
-        _LOOP,
-        ("checkpoint_every",),
-        has_presets=True,
-        counts_evaluation=True,
-    ),
-    "bc_max": Agent(f"{_AGENTS}.bc_max", _LOOP, ("checkpoint_every",)),
+    name: Agent(f"tfrl_systems.agents.{name}")
+    for name in ("ppo", "reinforce", "es", "world_model", "bc_max")
 }
 
 

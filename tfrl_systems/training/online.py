@@ -10,8 +10,7 @@ from typing import Any
 from tf_agents.agents import tf_agent
 from tf_agents.trajectories import time_step as ts
 
-from tfrl_systems.agents.bc_max import takes_lessons
-from tfrl_systems.agents.es import takes_directions
+from tfrl_systems.agents.policy_gradients import NetworkConfig
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.direction_runner import MakeDirectionRunner, ScoreFn, mean_return
 from tfrl_systems.drivers.jobs import Chunk, MakeRunner
@@ -65,16 +64,67 @@ class OnlineTask:
     requirements: Requirements = Requirements()
 
 
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """A way of collecting what an agent learns from; the agent's module names it by `COLLECTS`.
+
+    Attributes:
+      make_runner: (run, task, agent, actor without variables) -> what makes a worker's runner, and
+        how many times the episodes of a chunk such a runner plays.
+      training_data: what a pool collected -> what the agent's `train` takes.
+      counts_evaluation: whether `environment_steps` counts the steps of evaluations too, because an
+        agent is judged by how few real steps it needs.
+    """
+
+    make_runner: Callable[[TrainingRun, OnlineTask, Any, NumpyActor], tuple[Any, int]]
+    training_data: Callable[[Any], Any] = lambda collected: collected
+    counts_evaluation: bool = False
+
+
+def _episodes(run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor) -> tuple[Any, int]:
+    return task.make_runner(actor), 1
+
+
+def _lessons(run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor) -> tuple[Any, int]:
+    """Let the system's teachers play too; where there are none, let the policy play repeatedly."""
+    attempts = run.settings["agent"].attempts
+    if task.make_teacher is not None:
+        return task.make_teacher(actor), attempts
+    make_runner: Any = task.make_runner(actor)
+    return MakeLessonRunner(make_runner, attempts), attempts
+
+
+def _directions(
+    run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor
+) -> tuple[Any, int]:
+    perturbation = agent.perturbation(run.settings["loop"].iterations)
+    make_runner = MakeDirectionRunner(task.make_runner(actor), perturbation, task.score_fn)
+    return make_runner, len(SIGNS)
+
+
+def _padded(collected: Experience) -> Any:
+    return collected.with_usual_length().trajectory
+
+
+WAYS: Mapping[str, Way] = {
+    "episodes": Way(_episodes, _padded),
+    "lessons": Way(_lessons),
+    "directions": Way(_directions),
+    "dreams": Way(_episodes, _padded, counts_evaluation=True),
+}
+
+
 def make_agent(run: TrainingRun, task: OnlineTask) -> Any:
     """Make the run's agent, before it has learned anything.
 
     Raises:
       UserError: a setting is out of its range, or the agent cannot learn with the system's specs.
     """
-    agent = run.how.make_agent(run.settings["agent"], task.time_step_spec, task.action_spec)
+    config = run.settings["agent"]
+    agent = run.how.make_agent(config, task.time_step_spec, task.action_spec)
     task.begin(agent)
-    if directory := getattr(run.settings["agent"], "warm_start", ""):
-        copy_actor(agent.actor_network, directory)
+    if isinstance(config, NetworkConfig) and config.warm_start:
+        copy_actor(agent.actor_network, config.warm_start)
     return agent
 
 
@@ -94,14 +144,12 @@ def train(
       The contents of result.json.
     """
     config = run.settings["loop"]
-    agent = make_agent(run, task)
+    way, agent = WAYS[run.how.collects], make_agent(run, task)
     counts = task.prepare(workdir, reporter)
     about = {**task.about, "environment": run.system, "agent": run.agent}
 
     def learn(iteration: int, collected: Any) -> tf_agent.LossInfo:
-        if isinstance(collected, Experience) and not takes_lessons(agent):
-            collected = collected.with_usual_length().trajectory
-        loss_info = agent.train(collected)
+        loss_info = agent.train(way.training_data(collected))
         # Move on only after learning, so that experience is collected and learned from at the same
         # progress (standard deviation, learning rate).
         agent.set_progress((iteration + 1) / config.iterations)
@@ -112,24 +160,11 @@ def train(
         save_policy(directory, agent.policy, described)
 
     actor = NumpyActor.from_policy(agent.collect_policy)
-    make_runner: Any = task.make_runner(actor)
-    timeout_s = task.timeout_s
-    if takes_lessons(agent):
-        num_attempts = run.settings["agent"].attempts
-        make_runner = (
-            task.make_teacher(actor)
-            if task.make_teacher
-            else MakeLessonRunner(make_runner, num_attempts)
-        )
-        timeout_s *= num_attempts
-    if takes_directions(agent):
-        perturbation = agent.perturbation(config.iterations)
-        make_runner = MakeDirectionRunner(make_runner, perturbation, task.score_fn)
-        timeout_s *= len(SIGNS)
-    supervision = Supervision(timeout_s=timeout_s)
+    make_runner, num_rounds = way.make_runner(run, task, agent, actor)
+    supervision = Supervision(timeout_s=num_rounds * task.timeout_s)
     with make_pool(collect, make_runner, supervision, task.requirements) as pool:
         return run_online(
-            OnlineLoop(agent, learn, pool, config, run.how.counts_evaluation, counts),
+            OnlineLoop(agent, learn, pool, config, way.counts_evaluation, counts),
             config,
             workdir,
             task.make_evaluate_fn(agent),

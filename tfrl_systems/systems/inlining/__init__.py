@@ -57,7 +57,7 @@ _EPISODES_OF: dict[str, dict[str, Any]] = {"es": {"default_probability": 0.6}}
 
 
 _IMITATION = "tfrl_systems.systems.inlining.imitation"
-_BC_MAX = Agent(f"{_IMITATION}.agent", f"{_IMITATION}.loop", ("iterations",))
+_BC_MAX = Agent(f"{_IMITATION}.agent", f"{_IMITATION}.loop", may_change=("iterations",))
 
 
 class Inlining(System):

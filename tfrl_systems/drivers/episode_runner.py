@@ -64,7 +64,9 @@ class EpisodeRunner:
     ) -> None:
         if not environments:
             raise UserError("collection: expected an environment, found none; give at least one")
-        sizes = {one.batch_size for one in environments if one.batched} - {num_episodes}
+        sizes = {environment.batch_size for environment in environments if environment.batched} - {
+            num_episodes
+        }
         if sizes:
             raise UserError(
                 f"collection: expected environments with batches of {num_episodes}, as many as a "

@@ -31,12 +31,14 @@ class LessonRunner:
     def run(self, job: Chunk) -> Experience:
         """Play the chunk's episodes, each of them so many times."""
         played = [self._runner.run(job, attempt) for attempt in range(self._num_attempts)]
-        costs = [-one.trajectory.reward.sum(axis=1, dtype=np.float64) for one in played]
+        costs = [
+            -experience.trajectory.reward.sum(axis=1, dtype=np.float64) for experience in played
+        ]
         learned_cost = np.mean(costs, axis=0)
         return Experience.concatenate(
             [
-                dataclasses.replace(one, info={"cost": cost, "learned_cost": learned_cost})
-                for one, cost in zip(played, costs, strict=True)
+                dataclasses.replace(experience, info={"cost": cost, "learned_cost": learned_cost})
+                for experience, cost in zip(played, costs, strict=True)
             ]
         )
 

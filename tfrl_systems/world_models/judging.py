@@ -72,15 +72,15 @@ class Judge:
         self._one_step_fn = ArrayFunction(self._one_step, [1, 1, 2])
         self._ahead_fn = ArrayFunction(self._ahead, [1, 1, 2])
 
-    def judge(self, given: Sequences, generator: np.random.Generator) -> Judgement:
+    def judge(self, episodes: Sequences, generator: np.random.Generator) -> Judgement:
         """Judge the model on real episodes.
 
         Args:
-          given: the episodes.
+          episodes: the episodes.
           generator: draws the actions of `invalid_share`.
         """
-        steps, place = given.steps, given.place
-        is_real, has_next = given.is_real > 0, given.has_next > 0
+        steps, place = episodes.steps, episodes.place
+        is_real, has_next = episodes.is_real > 0, episodes.has_next > 0
         after = np.minimum(place + 1, len(steps.reward) - 1)
         rewards, ends, allowed = self._one_step_fn(steps.observation, steps.action, place)
         real_rewards = steps.reward[place]
@@ -109,8 +109,8 @@ class Judge:
         ends = tf.reduce_mean(tf.sigmoid(predicted.end_logits), axis=0)
         allowed = tf.cast(model.permitted(predicted), tf.bool)
         return tuple(
-            _by_time(one, tf.shape(place))
-            for one in (tf.reduce_mean(model.rewards(predicted), axis=0), ends, allowed)
+            _by_time(prediction, tf.shape(place))
+            for prediction in (tf.reduce_mean(model.rewards(predicted), axis=0), ends, allowed)
         )
 
     def _ahead(self, observation: Any, action: Any, place: Any) -> tuple:
@@ -122,7 +122,7 @@ class Judge:
         num_rows = tf.shape(place)[0]
         size = model.allowed.size
 
-        def one(carried: Any, acted: tf.Tensor) -> Any:
+        def dream_step(carried: Any, acted: tf.Tensor) -> Any:
             memories, predicted = model.step(carried[0], acted, carried[1])
             rewards = tf.reduce_mean(model.rewards(predicted), axis=0)
             dreamed = tf.cast(model.permitted(predicted), tf.int32)
@@ -130,7 +130,9 @@ class Judge:
 
         nothing = (tf.zeros([num_rows, size], tf.int32), tf.zeros([num_rows]))
         by_time = tf.transpose(actions, [1, 0, *range(2, actions.shape.rank)])
-        ahead, _, dreamed, rewards = tf.scan(one, by_time, (now, model.empty(num_rows), *nothing))
+        ahead, _, dreamed, rewards = tf.scan(
+            dream_step, by_time, (now, model.empty(num_rows), *nothing)
+        )
         return (
             latents,
             tf.transpose(ahead, [1, 0, 2]),
@@ -176,9 +178,9 @@ def _explained(predicted: np.ndarray, real: np.ndarray) -> float:
 
 
 def _f1(predicted: np.ndarray, real: np.ndarray) -> float:
-    found = int(np.sum(predicted & real))
+    hits = int(np.sum(predicted & real))
     wrong = int(np.sum(predicted != real))
-    return 2 * found / (2 * found + wrong) if found or wrong else 1.0
+    return 2 * hits / (2 * hits + wrong) if hits or wrong else 1.0
 
 
 def _roots(errors: np.ndarray, counts: np.ndarray) -> list[float]:

@@ -105,7 +105,9 @@ class Countdowns(py_environment.PyEnvironment):
         return _side_by_side([row.reset() for row in self._rows])
 
     def _step(self, action: np.ndarray) -> ts.TimeStep:
-        return _side_by_side([row.step(one) for row, one in zip(self._rows, action, strict=True)])
+        return _side_by_side(
+            [row.step(row_action) for row, row_action in zip(self._rows, action, strict=True)]
+        )
 
 
 def _side_by_side(steps: list[ts.TimeStep]) -> ts.TimeStep:

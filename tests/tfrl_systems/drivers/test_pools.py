@@ -79,7 +79,9 @@ def make(place, make_runner, **supervision):
     return make_pool(place, make_runner, Supervision(**{"num_spares": 0, **supervision}))
 
 
-@pytest.mark.parametrize("place", [one for one in PLACES.values() if one.workers == 2], ids=str)
+@pytest.mark.parametrize(
+    "place", [place for place in PLACES.values() if place.workers == 2], ids=str
+)
 def test_data_that_a_worker_still_loads_are_not_taken_for_later_ones(place, tmp_path):
     """What replaces a killed worker loads data 1, when data 2 are broadcast."""
     # A job that came with the wrong data would be tried again.
@@ -109,22 +111,22 @@ def test_results_do_not_depend_on_where_they_are_made_or_on_exceptions(place, tm
 
 def test_large_products_have_the_same_last_bits():
     """With more threads BLAS adds in another order."""
-    found = []
+    products = []
     for place in ONE_EACH.values():
         with make(place, Product) as pool:
-            found += pool.map([Task(0)])
-    assert len({one.tobytes() for one in found}) == 1 < len(found)
+            products += pool.map([Task(0)])
+    assert len({product.tobytes() for product in products}) == 1 < len(products)
 
 
 def test_results_come_in_the_order_of_the_jobs_and_are_told_of_as_they_come(noise):
-    told = {}
-    results = noise.map([Task(seed, size=1 + seed) for seed in range(9)], told.__setitem__)
+    reported = {}
+    results = noise.map([Task(seed, size=1 + seed) for seed in range(9)], reported.__setitem__)
     assert noise.map([]) == []
     with pytest.raises(ZeroDivisionError):
         noise.map([Task(0)], lambda number, result: 1 / 0)
     assert len(noise.map([Task(0)])) == 1
     assert [len(result) for result in results] == list(range(1, 10))
-    assert [told[number] is result for number, result in enumerate(results)] == [True] * 9
+    assert [reported[number] is result for number, result in enumerate(results)] == [True] * 9
 
 
 def test_a_job_that_always_fails_is_a_failure_in_its_place(noise, caplog):
@@ -146,10 +148,12 @@ def test_a_user_s_time_limit_for_a_job_goes_before_the_system_s(kind, tmp_path, 
     caplog.set_level(logging.WARNING)
     place = dataclasses.replace(PLACES[kind], timeout_s=0.5)
     with make(place, functools.partial(Noise, tmp_path)) as pool:
-        (found,) = pool.map([Task(0, "hang")])
-    assert np.array_equal(found, Noise().run(Task(0)))
+        (result,) = pool.map([Task(0, "hang")])
+    assert np.array_equal(result, Noise().run(Task(0)))
     said = [record.getMessage() for record in caplog.records]
-    assert any("task 0: its worker took longer than 0.5 s (attempt 1 of 3)" in one for one in said)
+    assert any(
+        "task 0: its worker took longer than 0.5 s (attempt 1 of 3)" in message for message in said
+    )
 
 
 def test_a_runner_that_failed_is_made_anew_and_loads_what_was_broadcast():

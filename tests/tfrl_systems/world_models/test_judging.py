@@ -12,12 +12,14 @@ from tfrl_systems.world_models.judging import Judge, _explained, _f1
 
 
 def test_a_fitted_model_is_right_about_new_episodes(fitted, unseen):
-    found = Judge(fitted).judge(unseen, np.random.default_rng(0))
-    assert found.reward_r2 > 0.999 and found.mask_f1 > 0.999 and found.done_accuracy > 0.99
-    assert len(found.error_by_step) == 20 and max(found.error_by_step) < 0.5
-    assert len(found.reward_error_by_step) == 20 and max(found.reward_error_by_step) < 0.5
-    assert found.predicted_return == pytest.approx(found.real_return, abs=0.5)
-    assert found.invalid_share < 0.02
+    judgement = Judge(fitted).judge(unseen, np.random.default_rng(0))
+    assert (
+        judgement.reward_r2 > 0.999 and judgement.mask_f1 > 0.999 and judgement.done_accuracy > 0.99
+    )
+    assert len(judgement.error_by_step) == 20 and max(judgement.error_by_step) < 0.5
+    assert len(judgement.reward_error_by_step) == 20 and max(judgement.reward_error_by_step) < 0.5
+    assert judgement.predicted_return == pytest.approx(judgement.real_return, abs=0.5)
+    assert judgement.invalid_share < 0.02
 
 
 def test_a_wrong_reward_head_is_found(fitted):
@@ -38,8 +40,8 @@ def test_a_wrong_reward_head_is_found(fitted):
 
 
 def test_a_model_that_was_never_fitted_is_no_good(unseen):
-    found = Judge(make_model()).judge(unseen, np.random.default_rng(0))
-    assert found.reward_r2 < 0.1 and found.mask_f1 < 0.9 and found.invalid_share > 0.1
+    judgement = Judge(make_model()).judge(unseen, np.random.default_rng(0))
+    assert judgement.reward_r2 < 0.1 and judgement.mask_f1 < 0.9 and judgement.invalid_share > 0.1
 
 
 def test_explained_variance():

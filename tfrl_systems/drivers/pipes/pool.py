@@ -74,11 +74,11 @@ class PipePool(RemotePool[Job, Result]):
         """End the workers: idle ones close their runners, the others are killed."""
         self._selector.close()
         try:
-            asked = [worker for worker in self._all_workers() if worker.is_idle]
-            for worker in asked:
+            idle = [worker for worker in self._all_workers() if worker.is_idle]
+            for worker in idle:
                 worker.ask_to_end()
             until_s = time.monotonic() + _CLOSE_TIMEOUT_S
-            for worker in asked:
+            for worker in idle:
                 worker.wait(until_s - time.monotonic())
         finally:
             self._kill_all()
@@ -91,7 +91,7 @@ class PipePool(RemotePool[Job, Result]):
 
     def _are_all_started(self) -> bool:
         workers = self._placed.values()
-        return len(workers) == self.num_workers and all(one.is_ready for one in workers)
+        return len(workers) == self.num_workers and all(worker.is_ready for worker in workers)
 
     def _put(self, data_pickled: bytes) -> None:
         self._data_pickled = data_pickled
@@ -154,7 +154,7 @@ class PipePool(RemotePool[Job, Result]):
         elif message.kind == Kind.RESULT:
             assert job == message.number and self._queue is not None
             self._queue.finish(job, unpickled(message.payload))
-            place = next(place for place, one in self._placed.items() if one is worker)
+            place = next(place for place, occupant in self._placed.items() if occupant is worker)
             self._timings[place] += WorkerTimings(1, message.seconds)
             self._jobs_are_short = message.seconds < _SHORT_S
             self._num_failed_starts = 0
@@ -212,7 +212,7 @@ class PipePool(RemotePool[Job, Result]):
         self._num_failed_starts += 1
         is_first = not self._has_started and not may_begin_again
         # While others are at work, somebody ends processes here; it is not that none can start.
-        is_last = not any(one.is_ready for one in self._placed.values()) and (
+        is_last = not any(occupant.is_ready for occupant in self._placed.values()) and (
             self._num_failed_starts >= self._supervision.max_attempts * self.num_workers
         )
         if (is_first or is_last) and not is_spare:
@@ -223,8 +223,8 @@ class PipePool(RemotePool[Job, Result]):
         with contextlib.suppress(KeyError):
             self._selector.unregister(worker.channel)
         worker.kill()
-        for place, one in list(self._placed.items()):
-            if one is worker:
+        for place, occupant in list(self._placed.items()):
+            if occupant is worker:
                 del self._placed[place]
         if worker in self._spares:
             self._spares.remove(worker)

@@ -115,7 +115,7 @@ class WorkerHandle:
             return "its worker closed its socket"
         if ended.si_code == os.CLD_EXITED:
             return f"its worker ended with status {ended.si_status}"
-        names = {int(one): one.name for one in signal.Signals}
+        names = {int(number): number.name for number in signal.Signals}
         return f"its worker was ended by {names.get(ended.si_status, ended.si_status)}"
 
     def ask_to_end(self) -> None:

@@ -22,8 +22,7 @@ import ray
 from environments.errors import UserError, one_line
 from environments.machine import home_directory
 from tfrl_systems.drivers.jobs import PoolError
-from tfrl_systems.drivers.ray_pool import losses
-from tfrl_systems.drivers.ray_pool.own_cluster import OwnCluster
+from tfrl_systems.drivers.ray_pool.own_cluster import OwnCluster, loss_message
 
 _ASK_TIMEOUT_S = 10.0
 # Whoever listens on this machine's ports cannot join without it. Ray keeps the first one it reads,
@@ -175,7 +174,7 @@ def check_not_lost() -> None:
       PoolError: the cluster that this process has started was lost.
     """
     if _membership is not None and (lost := _membership.lost()):
-        raise PoolError(losses.message(lost))
+        raise PoolError(loss_message(lost))
 
 
 @contextlib.contextmanager
@@ -269,11 +268,11 @@ def num_processors() -> int:
     """
     until_s = time.monotonic() + _ASK_TIMEOUT_S
     # A process that has just joined does not know the nodes yet.
-    while not (found := int(ray.cluster_resources().get("CPU", 0))):
+    while not (num_cpus := int(ray.cluster_resources().get("CPU", 0))):
         if time.monotonic() > until_s:
             raise PoolError(
                 "address: expected a cluster with processors, found none; add nodes to it: "
                 "ray start --address=HOST:PORT"
             )
         time.sleep(0.1)
-    return found
+    return num_cpus

@@ -98,10 +98,10 @@ class RayPool(RemotePool[Job, Result]):
         if not self._end.alive:
             return
         try:
-            idle = [one for one in self._placed.values() if one.state is State.IDLE]
-            asked = [worker.ask_to_end() for worker in idle if not clusters.is_lost()]
-            if asked:
-                ray.wait(asked, num_returns=len(asked), timeout=_CLOSE_TIMEOUT_S)
+            idle = [worker for worker in self._placed.values() if worker.state is State.IDLE]
+            closing = [worker.ask_to_end() for worker in idle if not clusters.is_lost()]
+            if closing:
+                ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_TIMEOUT_S)
         finally:
             self._end()
 
@@ -122,7 +122,7 @@ class RayPool(RemotePool[Job, Result]):
         """Return whether all places that can have a worker have one in one of these states."""
         workers = self._placed.values()
         num_able = self.num_workers - len(self._given_up)
-        return len(workers) == num_able and all(one.state in states for one in workers)
+        return len(workers) == num_able and all(worker.state in states for worker in workers)
 
     def _put(self, data_pickled: bytes) -> None:
         # Stored once; each node fetches it once.
@@ -138,11 +138,13 @@ class RayPool(RemotePool[Job, Result]):
         clusters.check_not_lost()
         self._fill_places()
         self._assign()
-        places = {one.call: place for place, one in self._placed.items() if one.call is not None}
+        places = {
+            worker.call: place for place, worker in self._placed.items() if worker.call is not None
+        }
         assert places, "someone has something to do"
         now_s = time.monotonic()
-        deadlines_s = [one.deadline_s for one in self._placed.values() if one.deadline_s]
-        wait_s = min([_TICK_S, *(max(one - now_s, 0) for one in deadlines_s)])
+        deadlines_s = [worker.deadline_s for worker in self._placed.values() if worker.deadline_s]
+        wait_s = min([_TICK_S, *(max(deadline_s - now_s, 0) for deadline_s in deadlines_s)])
         answered, others = ray.wait(list(places), num_returns=1, timeout=wait_s)
         clusters.check_not_lost()
         if answered and others:
@@ -169,9 +171,9 @@ class RayPool(RemotePool[Job, Result]):
         self._without_workers_s = self._without_workers_s or now_s
         limit_s = self._supervision.start_timeout_s
         if now_s - self._without_workers_s > limit_s:
-            found = next(iter(self._unfit.values()), self._early_loss or "none")
+            obstacle = next(iter(self._unfit.values()), self._early_loss or "none")
             raise PoolError(
-                f"workers: expected a node with room for one within {limit_s:g} s, found {found}; "
+                f"workers: expected a node with room for one within {limit_s:g} s, found {obstacle}; "
                 "add a node (ray start --address=HOST:PORT), or end what uses the cluster"
             )
 
@@ -262,7 +264,7 @@ class RayPool(RemotePool[Job, Result]):
     def _parts_of(self, number: int) -> list[Any]:
         """Return references to the parts of files, stored when a node first lacks them."""
         if number not in self._parts:
-            self._parts[number] = [ray.put(one) for one in self._needs.files[number].parts()]
+            self._parts[number] = [ray.put(part) for part in self._needs.files[number].parts()]
         return self._parts[number]
 
     def _leave_out(self, place: int, lacking: str) -> None:
@@ -312,7 +314,9 @@ class RayPool(RemotePool[Job, Result]):
         self._num_failed_starts += 1
         is_hopeless = self._num_failed_starts >= self._supervision.max_attempts
         is_first = not (error is None or error.is_out_of_memory or self._has_started)
-        if is_first or (is_hopeless and not any(one.is_ready for one in self._placed.values())):
+        if is_first or (
+            is_hopeless and not any(occupant.is_ready for occupant in self._placed.values())
+        ):
             raise failure.exception("workers")
         if is_hopeless:
             # One node may lack something that the others have.

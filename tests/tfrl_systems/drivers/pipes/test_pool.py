@@ -118,8 +118,10 @@ def test_workers_killed_while_others_work_do_not_end_the_run():
 
     def kill_the_newest(number, result):
         nonlocal num_killed
-        newest = max(workers(), key=lambda one: one.create_time())
-        if not any(one.is_ready and one._process.pid == newest.pid for one in pool._all_workers()):
+        newest = max(workers(), key=lambda process: process.create_time())
+        if not any(
+            worker.is_ready and worker._process.pid == newest.pid for worker in pool._all_workers()
+        ):
             newest.kill()
             num_killed += 1
 
@@ -128,9 +130,9 @@ def test_workers_killed_while_others_work_do_not_end_the_run():
     with make_pipes(Slow, 2) as pool:
         pool.broadcast(b"0")
         workers()[0].kill()
-        found = pool.map(tasks, kill_the_newest)
+        results = pool.map(tasks, kill_the_newest)
     assert num_killed > 3
-    assert sha256(found) == sha256([runner.run(task) for task in tasks])
+    assert sha256(results) == sha256([runner.run(task) for task in tasks])
 
 
 def test_a_worker_without_memory_is_replaced_and_nobody_else_suffers(tmp_path, caplog):
@@ -163,7 +165,7 @@ def test_a_spare_takes_over_at_once_and_another_one_is_started():
         os.kill(victim, signal.SIGKILL)
         seen = set(pool.map([Task(seed) for seed in range(50)]))
         assert victim not in seen and len(seen) == 2
-        assert seen < {one.pid for one in before}
+        assert seen < {process.pid for process in before}
         assert len(workers()) == 3
 
 

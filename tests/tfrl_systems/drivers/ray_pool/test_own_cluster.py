@@ -39,7 +39,7 @@ LINE = (
     "ended; run the same command with --resume"
 )
 SLOW = pytest.mark.slow
-HOLDER = "tfrl_systems.drivers.ray_pool.local_cluster"
+HOLDER = "tfrl_systems.drivers.ray_pool.own_cluster"
 
 
 @pytest.fixture(autouse=True)

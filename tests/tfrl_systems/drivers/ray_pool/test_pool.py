@@ -151,7 +151,7 @@ def test_what_a_node_lacks_is_said_in_one_line(monkeypatch):
 
 def test_a_run_from_the_command_line_is_the_same_and_only_its_own_words_are_seen(tmp_path, capfd):
     small = ("iterations=2", "num_chunks=3", "episodes_per_chunk=4", "hidden_sizes=8")
-    found = []
+    hashes = []
     for kind in ("inprocess", "ray"):
         words = [word for setting in small for word in ("--set", setting)]
         words += ["--function", "shifted_sphere", "--workdir", str(tmp_path / kind)]
@@ -159,10 +159,10 @@ def test_a_run_from_the_command_line_is_the_same_and_only_its_own_words_are_seen
         assert main(["train", "learn_to_optimize", "--agent", "ppo", *words, "--json"]) == 0
         said = capfd.readouterr()
         result = json.loads(said.out)
-        found.append((result["experience_sha256"], result["policy_sha256"]))
+        hashes.append((result["experience_sha256"], result["policy_sha256"]))
         ours = ("iterations", "shifted_sphere: ")
         assert not [line for line in said.err.splitlines() if not any(own in line for own in ours)]
-    assert len(set(found)) == 1
+    assert len(set(hashes)) == 1
 
 
 SCRIPT = """
@@ -177,7 +177,7 @@ with make_pool(Collect("ray", 2), Noise) as pool:
 
 
 SLOW = pytest.mark.slow
-_HOLDER = "tfrl_systems.drivers.ray_pool.local_cluster"
+_HOLDER = "tfrl_systems.drivers.ray_pool.own_cluster"
 
 
 @pytest.mark.usefixtures("default_signals")
@@ -199,9 +199,9 @@ def test_nothing_is_left_whatever_ends_the_caller(tmp_path, number):
     try:
         assert parent.stdout.readline() == "begun\n"
         family = psutil.Process(parent.pid).children(recursive=True)
-        names = " ".join(" ".join(one.cmdline()) for one in family)
+        names = " ".join(" ".join(process.cmdline()) for process in family)
         assert "raylet" in names and "gcs_server" in names
-        (holder,) = [one for one in family if _HOLDER in one.cmdline()]
+        (holder,) = [process for process in family if _HOLDER in process.cmdline()]
         directory = pathlib.Path(holder.cmdline()[-1])
         assert directory.stat().st_mode & 0o777 == 0o700
         time.sleep(0.5)  # its jobs begin

@@ -30,11 +30,11 @@ def _fill(name: str, parser: shared.LazyParser) -> None:
 def run(name: str, options: argparse.Namespace) -> int:
     """Measure as the command line says."""
     kind = find_system(name).bench_type
-    asked = read_fields(options, kind) if kind is not None else {}
+    settings = read_fields(options, kind) if kind is not None else {}
     with Terminal() as terminal:
-        found = experiments.bench(name, reporter=terminal, **asked)
+        measured = experiments.bench(name, reporter=terminal, **settings)
     if options.json:
-        show_json(found)
+        show_json(measured)
     else:
-        show(texts.benched(found))
+        show(texts.benched(measured))
     return 0

@@ -66,12 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
       The exit status.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     prepare_streams()
     options = argparse.Namespace()
     with _interruptions() as interruptions:
         try:
-            options = _parse(given)
+            options = _parse(words)
             return options.run(options)
         except UsageError as error:
             say(f"tfrl: {error}")
@@ -87,13 +87,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # What is interrupted while it loads may say so by an error of its own.
             if not interruptions and isinstance(error, Exception):
                 raise
-            say(f"tfrl: interrupted{_remedy(given, options)}")
+            say(f"tfrl: interrupted{_remedy(words, options)}")
             return 130
 
 
-def _parse(given: list[str]) -> argparse.Namespace:
+def _parse(words: list[str]) -> argparse.Namespace:
     try:
-        return make_parser().parse_args(given)
+        return make_parser().parse_args(words)
     finally:
         sys.stdout.flush()  # the text of --help
 
@@ -119,12 +119,12 @@ def _interruptions() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _remedy(given: list[str], options: argparse.Namespace) -> str:
+def _remedy(words: list[str], options: argparse.Namespace) -> str:
     if not hasattr(options, "resume"):
         return ""
     if not options.resume:
-        given = [*given, "--resume"]
-    return f"; go on with: {shlex.join(['tfrl', *given])}"
+        words = [*words, "--resume"]
+    return f"; go on with: {shlex.join(['tfrl', *words])}"
 
 
 def _version() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from tfrl_systems import experiments
@@ -59,15 +60,25 @@ def _fill(name: str, parser: shared.LazyParser) -> None:
     add_assignments(parser, "change a field; see below")
     shared.add_collect(parser)
     shared.add_json(parser)
-    parser.epilog_fn = functools.partial(_epilog, system)
+    parser.help_fn = functools.partial(_complete_help, system)
 
 
-def _epilog(system: System) -> str:
-    return "\n\n".join(
+def _complete_help(system: System, parser: shared.LazyParser, words: Sequence[str]) -> None:
+    """Add the fields of the agent that the command line names."""
+    chooser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    chooser.add_argument("--agent", nargs="?")
+    agent = chooser.parse_known_args(words)[0].agent
+    if agent not in AGENTS or system.why_not(agent):
+        agents = ",".join(agent for agent in AGENTS if not system.why_not(agent))
+        parser.epilog = (
+            f"fields for --set, with their defaults: tfrl train {system.name} --agent "
+            f"{{{agents}}} --help"
+        )
+        return
+    fields = describe(system.settings(agent, None), system.unused_settings)
+    parser.epilog = (
         f"with --agent {agent}: fields for --set, with their defaults:\n"
-        f"{_presets(system, agent)}{describe(system.settings(agent, None))}"
-        for agent in AGENTS
-        if not system.why_not(agent)
+        f"{_presets(system, agent)}{fields}"
     )
 
 
@@ -78,6 +89,7 @@ def _presets(system: System, agent: str) -> str:
 
 def run(name: str, options: argparse.Namespace) -> int:
     """Train a policy as the command line says."""
+    system = find_system(name)
     with Terminal() as terminal:
         trained = experiments.train(
             name,
@@ -89,10 +101,10 @@ def run(name: str, options: argparse.Namespace) -> int:
             collect=shared.collect_of(options),
             resume=options.resume,
             reporter=terminal,
-            **read_fields(options, find_system(name).problem_type),
+            **read_fields(options, system.problem_type),
         )
     if options.json:
         show_json(trained.result)
     else:
-        show(texts.trained(name, trained, options))
+        show(texts.trained(system, trained))
     return 0

@@ -15,12 +15,12 @@ import importlib
 import importlib.util
 import pathlib
 import pkgutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from environments.errors import UsageError
 from tfrl_systems.experiments.agents import Agent, find_agent
-from tfrl_systems.experiments.reporting import Reporter
+from tfrl_systems.experiments.reporting import Reporter, format_table
 from tfrl_systems.experiments.settings import Settings
 from tfrl_systems.experiments.training_run import TrainingRun
 
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     from tfrl_systems.experiments.online import OnlineTask
 
 _SYSTEMS = "tfrl_systems.experiments.systems"
+GRAPH_SETTINGS = ("graph_width", "graph_rounds", "head", "max_logit")
+"""Settings of agents that need observations of graphs."""
+FLOAT_SETTINGS = (
+    *("action_std", "search_action_std", "final_action_std", "state_dependent_std"),
+    *("num_waves", "magnify"),
+)
+"""Settings of agents that need float actions."""
 
 
 class System:
@@ -46,6 +53,8 @@ class System:
       examples: the help text of each verb: what the verb does, with example commands.
       own_agents: agents that learn in another way here than in other systems, by name.
       refused: agents that do not fit, each with the reason: "expected …, found …, …".
+      unused_settings: settings of agents that its specs leave without effect; help texts do not
+        show them.
       collects_by_workers: whether one worker per processor collects by default; if not, this
         process collects. Set it for systems whose steps take milliseconds.
     """
@@ -58,6 +67,7 @@ class System:
     examples: Mapping[str, str] = {}
     own_agents: Mapping[str, Agent] = {}
     refused: Mapping[str, str] = {}
+    unused_settings: Collection[str] = ()
     collects_by_workers: bool = False
 
     def why_not(self, agent: str) -> str:
@@ -159,6 +169,26 @@ class System:
           What `tfrl bench --json` prints.
         """
         raise UsageError(f"bench: there is nothing to measure of {self.name}")
+
+    def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
+        """Return what a run's result.json says of its policy, for people: a name and a value.
+
+        The name is "" if there is nothing to say.
+        """
+        late = result["evaluation"].get("last_tenth", {})
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in late.items())
+        return "evaluation", f"{figures} (mean over the last tenth of the iterations)"
+
+    def next_command(self, policy: pathlib.Path, problem: Any) -> str:
+        """Return the command to try next with a policy that was trained on a problem."""
+        return f"tfrl evaluate {self.name} --policy {policy}"
+
+    def table(self, evaluation: Mapping[str, Any]) -> str:
+        """Format what `evaluate` returned, for people: tables that compare the policies."""
+        policies = evaluation["policies"]
+        names = [name for name in policies[0] if name != "policy"]
+        rows = [[row["policy"], *(f"{row[name]:.4g}" for name in names)] for row in policies]
+        return format_table(["policy", *names], rows)
 
 
 @functools.cache

@@ -41,11 +41,30 @@ def test_help_imports_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
-def test_every_field_is_explained_in_the_help(tfrl):
-    out = tfrl("train", "inlining", "--help").out
-    for field in ("iterations=", "num_rounds=", "model=", "explore=true", "hidden_sizes=64,64"):
-        assert field in out
-    assert "\n  seed=" not in out
+@pytest.mark.parametrize(
+    ("system", "agent", "fields", "others"),
+    [
+        ("inlining", "bc_max", ("num_rounds=", "model=", "explore=true"), ("num_chunks=", "clip=")),
+        ("inlining", "ppo", ("clip=", "hidden_sizes=64,64"), ("head=", "action_std=", "explore=")),
+        ("tensor_graphs", "ppo", ("clip=", "head=local"), ("action_std=", "num_waves=")),
+        ("learn_to_optimize", "es", ("noise_std=", "hidden_sizes=32,32"), ("head=", "clip=")),
+    ],
+)
+def test_the_fields_of_the_agent_are_explained_in_the_help(tfrl, system, agent, fields, others):
+    """Those that the system's specs leave without effect are not shown."""
+    out = tfrl("train", system, "--agent", agent, "--help").out
+    lines = out.partition(f"\nwith --agent {agent}: ")[2].splitlines()
+    assert not [field for field in ("iterations=", *fields) if not starts(lines, field)]
+    assert not [field for field in ("seed=", *others) if starts(lines, field)]
+
+
+def starts(lines, field):
+    return any(line.startswith(f"  {field}") for line in lines)
+
+
+def test_without_an_agent_the_help_names_those_that_can_learn(tfrl):
+    last = tfrl("train", "inlining", "--help").out.splitlines()[-1]
+    assert last.endswith("tfrl train inlining --agent {ppo,reinforce,es,bc_max} --help")
 
 
 @pytest.mark.parametrize(

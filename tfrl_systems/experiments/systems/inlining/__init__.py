@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfrl_systems.experiments.agents import DECISIONS
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import Settings
-from tfrl_systems.experiments.system import System
-from tfrl_systems.experiments.systems.inlining import help
+from tfrl_systems.experiments.system import FLOAT_SETTINGS, GRAPH_SETTINGS, System
+from tfrl_systems.experiments.systems.inlining import help, tables
 from tfrl_systems.experiments.systems.inlining.problem import (
     Benchmarks,
     Evaluation,
@@ -81,7 +82,12 @@ class Inlining(System):
         "train": help.TRAIN,
         "evaluate": help.EVALUATE,
         "bench": help.BENCH,
+        "build": help.BUILD,
+        "export": help.EXPORT,
+        "corpus build": help.CORPUS_BUILD,
+        "corpus info": help.CORPUS_INFO,
     }
+    unused_settings = (*GRAPH_SETTINGS, *FLOAT_SETTINGS)
 
     def settings(self, agent: str, problem: Problem | None) -> Settings:
         """See `System.settings`."""
@@ -153,6 +159,19 @@ class Inlining(System):
         from tfrl_systems.experiments.systems.inlining import bench
 
         return bench.measure(asked, reporter)
+
+    def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
+        """See `System.outcome`; the lines of progress have said it."""
+        return "", ""
+
+    def next_command(self, policy: pathlib.Path, problem: Problem) -> str:
+        """See `System.next_command`."""
+        corpus = problem.holdout or problem.corpus
+        return f"tfrl evaluate inlining --policy {policy} --policy default --corpus {corpus}"
+
+    def table(self, evaluation: Mapping[str, Any]) -> str:
+        """See `System.table`."""
+        return tables.size_tables(evaluation)
 
 
 SYSTEM = Inlining()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from environments.learn_to_optimize.settings import Settings as EnvironmentSettings
 from tfrl_systems.experiments.reporting import Reporter
 from tfrl_systems.experiments.settings import Settings, option
-from tfrl_systems.experiments.system import System
-from tfrl_systems.experiments.systems.learn_to_optimize import help
+from tfrl_systems.experiments.system import GRAPH_SETTINGS, System
+from tfrl_systems.experiments.systems.learn_to_optimize import help, tables
 from tfrl_systems.experiments.systems.learn_to_optimize.evaluating import (
     Evaluation,
     evaluate_policies,
@@ -135,7 +136,9 @@ class LearnToOptimize(System):
         "train": help.TRAIN,
         "evaluate": help.EVALUATE,
         "bench": help.BENCH,
+        "export": help.EXPORT,
     }
+    unused_settings = GRAPH_SETTINGS
 
     def settings(self, agent: str, problem: Problem | None) -> Settings:
         """See `System.settings`."""
@@ -185,6 +188,22 @@ class LearnToOptimize(System):
         from tfrl_systems.experiments.systems.learn_to_optimize import bench
 
         return bench.measure(asked.only or BENCHMARKS, asked.rounds, reporter)
+
+    def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
+        """See `System.outcome`."""
+        late = result["evaluation"]["last_tenth"]
+        return "errors", (
+            f"mse {late['mse']:.3g}, msle {late['msle']:.3g} (mean over the last tenth of the "
+            "iterations)"
+        )
+
+    def next_command(self, policy: pathlib.Path, problem: Problem) -> str:
+        """See `System.next_command`."""
+        return f"{super().next_command(policy, problem)} --policy scipy --policy random"
+
+    def table(self, evaluation: Mapping[str, Any]) -> str:
+        """See `System.table`."""
+        return tables.function_table(evaluation)
 
 
 SYSTEM = LearnToOptimize()

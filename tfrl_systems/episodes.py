@@ -271,5 +271,5 @@ def labelled_experience(
         reward=np.zeros((1, num_rows), np.float32),
         discount=np.ones((1, num_rows), np.float32),
     )
-    given = np.ones(num_rows) if weights is None else np.asarray(weights, np.float64)
-    return experience, given[np.newaxis]
+    row_weights = np.ones(num_rows) if weights is None else np.asarray(weights, np.float64)
+    return experience, row_weights[np.newaxis]

@@ -100,8 +100,7 @@ def num_processors_at(address: str) -> int:
       UserError: there is no such cluster, or it has none.
     """
     with shared(Collect("ray", address=address)):
-        found: int = _clusters().num_processors()
-    return found
+        return int(_clusters().num_processors())
 
 
 def _clusters() -> Any:

@@ -205,7 +205,7 @@ def real_segments(
     lengths = episodes.is_real.sum(axis=1).astype(np.int64)
     firsts = episodes.place[:, 0]
     begins = [np.arange(f, f + n, num_steps) for f, n in zip(firsts, lengths, strict=True)]
-    ends = np.repeat(firsts + lengths, [len(one) for one in begins])[:, np.newaxis]
+    ends = np.repeat(firsts + lengths, list(map(len, begins)))[:, np.newaxis]
     rows = np.concatenate(begins)[:, np.newaxis] + np.arange(num_steps)
     is_alive = rows < ends
     within = np.minimum(rows, ends - 1)

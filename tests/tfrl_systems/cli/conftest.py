@@ -32,10 +32,10 @@ def clang(request, build_environment):
 @pytest.fixture(scope="module")
 def one_clang(build_environment):
     """Any of them: what is tested does not depend on its version."""
-    found = [find_clang(name) for name in CLANGS]
-    path = next((path for path, _ in found if path), "")
+    candidates = [find_clang(name) for name in CLANGS]
+    path = next((path for path, _ in candidates if path), "")
     if not path:
-        skip_if("; ".join(missing for _, missing in found))
+        skip_if("; ".join(missing for _, missing in candidates))
     return path
 
 

@@ -36,14 +36,14 @@ def test_a_clang_that_no_plugin_was_built_for_compiles_as_alone(clang, tmp_path)
     plain = (tmp_path / "out.o").read_bytes()
     with steer([toolchain], heuristic_source("never")) as steering:
         place = pathlib.Path(steering.environment["TFRL_INLINING_CONFIG"])
-        other = tmp_path / "set"
-        shutil.copytree(place, other)
+        damaged = tmp_path / "set"
+        shutil.copytree(place, damaged)
         environment = {
             **os.environ,
             **steering.environment,
-            "CCC_OVERRIDE_OPTIONS": f"# ^--config-user-dir={other}",
+            "CCC_OVERRIDE_OPTIONS": f"# ^--config-user-dir={damaged}",
         }
-        plugin = other / f"inliner-{toolchain.major}.so"
+        plugin = damaged / f"inliner-{toolchain.major}.so"
         whole = plugin.read_bytes()
         for damage in ("gone", "half", "another LLVM's"):
             if damage == "gone":
@@ -56,9 +56,9 @@ def test_a_clang_that_no_plugin_was_built_for_compiles_as_alone(clang, tmp_path)
                 )
             run(*command, cwd=tmp_path, env=environment)
             assert (tmp_path / "out.o").read_bytes() == plain, damage
-        told = steering.compiles()
-    assert [one.source for one in told] == ["library 0.cpp"] * 3
-    assert [one.reason for one in told] == [
+        compiles = steering.compiles()
+    assert [clang_run.source for clang_run in compiles] == ["library 0.cpp"] * 3
+    assert [clang_run.reason for clang_run in compiles] == [
         "no plugin was built for this clang",
         "the plugin cannot be loaded by this clang",
         "the plugin cannot be loaded by this clang",
@@ -128,8 +128,8 @@ def test_an_interrupted_build_can_be_finished(one_clang, tmp_path):
     done = subprocess.run(
         [*tfrl, "--", "make", f"CXX={one_clang}"], cwd=sources, env=environment, capture_output=True
     )
-    found = json.loads(done.stdout)
-    assert done.returncode == 0 and found["steered"] == found["compiles"] > 0
+    report = json.loads(done.stdout)
+    assert done.returncode == 0 and report["steered"] == report["compiles"] > 0
     run(sources / "program", cwd=sources)
 
 
@@ -152,8 +152,8 @@ def test_a_killed_build_can_be_finished(one_clang, tmp_path):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     make.write_text(MAKE)
-    found = json.loads(run(*BUILD, "--", *command, cwd=sources, env=environment))
-    assert found["steered"] == found["compiles"] == 1  # the other two were there
+    report = json.loads(run(*BUILD, "--", *command, cwd=sources, env=environment))
+    assert report["steered"] == report["compiles"] == 1  # the other two were there
     run(sources / "program", cwd=sources)
 
 
@@ -240,8 +240,8 @@ def test_a_clang_without_good_headers_does_not_keep_others_from_being_steered(on
         source = write_sources(tmp_path / "project") / "library 0.cpp"
         command = [one_clang, "-Oz", "-c", source, "-o", tmp_path / "out.o"]
         run(*command, cwd=tmp_path, env={**os.environ, **steering.environment})
-        (told,) = steering.compiles()
-    assert told.reason == "" and told.decisions > 0
+        (compiled,) = steering.compiles()
+    assert compiled.reason == "" and compiled.decisions > 0
 
 
 def test_headers_of_another_version_are_told_apart(one_clang, tmp_path):

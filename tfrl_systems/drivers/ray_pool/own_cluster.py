@@ -1,16 +1,16 @@
 """A Ray cluster of this machine alone, which ends however the process that started it ends.
 
-`ray.init` starts a cluster, but not one that keeps a pool's promises. If the caller is killed, Ray's
-agents live on for more than a minute, and the session's files stay. If a process of the cluster
-ends, Ray ends the caller without a word. So a program of its own holds the cluster::
+`ray.init` starts a cluster, but not one that keeps a pool's promises. If the caller is killed,
+Ray's agents live on for more than a minute, and the session's files stay. If a process of the
+cluster ends, Ray ends the caller without a word. So a program of its own holds the cluster::
 
     python -m tfrl_systems.drivers.ray_pool.own_cluster LIFE ANSWER SAYS DIRECTORY
 
 LIFE, ANSWER and SAYS are numbers of inherited file descriptors. The program writes one line of JSON
 to ANSWER: the cluster's address and the numbers of its processes, or why there is none. LIFE is the
-read end of a pipe whose write end only the caller has. The caller writes to it, or the kernel closes
-it. Then the program kills all processes of the cluster, and removes DIRECTORY, which holds sockets
-and logs. If Ray has ended the caller, the program says why on SAYS, the caller's stderr.
+read end of a pipe whose write end only the caller has. When the caller writes to it, or the kernel
+closes it, the program kills all processes of the cluster, and removes DIRECTORY, which holds their
+sockets and logs. If Ray has ended the caller, the program says why on SAYS, the caller's stderr.
 """
 
 from __future__ import annotations

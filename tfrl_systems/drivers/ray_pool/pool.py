@@ -173,8 +173,9 @@ class RayPool(RemotePool[Job, Result]):
         if now_s - self._without_workers_s > limit_s:
             obstacle = next(iter(self._unfit.values()), self._early_loss or "none")
             raise PoolError(
-                f"workers: expected a node with room for one within {limit_s:g} s, found {obstacle}; "
-                "add a node (ray start --address=HOST:PORT), or end what uses the cluster"
+                f"workers: expected a node with room for one within {limit_s:g} s, found "
+                f"{obstacle}; add a node (ray start --address=HOST:PORT), or end what uses the "
+                "cluster"
             )
 
     def _take_answer(self, place: int) -> None:

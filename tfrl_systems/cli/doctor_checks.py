@@ -76,8 +76,8 @@ def examine(cache: pathlib.Path) -> list[Check]:
         _onnx(),
         _cache(cache),
         _temporary_directory(),
-        *_clangs(),
-        *_plugins(),
+        *clangs(),
+        *plugins(),
         _ray(),
     ]
 
@@ -166,7 +166,8 @@ def _onnx() -> Check:
     return Check(name, result.tolist() == [0.0, 2.0], True, text)
 
 
-def _clangs() -> list[Check]:
+def clangs() -> list[Check]:
+    """Check each clang on PATH."""
     checks = [_clang(name) for name in _CLANGS if shutil.which(name)]
     if checks:
         return checks
@@ -189,7 +190,7 @@ def _clang(name: str) -> Check:
     return Check(name, True, False, f"{text}, its own default cannot be asked for", remedy)
 
 
-def _plugins() -> list[Check]:
+def plugins() -> list[Check]:
     """Check for each clang on PATH that is new enough whether a plugin can be built for it."""
     return [
         _plugin(name)

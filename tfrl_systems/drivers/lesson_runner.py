@@ -20,13 +20,13 @@ class LessonRunner:
     over the episodes of the same context.
 
     Args:
-      runner: plays episodes.
+      make_runner: makes the runner that plays episodes.
       num_attempts: episodes in each context.
     """
 
-    def __init__(self, runner: EpisodeRunner, num_attempts: int) -> None:
-        self._runner, self._num_attempts = runner, num_attempts
-        self.load, self.close = runner.load, runner.close
+    def __init__(self, make_runner: Callable[[], EpisodeRunner], num_attempts: int) -> None:
+        self._runner, self._num_attempts = make_runner(), num_attempts
+        self.load, self.close = self._runner.load, self._runner.close
 
     def run(self, job: Chunk) -> Experience:
         """Play the chunk's episodes, each of them so many times."""
@@ -41,20 +41,3 @@ class LessonRunner:
                 for experience, cost in zip(played, costs, strict=True)
             ]
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class MakeLessonRunner:
-    """A function that makes a worker's runner.
-
-    Attributes:
-      make_runner: makes the runner that plays episodes.
-      num_attempts: episodes in each context.
-    """
-
-    make_runner: Callable[[], EpisodeRunner]
-    num_attempts: int
-
-    def __call__(self) -> LessonRunner:
-        """Make the runner."""
-        return LessonRunner(self.make_runner(), self.num_attempts)

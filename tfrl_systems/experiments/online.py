@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,9 +14,9 @@ from tf_agents.trajectories import time_step as ts
 from tfrl_systems.agents.cloning import takes_lessons
 from tfrl_systems.agents.es import takes_directions
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
-from tfrl_systems.drivers.direction_runner import MakeDirectionRunner, ScoreFn, mean_return
+from tfrl_systems.drivers.direction_runner import DirectionRunner, ScoreFn, mean_return
 from tfrl_systems.drivers.jobs import Chunk, MakeRunner
-from tfrl_systems.drivers.lesson_runner import MakeLessonRunner
+from tfrl_systems.drivers.lesson_runner import LessonRunner
 from tfrl_systems.drivers.requirements import Requirements
 from tfrl_systems.episodes import Experience
 from tfrl_systems.experiments.reporting import Reporter
@@ -119,12 +120,12 @@ def train(
         make_runner = (
             task.make_teacher(actor)
             if task.make_teacher
-            else MakeLessonRunner(make_runner, num_attempts)
+            else functools.partial(LessonRunner, make_runner, num_attempts)
         )
         timeout_s *= num_attempts
     if takes_directions(agent):
         perturbation = agent.perturbation(config.iterations)
-        make_runner = MakeDirectionRunner(make_runner, perturbation, task.score_fn)
+        make_runner = functools.partial(DirectionRunner, make_runner, perturbation, task.score_fn)
         timeout_s *= len(SIGNS)
     supervision = Supervision(timeout_s=timeout_s)
     with make_pool(collect, make_runner, supervision, task.requirements) as pool:

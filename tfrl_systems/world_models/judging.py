@@ -91,8 +91,8 @@ class Judge:
         errors = np.sum((ahead - latents[after]) ** 2, axis=-1) / latents.shape[-1]
         reward_errors = (dreamed_rewards - real_rewards) ** 2
         return Judgement(
-            reward_r2=_explained(rewards[is_real], real_rewards[is_real]),
-            mask_f1=_f1(allowed[has_next], really_allowed[has_next]),
+            reward_r2=explained(rewards[is_real], real_rewards[is_real]),
+            mask_f1=f1(allowed[has_next], really_allowed[has_next]),
             done_accuracy=float(np.mean((ends > 0.5)[is_real] == steps.is_end[place][is_real])),
             error_by_step=_roots(errors, has_next),
             reward_error_by_step=_roots(reward_errors, is_real),
@@ -168,7 +168,7 @@ def _by_time(array: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
     return tf.reshape(array, tf.concat([shape, tf.shape(array)[1:]], axis=0))
 
 
-def _explained(predicted: np.ndarray, real: np.ndarray) -> float:
+def explained(predicted: np.ndarray, real: np.ndarray) -> float:
     """Return R²; 1 if there is nothing to explain and nothing is predicted wrongly."""
     unexplained = float(np.sum((predicted - real) ** 2))
     total = float(np.sum((real - real.mean()) ** 2))
@@ -177,7 +177,8 @@ def _explained(predicted: np.ndarray, real: np.ndarray) -> float:
     return 1 - unexplained / total
 
 
-def _f1(predicted: np.ndarray, real: np.ndarray) -> float:
+def f1(predicted: np.ndarray, real: np.ndarray) -> float:
+    """Return the F1 of predicted truth values; 1 if nothing is true or predicted."""
     hits = int(np.sum(predicted & real))
     wrong = int(np.sum(predicted != real))
     return 2 * hits / (2 * hits + wrong) if hits or wrong else 1.0

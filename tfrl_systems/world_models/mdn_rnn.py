@@ -290,9 +290,9 @@ class WorldModel(snt.Module):
         if not self.shape.two_hot:
             return tf.square(predicted.rewards[..., 0] - scaled)
         logs = tf.nn.log_softmax(predicted.rewards)
-        return -tf.reduce_sum(logs * self._two_hot(scaled), axis=-1)
+        return -tf.reduce_sum(logs * self.two_hot(scaled), axis=-1)
 
-    def _two_hot(self, values: tf.Tensor) -> tf.Tensor:
+    def two_hot(self, values: tf.Tensor) -> tf.Tensor:
         """Return shares [N, 255] of the two bins beside each value [N], whose mean is the value."""
         bins = self._bins
         inside = tf.clip_by_value(values, bins[0], bins[-1])

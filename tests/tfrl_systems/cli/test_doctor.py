@@ -46,7 +46,7 @@ def test_a_clang_that_is_none_or_too_old_is_no_failure(tmp_path, monkeypatch, sc
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    (check,) = doctor_checks._clangs()
+    (check,) = doctor_checks.clangs()
     assert not check.works and not check.needed and check.remedy
 
 
@@ -59,6 +59,6 @@ def test_a_clang_without_headers_names_their_package(tmp_path, monkeypatch):
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    (check,) = doctor_checks._plugins()
+    (check,) = doctor_checks.plugins()
     assert not check.works and not check.needed and check.name == "plugin for clang-23"
     assert check.remedy == "install them: apt-get install llvm-23-dev"

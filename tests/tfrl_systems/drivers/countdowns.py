@@ -27,8 +27,8 @@ class Countdown(py_environment.PyEnvironment):
         self._info: dict[str, object] = {}
         self.seed(seed)
 
-    def seed(self, seed: int) -> None:
-        self._seed, self._num_begun = seed, 0
+    def seed(self, seed: int, num_begun: int = 0) -> None:
+        self._seed, self._num_begun = seed, num_begun
 
     def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
         return {
@@ -83,8 +83,7 @@ class Countdowns(py_environment.PyEnvironment):
 
     def seed(self, seed: int) -> None:
         for number, row in enumerate(self._rows):
-            row.seed(seed)
-            row._num_begun = number
+            row.seed(seed, number)
 
     def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
         return self._rows[0].observation_spec()

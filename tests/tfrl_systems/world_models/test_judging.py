@@ -8,7 +8,7 @@ import pytest
 from tests.tfrl_systems.world_models import chain
 from tests.tfrl_systems.world_models.conftest import make_model
 from tfrl_systems.world_models.fitting import Replay
-from tfrl_systems.world_models.judging import Judge, _explained, _f1
+from tfrl_systems.world_models.judging import Judge, explained, f1
 
 
 def test_a_fitted_model_is_right_about_new_episodes(fitted, unseen):
@@ -44,17 +44,17 @@ def test_a_model_that_was_never_fitted_is_no_good(unseen):
     assert judgement.reward_r2 < 0.1 and judgement.mask_f1 < 0.9 and judgement.invalid_share > 0.1
 
 
-def test_explained_variance():
+def testexplained_variance():
     real = np.array([1.0, 2.0, 3.0])
-    assert _explained(real, real) == 1
-    assert _explained(np.full(3, 2.0), real) == 0
-    assert _explained(np.array([1.0, 2.0, 4.0]), real) == 0.5
-    assert _explained(np.ones(3), np.ones(3)) == 1 and _explained(np.zeros(3), np.ones(3)) == 0
+    assert explained(real, real) == 1
+    assert explained(np.full(3, 2.0), real) == 0
+    assert explained(np.array([1.0, 2.0, 4.0]), real) == 0.5
+    assert explained(np.ones(3), np.ones(3)) == 1 and explained(np.zeros(3), np.ones(3)) == 0
 
 
-def test_f1():
+def testf1():
     real = np.array([True, True, False, False])
     # Two found, one of them right; one of two missed: precision 1/2, recall 1/2.
-    assert _f1(np.array([True, False, True, False]), real) == 0.5
-    assert _f1(real, real) == 1 and _f1(~real, real) == 0
-    assert _f1(np.zeros((3, 0), bool), np.zeros((3, 0), bool)) == 1
+    assert f1(np.array([True, False, True, False]), real) == 0.5
+    assert f1(real, real) == 1 and f1(~real, real) == 0
+    assert f1(np.zeros((3, 0), bool), np.zeros((3, 0), bool)) == 1

@@ -57,7 +57,7 @@ def test_two_hot_rewards_mean_what_they_should():
     model = make_model()
     model.reward_scale.assign(2.0)
     rewards = np.array([0.0, 1.0, -3.7, 25.0, 290.0], np.float32)
-    shares = model._two_hot(rewards / 2).numpy()
+    shares = model.two_hot(rewards / 2).numpy()
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
     assert np.all((shares > 0).sum(axis=1) <= 2)
     logits = tf.math.log(shares + 1e-30)[tf.newaxis]
@@ -67,7 +67,7 @@ def test_two_hot_rewards_mean_what_they_should():
 
 def test_rewards_beyond_all_bins_are_cut_off():
     model = make_model()
-    shares = model._two_hot(np.array([1e6, -1e6], np.float32)).numpy()
+    shares = model.two_hot(np.array([1e6, -1e6], np.float32)).numpy()
     assert shares[0, -1] == shares[1, 0] == 1
 
 

@@ -76,6 +76,11 @@ class WorkerHandle:
             self.channel.send(Message(Kind.START, pickled(settings)))
 
     @property
+    def pid(self) -> int:
+        """Return the number of the process."""
+        return self._process.pid
+
+    @property
     def was_killed(self) -> bool:
         """Return whether `kill` was called."""
         return self._process.returncode is not None
@@ -115,7 +120,9 @@ class WorkerHandle:
             return "its worker closed its socket"
         if ended.si_code == os.CLD_EXITED:
             return f"its worker ended with status {ended.si_status}"
-        names = {int(number): number.name for number in signal.Signals}
+        names = {
+            int(number): number.name for number in signal.Signals
+        }  # real-time signals have none
         return f"its worker was ended by {names.get(ended.si_status, ended.si_status)}"
 
     def ask_to_end(self) -> None:

@@ -25,18 +25,18 @@ from tfrl_systems.drivers.jobs import PoolError
 from tfrl_systems.drivers.ray_pool.own_cluster import OwnCluster, loss_message
 
 _ASK_TIMEOUT_S = 10.0
-# Whoever listens on this machine's ports cannot join without it. Ray keeps the first one it reads,
-# so there is one for each process.
+# Nobody can join an own cluster without it, though its ports are open to all users of this machine.
+# Ray keeps the first token that a process reads, so there is one for each process.
 _TOKEN = secrets.token_hex(32)
 _TOKEN_FILE = ".ray/auth_token"
-# Ray ends a process whose cluster does not answer for so long, by default for a minute, though it
-# may be learning and need no cluster for now. Pools notice the loss of an own cluster themselves.
+# Ray ends a process whose cluster has not answered for a minute, even while it learns and needs no
+# cluster. Pools notice the loss of an own cluster themselves, so Ray may wait longer.
 _SILENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
 _SILENCE_S = 3600
 
 
 class Membership:
-    """This process's place in a cluster, until the last user has left.
+    """This process's membership of a cluster; it ends when the last user has left.
 
     Args:
       address: HOST:PORT of a cluster that this machine is a node of, or "auto" for the one that
@@ -84,7 +84,7 @@ class Membership:
                 f"address: expected HOST:PORT or auto, found {address!r}; make this machine a node "
                 "of the cluster (ray start --address=HOST:PORT) and give the same address"
             )
-        # `ray start` decides alike, on each machine of the cluster.
+        # `ray start` decides in the same way on each machine of the cluster.
         if _token_is_known() and "RAY_AUTH_MODE" not in os.environ:
             self._end.enter_context(_environment({"RAY_AUTH_MODE": "token"}))
         try:
@@ -129,7 +129,7 @@ def connect(address: str) -> Callable[[], None]:
       PoolError: no cluster can be started.
     """
     global _membership
-    # Ray warns of what its own defaults have decided.
+    # Ray warns about its own defaults.
     logging.getLogger("ray").setLevel(logging.ERROR)
     with _lock:
         if _membership is None:
@@ -168,7 +168,7 @@ def is_lost() -> bool:
 
 
 def check_not_lost() -> None:
-    """Refuse to use a cluster that no longer works: Ray would end this process, or wait for ever.
+    """Check that the own cluster still works: without it Ray ends this process or waits for ever.
 
     Raises:
       PoolError: the cluster that this process has started was lost.
@@ -195,16 +195,16 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def _read_environment_again() -> None:
-    """Have Ray read the variables that it has read when it was imported."""
+    """Have Ray read its variables again; it reads them only when it is imported."""
     importlib.import_module("ray._raylet").Config.initialize("")
 
 
 @contextlib.contextmanager
 def _without_reports() -> Iterator[None]:
-    """Have Ray not print, on stdout, what befalls workers and nodes; the pools say so themselves.
+    """Keep Ray from printing lost workers and nodes on stdout, where results go.
 
-    Ray prints it in a thread that it starts when it joins a cluster, and has no setting for that.
-    What workers print takes another way.
+    The pools log them. Ray has no setting for the thread that prints, which starts when a process
+    joins a cluster.
     """
     module: Any = importlib.import_module("ray._private.worker")
     before = getattr(module, "listen_error_messages", None)
@@ -217,7 +217,7 @@ def _without_reports() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _own_signal_handlers() -> Iterator[None]:
-    """Keep the caller's answer to SIGTERM, which Ray replaces."""
+    """Restore the caller's handler of SIGTERM, which Ray replaces."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -228,7 +228,7 @@ def _own_signal_handlers() -> Iterator[None]:
 
 
 def _check_that_someone_listens(address: str) -> None:
-    """Ask before Ray does, because Ray asks again for many minutes.
+    """Check that an address answers, because Ray tries for many minutes.
 
     Raises:
       OSError, ValueError: nobody listens there.

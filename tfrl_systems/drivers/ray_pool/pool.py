@@ -209,21 +209,21 @@ class RayPool(RemotePool[Job, Result]):
             self._note_start(place, state, answer)
 
     def _doubt(self, worker: WorkerHandle) -> None:
-        """Expect nothing of a lost worker's node for a while, in case the whole node was lost."""
+        """Avoid a lost worker's node for a while: the whole node may be lost."""
         if worker.place is None or clusters.is_local():
             return
         self._doubtful[worker.place.node_id] = time.monotonic() + _DOUBT_S
-        # The node may have copies of these. Ray would wait for them, before it looks elsewhere.
+        # The node may hold these objects, and Ray would wait for it before it looks elsewhere.
         self._make_runner = ray.put(ray.get(self._make_runner))
         if self._data is not None:
             self._data = ray.put(ray.get(self._data))
         self._parts.clear()
 
     def _note_early_loss(self, place: int, why: str) -> None:
-        """Remove a worker that was lost before it was anywhere; another one will be asked for.
+        """Remove a worker that was lost before it had a place; `_fill_places` asks for another.
 
-        Ray goes on for seconds to send workers to a node that is gone. So this is no failed start,
-        of which there may be a few only; `_look_for_late_ones` limits the time instead.
+        Ray sends workers to a node for seconds after it is gone. So these losses do not count as
+        failed starts; `_look_for_late_ones` limits their time instead.
         """
         if why != self._early_loss:
             _log.warning("%s", why)
@@ -249,12 +249,13 @@ class RayPool(RemotePool[Job, Result]):
             elif missing is not None:
                 worker.fetch(missing, self._parts_of(missing))
             else:
-                # A worker has started when it has all that it needs.
-                self._num_failed_starts *= worker.version != self._version
+                # A worker that has to load data too has not started yet.
+                if worker.version == self._version:
+                    self._num_failed_starts = 0
             return
         error: RemoteError = answer.value
         if state is State.LOADING and self._is_broadcasting and not error.is_out_of_memory:
-            # The other workers will refuse the data too. No job will run with this version.
+            # The other workers will refuse the data too, so no job will run with this version.
             self._refusals.append(error)
         elif state is State.FETCHING:
             self._leave_out(place, error.message)

@@ -119,9 +119,7 @@ def test_workers_killed_while_others_work_do_not_end_the_run():
     def kill_the_newest(number, result):
         nonlocal num_killed
         newest = max(workers(), key=lambda process: process.create_time())
-        if not any(
-            worker.is_ready and worker._process.pid == newest.pid for worker in pool._all_workers()
-        ):
+        if not any(worker.is_ready and worker.pid == newest.pid for worker in pool.workers):
             newest.kill()
             num_killed += 1
 
@@ -160,7 +158,7 @@ def test_a_spare_takes_over_at_once_and_another_one_is_started():
         pool.map([Task(0)])
         before = workers()
         assert len(before) == 3
-        while not pool._spares[0].is_ready:  # it starts in the background
+        while not pool.workers[-1].is_ready:  # it starts in the background
             victim = pool.map([Task(0)])[0]
         os.kill(victim, signal.SIGKILL)
         seen = set(pool.map([Task(seed) for seed in range(50)]))

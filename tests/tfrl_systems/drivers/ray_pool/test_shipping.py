@@ -174,9 +174,9 @@ def test_copies_that_nobody_uses_go_when_others_come(wanted, parts, copies, tmp_
     assert copies.find(wanted) is not None  # from now on it is used
     copies.add(new, other_parts)
     assert {copy.name for copy in (tmp_path / "copies").iterdir()} == {wanted.sha256, new.sha256}
-    for held in copies._held:  # as the kernel does when the process ends
+    for held in copies.held:  # as the kernel does when the process ends
         os.close(held)
-    copies._held.clear()
+    copies.held.clear()
     (tmp_path / "copies" / new.sha256 / "c").unlink()
     copies.add(new, other_parts)
     assert [copy.name for copy in (tmp_path / "copies").iterdir()] == [new.sha256]

@@ -128,7 +128,7 @@ class WorkerHandle:
         return answer
 
     def why_unable(self, error: Exception) -> str:
-        """Return why no worker can start on this node, in one line; "" if this one was only lost."""
+        """Return why no worker can start on this node, in one line; "" if it was only lost."""
         # Ray puts the node's ImportError in the middle of many lines.
         missing = re.search(r"^\s*(\w*Error: .*)$", str(error), re.MULTILINE)
         if isinstance(error, ray.exceptions.RayTaskError) or missing:

@@ -47,13 +47,6 @@ def test_results_are_the_same_whatever_ends_workers(tmp_path, caplog):
             assert f"{task}: {whys[fault]} (attempt {attempt} of 3)" in said
 
 
-def test_a_job_that_ends_every_worker_is_a_failure_that_says_why():
-    with make_pipes(Noise, max_attempts=2) as pool:
-        failed, fine = pool.map([Task(0, "kill"), Task(1)])
-    assert failed.message == "task 0: its worker was ended by SIGKILL (attempt 2 of 2)"
-    assert len(fine) == 4
-
-
 def test_data_that_end_every_worker_end_the_attempts():
     with make_pipes(Noise, 1, max_attempts=2) as pool:
         pool.broadcast(b"kill")
@@ -178,20 +171,6 @@ def test_workers_killed_between_uses_are_replaced():
             worker.kill()
         pool.broadcast(b"1")
         assert sha256(pool.map(tasks_of(1))) == expected()[1]
-
-
-def test_an_interruption_leaves_a_pool_that_works():
-    tasks = tasks_of(0)
-
-    def interrupt(number, result):
-        raise KeyboardInterrupt
-
-    with make_pipes(Noise) as pool:
-        pool.broadcast(b"0")
-        for _ in range(2):
-            with pytest.raises(KeyboardInterrupt):
-                pool.map(tasks, interrupt)
-        assert sha256(pool.map(tasks)) == expected()[0]
 
 
 def test_large_jobs_and_large_results_pass_each_other():

@@ -21,7 +21,7 @@ from tests.requirements import NO_RAY
 pytest.importorskip("ray", reason=NO_RAY)
 
 from environments.errors import UserError
-from tests.tfrl_systems.drivers.collecting import collect, expected, sha256, tasks_of
+from tests.tfrl_systems.drivers.collecting import collect, expected
 from tests.tfrl_systems.drivers.conftest import wait_for_end
 from tests.tfrl_systems.drivers.runners import Noise, Process, Task
 from tfrl_systems.cli.main import main
@@ -82,13 +82,6 @@ def test_large_results_are_small_on_their_way_to_another_node():
     assert small.compressed() is small
 
 
-def test_a_job_that_ends_every_worker_is_a_failure_that_says_why(noise):
-    failed, fine = noise.map([Task(0, "kill"), Task(1)])
-    assert failed.message.startswith("task 0: its worker on ")
-    assert failed.message.endswith("was lost (ActorDiedError) (attempt 2 of 2)")
-    assert len(fine) == 4
-
-
 def test_a_failing_start_ends_the_attempts():
     def make_runner():
         os.kill(os.getpid(), signal.SIGKILL)
@@ -109,33 +102,6 @@ def test_a_place_whose_workers_never_start_is_left_empty(tmp_path):
 
     with make(make_runner, 2, max_attempts=2) as pool:
         assert len(pool.map([Task(0), Task(1)])) == 2
-
-
-def test_an_interruption_leaves_a_pool_that_works(noise):
-    def interrupt(number, result):
-        raise KeyboardInterrupt
-
-    noise.broadcast(b"0")
-    with pytest.raises(KeyboardInterrupt):
-        noise.map(tasks_of(0), interrupt)
-    assert sha256(noise.map(tasks_of(0))) == expected()[0]
-
-
-def test_a_worker_sees_no_gpu_has_one_thread_and_the_callers_directory():
-    names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    names += ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
-
-    class Look(Noise):
-        def run(self, job):
-            heavy = {"tensorflow", "tf_agents", "tree", "sklearn"} & set(sys.modules)
-            return (
-                json.dumps([os.environ.get(name) for name in names]),
-                str(pathlib.Path.cwd()),
-                heavy,
-            )
-
-    with make(Look, 1) as pool:
-        assert pool.map([0]) == [('["", "1", "1", "1", "1"]', str(pathlib.Path.cwd()), set())]
 
 
 def test_what_a_node_lacks_is_said_in_one_line(monkeypatch):

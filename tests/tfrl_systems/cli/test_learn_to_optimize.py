@@ -167,7 +167,7 @@ def cost(points):
 
 
 def test_a_chunk_timeout_is_that_of_the_workers(tfrl, tmp_path, monkeypatch):
-    """What a pool does with it, `drivers/test_pools.py` tries."""
+    """What a pool does with it, `drivers/test_collect.py` tries."""
     places = []
 
     def train(*_, collect, **__):

@@ -1,11 +1,16 @@
-"""Help, exit statuses, and what a user sees of a mistake."""
+"""Help, exit statuses, what a user sees of a mistake, and Ctrl-C at any moment."""
 
 from __future__ import annotations
 
+import importlib
+import os
+import signal
 import subprocess
 import sys
 
 import pytest
+
+from tfrl_systems.cli import cache, main
 
 HELPS = [
     [],
@@ -130,3 +135,66 @@ def test_a_reader_who_has_seen_enough_is_no_error(corpus):
     command = f"{sys.executable} -m tfrl_systems.cli.main corpus info {corpus} | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
+
+
+def test_a_user_without_home_and_name():
+    """Even the help names a file in the cache."""
+    code = """
+import os, pwd, sys
+os.getuid = lambda: 1 << 30
+from tfrl_systems.cli.main import main
+sys.exit(main(["doctor", "--help"]))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "HOME"}
+    environment.pop("XDG_CACHE_HOME", None)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+INTERRUPTED = (130, "", "tfrl: interrupted\n")
+
+
+def press(*_):
+    """Ctrl-C."""
+    signal.raise_signal(signal.SIGINT)
+
+
+def press_while_something_loads(_):
+    """Whose import says so in its own way."""
+    try:
+        press()
+    except KeyboardInterrupt:
+        raise ImportError("cannot import name 'half' from partially initialised module") from None
+
+
+@pytest.mark.parametrize("run", [press, press_while_something_loads])
+def test_ctrl_c_in_a_verb(tfrl, run, default_signals, monkeypatch):
+    monkeypatch.setattr(cache, "run_info", run)
+    ran = tfrl("cache", "info")
+    assert (ran.status, ran.out, ran.err) == INTERRUPTED
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_before_the_command_line_is_read(tfrl, default_signals, monkeypatch):
+    monkeypatch.setattr(importlib, "import_module", press)
+    ran = tfrl("cache", "info")
+    assert (ran.status, ran.out, ran.err) == INTERRUPTED
+
+
+def test_an_error_is_no_interruption(tfrl, default_signals, monkeypatch):
+    def fail(_):
+        raise ImportError("a fault of ours")
+
+    monkeypatch.setattr(cache, "run_info", fail)
+    with pytest.raises(ImportError, match="a fault of ours"):
+        tfrl("cache", "info")
+
+
+def test_an_ignored_ctrl_c_stays_ignored(tfrl, default_signals, monkeypatch):
+    """As under nohup."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    monkeypatch.setattr(cache, "run_info", lambda _: press() or 0)
+    assert tfrl("cache", "info").status == 0
+    assert main.signal.getsignal(signal.SIGINT) is signal.SIG_IGN

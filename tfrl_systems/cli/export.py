@@ -8,8 +8,7 @@ from typing import Any
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show, show_json
 from tfrl_systems.experiments.arguments import path_of_file
-
-_FORMATS = ("clang-plugin", "mlgo", "onnx")
+from tfrl_systems.experiments.system import find_system, system_names
 
 
 def add_parser(subparsers: Any) -> None:
@@ -23,7 +22,8 @@ def add_parser(subparsers: Any) -> None:
 
 def _fill(parser: shared.LazyParser) -> None:
     parser.add_argument("--policy", required=True, metavar="DIR|NAME", help="what to export")
-    parser.add_argument("--format", required=True, choices=_FORMATS, help="the form")
+    formats = [form for name in system_names() for form in find_system(name).export_formats]
+    parser.add_argument("--format", required=True, choices=formats, help="the form")
     parser.add_argument(
         "--compiler",
         metavar="CLANG",
@@ -38,7 +38,9 @@ def _fill(parser: shared.LazyParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Export as the command line says."""
-    report, use = _export(options)
+    systems = map(find_system, system_names())
+    system = next(system for system in systems if options.format in system.export_formats)
+    report, use = system.export(options.policy, options.format, options.compiler, options.output)
     if options.json:
         show_json(report)
         return 0
@@ -46,21 +48,3 @@ def run(options: argparse.Namespace) -> int:
     show(f"{report['path']}: {report['size_bytes']:,} bytes{compiler}")
     show(f"use it with: {use}")
     return 0
-
-
-def _export(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """Write the file or directory; return what is told of it, and how to use it."""
-    output = options.output
-    if options.format == "onnx":
-        from tfrl_systems.experiments.systems.learn_to_optimize.exporting import export_onnx
-
-        use = f"onnxruntime.InferenceSession('{output}').run(['x'], {{'c': c}})"
-        return export_onnx(options.policy, output), use
-    from tfrl_systems.experiments.systems.inlining import exporting
-
-    if options.format == "mlgo":
-        report = exporting.export_mlgo(options.policy, options.compiler or "embedded", output)
-        return report, f"build LLVM with -DLLVM_INLINER_MODEL_PATH={output.resolve()}"
-    compiler = options.compiler or "clang"
-    report = exporting.export_plugin(options.policy, compiler, output)
-    return report, f"{compiler} -Oz -fpass-plugin={output.resolve()} -c x.c"

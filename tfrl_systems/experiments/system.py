@@ -55,6 +55,7 @@ class System:
       refused: agents that do not fit, each with the reason: "expected …, found …, …".
       unused_settings: settings of agents that its specs leave without effect; help texts do not
         show them.
+      export_formats: the forms in which `export` writes policies.
       collects_by_workers: whether one worker per processor collects by default; if not, this
         process collects. Set it for systems whose steps take milliseconds.
     """
@@ -68,6 +69,7 @@ class System:
     own_agents: Mapping[str, Agent] = {}
     refused: Mapping[str, str] = {}
     unused_settings: Collection[str] = ()
+    export_formats: Sequence[str] = ()
     collects_by_workers: bool = False
 
     def why_not(self, agent: str) -> str:
@@ -169,6 +171,25 @@ class System:
           What `tfrl bench --json` prints.
         """
         raise UsageError(f"bench: there is nothing to measure of {self.name}")
+
+    def export(
+        self, policy: str, form: str, compiler: str | None, output: pathlib.Path
+    ) -> tuple[dict[str, Any], str]:
+        """Write a policy in the form in which others use it.
+
+        Args:
+          policy: a directory that training wrote, or a name in `policies`.
+          form: one of `export_formats`.
+          compiler: the compiler that it is for; None for the form's usual one, if it needs any.
+          output: the file or directory to write.
+
+        Returns:
+          What `tfrl export --json` prints, and how to use what was written.
+
+        Raises:
+          UserError: there is no such policy, it does not fit the form, or nothing can be written.
+        """
+        raise NotImplementedError
 
     def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
         """Return what a run's result.json says of its policy, for people: a name and a value.

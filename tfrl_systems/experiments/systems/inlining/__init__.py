@@ -88,6 +88,7 @@ class Inlining(System):
         "corpus info": help.CORPUS_INFO,
     }
     unused_settings = (*GRAPH_SETTINGS, *FLOAT_SETTINGS)
+    export_formats = ("clang-plugin", "mlgo")
 
     def settings(self, agent: str, problem: Problem | None) -> Settings:
         """See `System.settings`."""
@@ -159,6 +160,19 @@ class Inlining(System):
         from tfrl_systems.experiments.systems.inlining import bench
 
         return bench.measure(asked, reporter)
+
+    def export(
+        self, policy: str, form: str, compiler: str | None, output: pathlib.Path
+    ) -> tuple[dict[str, Any], str]:
+        """See `System.export`."""
+        from tfrl_systems.experiments.systems.inlining import exporting
+
+        if form == "mlgo":
+            report = exporting.export_mlgo(policy, compiler or "embedded", output)
+            return report, f"build LLVM with -DLLVM_INLINER_MODEL_PATH={output.resolve()}"
+        clang = compiler or "clang"
+        report = exporting.export_plugin(policy, clang, output)
+        return report, f"{clang} -Oz -fpass-plugin={output.resolve()} -c x.c"
 
     def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
         """See `System.outcome`; the lines of progress have said it."""

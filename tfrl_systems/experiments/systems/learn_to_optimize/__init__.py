@@ -139,6 +139,7 @@ class LearnToOptimize(System):
         "export": help.EXPORT,
     }
     unused_settings = GRAPH_SETTINGS
+    export_formats = ("onnx",)
 
     def settings(self, agent: str, problem: Problem | None) -> Settings:
         """See `System.settings`."""
@@ -188,6 +189,15 @@ class LearnToOptimize(System):
         from tfrl_systems.experiments.systems.learn_to_optimize import bench
 
         return bench.measure(asked.only or BENCHMARKS, asked.rounds, reporter)
+
+    def export(
+        self, policy: str, form: str, compiler: str | None, output: pathlib.Path
+    ) -> tuple[dict[str, Any], str]:
+        """See `System.export`."""
+        from tfrl_systems.experiments.systems.learn_to_optimize.exporting import export_onnx
+
+        use = f"onnxruntime.InferenceSession('{output}').run(['x'], {{'c': c}})"
+        return export_onnx(policy, output), use
 
     def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
         """See `System.outcome`."""

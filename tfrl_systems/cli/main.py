@@ -31,7 +31,7 @@ Learns decisions in computer systems, and applies what was learned.
 
 `tfrl VERB --help` explains each verb; `tfrl doctor` tells what works on this machine.
 """
-# Modules of this package; they are imported where an interruption is already told in one line.
+# Modules of this package, imported late: an interruption while they load is one line, too.
 _VERBS = (
     "train", "evaluate", "build", "export", "optimize", "rules", "corpus", "bench", "cache",
     "doctor",
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             discard_output()
             return 1
         except (Exception, KeyboardInterrupt) as error:
-            # What is interrupted while it loads may say so by an error of its own.
+            # A module interrupted while it loads may turn the interruption into another error.
             if not interruptions and isinstance(error, Exception):
                 raise
             say(f"tfrl: interrupted{_remedy(words, options)}")
@@ -100,7 +100,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
 
 @contextmanager
 def _interruptions() -> Iterator[list[int]]:
-    """Give a list that is not empty any more after the user has pressed Ctrl-C."""
+    """Give a list that gets an entry when the user presses Ctrl-C."""
     interruptions: list[int] = []
 
     def note(number: int, _: FrameType | None) -> None:
@@ -108,7 +108,7 @@ def _interruptions() -> Iterator[list[int]]:
         raise KeyboardInterrupt
 
     is_main = threading.current_thread() is threading.main_thread()
-    # Whoever ignores the signal, as under nohup, or handles it, goes on to do so.
+    # A caller that ignores the signal, as nohup does, or handles it keeps its handler.
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield interruptions
         return

@@ -29,7 +29,7 @@ class LessonRunner:
         self.load, self.close = self._runner.load, self._runner.close
 
     def run(self, job: Chunk) -> Experience:
-        """Play the chunk's episodes, each of them so many times."""
+        """Play each of the chunk's contexts `num_attempts` times."""
         played = [self._runner.run(job, attempt) for attempt in range(self._num_attempts)]
         costs = [
             -experience.trajectory.reward.sum(axis=1, dtype=np.float64) for experience in played

@@ -148,7 +148,7 @@ def imagine(
         after, reward, is_end = dream.step(state, action, seeds[1])
         return after, (seen, action, info, reward, is_end)
 
-    # Once for the structure of what a step returns; as a function, it is traced only once.
+    # tf.scan needs the structure of what a step returns; a tf.function is traced once for both.
     one_fn = tf.function(play_step, autograph=False)
     _, shaped = one_fn(start, tf.constant(0))
     nothing = tf.nest.map_structure(tf.zeros_like, shaped)

@@ -122,7 +122,7 @@ class Member(snt.Module):
         self._num_waves = shape.num_waves if is_float else 0
         joined = shape.memory_size + self.memory.num_inputs * (1 + 2 * self._num_waves)
         joined += actions.size * len(_MAGNIFICATIONS) if is_float and shape.magnify else 0
-        # The mixture's gradients are large. In layers of their own, others do not drown in them.
+        # In shared layers the mixture's large gradients would drown those of the other heads.
         self.towers = [
             _Tower(generator, (joined, shape.head_size), name) for name in ("state", "outcome")
         ]

@@ -61,7 +61,7 @@ class WorkerHandle:
             os.close(self._life_fd)
             raise
         finally:
-            # While they were open here too, this process would not notice that the worker ended.
+            # While this process holds them too, it cannot notice that the worker has ended.
             its.close()
             os.close(life_its)
         mine.setblocking(False)

@@ -21,7 +21,7 @@ import os
 
 from environments.errors import UserError
 
-# Ray reads it when it is imported: no reports to its makers.
+# Without it, read at import, Ray reports its usage to its makers.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 try:

@@ -40,7 +40,7 @@ _START_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 30.0
 # Linux does not take longer paths of sockets; up to 74 letters come behind the directory.
 _MAX_DIRECTORY_LETTERS = 107 - 74
-# Ray would let its workers wait for all other processes of the machine.
+# Ray runs workers at niceness 15: beside other work they would hardly get a processor.
 _ENVIRONMENT = {**SINGLE_THREADED, "RAY_worker_niceness": "0"}
 _OBJECT_STORE_BYTES = 256 << 20
 # Ray gives its processes half a minute to start. On a busy machine that may be too little.
@@ -53,7 +53,7 @@ _NEEDED = ("raylet", "gcs_server")
 
 
 def loss_message(name: str) -> str:
-    """Return what a user is told when a process of the cluster has ended."""
+    """Return the message for users that a process of the cluster has ended."""
     return (
         "collect: expected the Ray cluster that was started on this machine, found that its "
         f"{name} has ended; run the same command with --resume"
@@ -211,9 +211,9 @@ def _start(directory: pathlib.Path) -> dict[str, Any]:
                 include_dashboard=False,
                 configure_logging=False,
                 log_to_driver=False,
-                # Ray opens this one to all users; the one around it stays closed.
+                # All users may enter the directory that Ray makes; the one around it is private.
                 _temp_dir=str(directory / "ray"),
-                # Nobody asks for the history of all tasks, which would grow from one to the next.
+                # The history of tasks, which nobody reads, would grow with each of them.
                 _system_config={"task_events_report_interval_ms": 0},
             )
             children = {child.name(): child.pid for child in psutil.Process().children()}

@@ -57,7 +57,7 @@ class DirectionRunner:
             self._runner.load(self._perturbation.perturbed(self._data, seeds, sign))
             try:
                 experience = self._runner.run(episodes)
-            # A perturbed policy may be too bad to play; that is no fault of the run while others can.
+            # A perturbed policy may be too bad to play; the run goes on while others can.
             except Exception as error:
                 returns.append(float("nan"))
                 messages.append(f"{job}, sign {sign:+.0f}: {type(error).__name__}: {error}")

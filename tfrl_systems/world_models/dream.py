@@ -149,11 +149,11 @@ def imagine(
         return after, (seen, action, info, reward, is_end)
 
     # tf.scan needs the structure of what a step returns; a tf.function is traced once for both.
-    one_fn = tf.function(play_step, autograph=False)
-    _, shaped = one_fn(start, tf.constant(0))
+    step_fn = tf.function(play_step, autograph=False)
+    _, shaped = step_fn(start, tf.constant(0))
     nothing = tf.nest.map_structure(tf.zeros_like, shaped)
     final, played = tf.scan(
-        lambda carried, number: one_fn(carried[0], number),
+        lambda carried, number: step_fn(carried[0], number),
         tf.range(num_steps),
         initializer=(start, nothing),
         parallel_iterations=1,

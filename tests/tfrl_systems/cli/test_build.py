@@ -136,12 +136,10 @@ def test_compiler_caches_give_no_objects_of_another_policy(
     assert never["one.o"] not in (plain["one.o"], always["one.o"])
 
 
-def test_only_what_has_changed_is_compiled_again(tfrl, one_clang, tmp_path, monkeypatch):
-    sources = write_sources(tmp_path / "project")
-    monkeypatch.chdir(sources)
+def test_only_what_has_changed_is_compiled_again(tfrl, one_clang, monkeypatch, project):
     monkeypatch.setenv("CXXFLAGS", "-Oz")
-    run("make", f"CXX={one_clang}", cwd=sources)
-    os.utime(sources / "library 1.cpp", (time.time() + 5, time.time() + 5))
+    run("make", f"CXX={one_clang}", cwd=project)
+    os.utime(project / "library 1.cpp", (time.time() + 5, time.time() + 5))
     report = tfrl("build", "--policy", "never", "--json", "--", "make", f"CXX={one_clang}").json
     assert (report["compiles"], report["steered"]) == (1, 1)
     assert [image["path"] for image in report["images"]] == ["program"]
@@ -171,10 +169,8 @@ def test_other_compilers_go_their_way(tfrl, one_clang, tmp_path, monkeypatch):
     assert {name for name in after if after[name] != before[name]} == {"1.o"}
 
 
-def test_thin_lto_is_left_to_the_linker(tfrl, clang, tmp_path, monkeypatch):
+def test_thin_lto_is_left_to_the_linker(tfrl, clang, project):
     need_programs(pathlib.Path(clang).name.replace("clang++", "lld"))
-    sources = write_sources(tmp_path / "project")
-    monkeypatch.chdir(sources)
     script = (
         f"for f in 'library 0' 'library 1' main; do {clang} -Oz -flto=thin -Werror -c \"$f.cpp\" "
         f"|| exit 1; done; {clang} -Oz -flto=thin -fuse-ld=lld -Werror *.o -o program"
@@ -183,7 +179,7 @@ def test_thin_lto_is_left_to_the_linker(tfrl, clang, tmp_path, monkeypatch):
     for policy in ("default", "never"):
         report = tfrl("build", "--policy", policy, "--json", "--", "sh", "-c", script).json
         assert (report["status"], report["steered"]) == (0, 0)
-        built.append((sources / "program").read_bytes())
+        built.append((project / "program").read_bytes())
     # What a policy leaves, the linker would inline all the same.
     assert {plain["reason"] for plain in report["plain"]} == {
         "link-time optimisation: LLVM inlines when linking"
@@ -191,7 +187,7 @@ def test_thin_lto_is_left_to_the_linker(tfrl, clang, tmp_path, monkeypatch):
     assert built[0] == built[1]
     (image,) = report["images"]
     assert image["path"] == "program" and image["text_bytes"] > 0
-    run("./program", cwd=sources)
+    run("./program", cwd=project)
 
 
 @pytest.mark.parametrize(

@@ -84,9 +84,7 @@ def shared(collect: Collect) -> Iterator[None]:
     Raises:
       UserError: there is no such cluster.
     """
-    with contextlib.ExitStack() as end:
-        if collect.kind == "ray":
-            end.callback(_clusters().connect(collect.address))
+    with _clusters().joined(collect.address) if collect.kind == "ray" else contextlib.nullcontext():
         yield
 
 

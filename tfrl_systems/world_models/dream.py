@@ -313,7 +313,7 @@ class DreamEnvironment(py_environment.PyEnvironment):
         self._action_spec = tensor_spec.to_nest_array_spec(tensor_spec.from_spec(action_spec))
         self._num_steps, self._only_first = num_steps, only_first
         self._batch_size = batch_size
-        self._step_fn = ArrayFunction(self._one_step)
+        self._step_fn = ArrayFunction(dream.step)
         self._state: DreamState | None = None
         self._info: dict[str, Any] = {}
         self.seed(seed)
@@ -371,9 +371,6 @@ class DreamEnvironment(py_environment.PyEnvironment):
             info = {name: values[0].item() for name, values in info.items()} | {"context": "dream"}
         self._info = info
         return self._time_step(ts.StepType.LAST, reward, 0.0)
-
-    def _one_step(self, state: DreamState, action: Any, seed: Any) -> Any:
-        return self._dream.step(state, action, seed)
 
     def _time_step(self, step_type: Any, reward: np.ndarray, discount: float) -> ts.TimeStep:
         assert self._state is not None

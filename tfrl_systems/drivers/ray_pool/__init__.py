@@ -6,7 +6,7 @@ Ray is optional. Importing this package without it raises a `UserError` that say
 
     the caller's process                                       a node
     ────────────────────                                       ──────
-    clusters.connect          joins a cluster, or starts
+    clusters.joined           joins a cluster, or starts
       own_cluster.OwnCluster    one on this machine         own_cluster.main: holds that one
     pool.RayPool              one loop over all answers        worker.Worker: an actor that holds
       worker_handle.WorkerHandle  ── a call: bytes ──────────▶   one runner: makes it, loads data

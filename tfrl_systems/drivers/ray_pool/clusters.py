@@ -14,7 +14,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import ray
@@ -114,15 +114,12 @@ _lock = threading.Lock()
 _membership: Membership | None = None
 
 
-def connect(address: str) -> Callable[[], None]:
-    """Join a cluster, unless this process is in it already.
+@contextlib.contextmanager
+def joined(address: str) -> Iterator[None]:
+    """Join a cluster, unless this process is in it already; the last of its users leaves it.
 
     Args:
       address: see `Membership`.
-
-    Returns:
-      A function that leaves the cluster, if nobody else in this process uses it. It may be called
-      more than once.
 
     Raises:
       UserError: there is no such cluster, or this process is in another one.
@@ -135,26 +132,21 @@ def connect(address: str) -> Callable[[], None]:
         if _membership is None:
             _membership = Membership(address)
         check_not_lost()
-        joined = _membership
-        if joined.address != address:
+        membership = _membership
+        if membership.address != address:
             raise UserError(
-                f"address: expected {joined.address!r}, the cluster that this process is in, found "
-                f"{address!r}; close the pools of that cluster first"
+                f"address: expected {membership.address!r}, the cluster that this process is in, "
+                f"found {address!r}; close the pools of that cluster first"
             )
-        joined.num_users += 1
-    has_left = False
-
-    def leave() -> None:
-        nonlocal has_left
-        global _membership
+        membership.num_users += 1
+    try:
+        yield
+    finally:
         with _lock:
-            joined.num_users -= not has_left
-            has_left = True
-            if not joined.num_users and _membership is joined:
+            membership.num_users -= 1
+            if not membership.num_users:
                 _membership = None
-                joined.leave()
-
-    return leave
+                membership.leave()
 
 
 def is_local() -> bool:

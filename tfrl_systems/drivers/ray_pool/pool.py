@@ -10,6 +10,7 @@ process, or wait for ever, so the pool asks `clusters` before it asks Ray for an
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import time
@@ -70,13 +71,11 @@ class RayPool(RemotePool[Job, Result]):
     ) -> None:
         super().__init__(collect.workers, supervision)
         make_runner_pickled = pickled(make_runner)
-        leave = clusters.connect(collect.address)
-        try:
-            self._needs = Needs.of_this_process(search_path(), requirements, clusters.is_local())
-        except BaseException:
-            leave()
-            raise
         self._placed: dict[int, WorkerHandle] = {}
+        with contextlib.ExitStack() as end:
+            end.enter_context(clusters.joined(collect.address))
+            self._needs = Needs.of_this_process(search_path(), requirements, clusters.is_local())
+            leave = end.pop_all().close
         # Called when this process or the pool ends; so it must not refer to the pool itself.
         self._end = weakref.finalize(self, _end, self._placed, leave)
         self._address = collect.address

@@ -17,11 +17,6 @@ def add_parser(subparsers: Any) -> None:
         subparsers, "build", "your own build, its inlining decided by a policy"
     )
     parser.usage = "tfrl build --policy DIR|NAME [options] -- COMMAND..."
-    parser.fill_fn = _fill
-    parser.set_defaults(run=run)
-
-
-def _fill(parser: shared.LazyParser) -> None:
     parser.add_argument("--policy", required=True, metavar="DIR|NAME", help="what decides")
     parser.add_argument(
         "--compiler",
@@ -41,6 +36,7 @@ def _fill(parser: shared.LazyParser) -> None:
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what builds, after --"
     )
+    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,7 +9,6 @@ from typing import Any
 
 from tfrl_systems import experiments
 from tfrl_systems.cli import options as shared
-from tfrl_systems.cli import texts
 from tfrl_systems.cli.console import show, show_json
 from tfrl_systems.experiments.agents import AGENTS
 from tfrl_systems.experiments.arguments import (
@@ -20,7 +19,7 @@ from tfrl_systems.experiments.arguments import (
     read_fields,
     whole_number,
 )
-from tfrl_systems.experiments.reporting import Terminal
+from tfrl_systems.experiments.reporting import Terminal, describe_seconds
 from tfrl_systems.experiments.settings import describe
 from tfrl_systems.experiments.system import System, find_system, summary_of
 
@@ -75,16 +74,12 @@ def _complete_help(system: System, parser: shared.LazyParser, words: Sequence[st
             f"{{{agents}}} --help"
         )
         return
+    names = ", ".join(system.agent(agent).presets)
+    presets = f"  preset=NAME  sets several of them at once: {names}\n" if names else ""
     fields = describe(system.settings(agent, None), system.unused_settings)
     parser.epilog = (
-        f"with --agent {agent}: fields for --set, with their defaults:\n"
-        f"{_presets(system, agent)}{fields}"
+        f"with --agent {agent}: fields for --set, with their defaults:\n{presets}{fields}"
     )
-
-
-def _presets(system: System, agent: str) -> str:
-    names = ", ".join(system.agent(agent).presets)
-    return f"  preset=NAME  sets several of them at once: {names}\n" if names else ""
 
 
 def run(name: str, options: argparse.Namespace) -> int:
@@ -106,5 +101,17 @@ def run(name: str, options: argparse.Namespace) -> int:
     if options.json:
         show_json(trained.result)
     else:
-        show(texts.trained(system, trained))
+        show(_text(system, trained))
     return 0
+
+
+def _text(system: System, run: experiments.Run) -> str:
+    """Format the result of a training run: where the policy is, and how to use it."""
+    facts = [
+        ("policy", str(run.policy)),
+        ("curves", f"tensorboard --logdir {run.workdir}/tensorboard"),
+        system.outcome(run.result),
+        ("time", describe_seconds(run.result["seconds"])),
+        ("next", system.next_command(run.policy, run.plan.problem)),
+    ]
+    return "\n".join(f"{name:<13}{value}" for name, value in facts if value)

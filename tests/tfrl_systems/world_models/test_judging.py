@@ -44,7 +44,7 @@ def test_a_model_that_was_never_fitted_is_no_good(unseen):
     assert judgement.reward_r2 < 0.1 and judgement.mask_f1 < 0.9 and judgement.invalid_share > 0.1
 
 
-def testexplained_variance():
+def test_explained_variance():
     real = np.array([1.0, 2.0, 3.0])
     assert explained(real, real) == 1
     assert explained(np.full(3, 2.0), real) == 0
@@ -52,7 +52,7 @@ def testexplained_variance():
     assert explained(np.ones(3), np.ones(3)) == 1 and explained(np.zeros(3), np.ones(3)) == 0
 
 
-def testf1():
+def test_f1():
     real = np.array([True, True, False, False])
     # Two found, one of them right; one of two missed: precision 1/2, recall 1/2.
     assert f1(np.array([True, False, True, False]), real) == 0.5

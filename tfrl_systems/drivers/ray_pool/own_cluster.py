@@ -36,6 +36,7 @@ from tfrl_systems.drivers.jobs import PoolError
 from tfrl_systems.drivers.processes import SINGLE_THREADED, adopt_orphans
 
 _PROGRAM = "tfrl_systems.drivers.ray_pool.own_cluster"
+_NO_START = "collect: Ray does not start on this machine"
 _START_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 30.0
 # Linux does not take longer paths of sockets; up to 74 letters come behind the directory.
@@ -93,6 +94,9 @@ class OwnCluster:
             if hasattr(os, "pidfd_open"):  # elsewhere Ray ends this process, and the holder says so
                 pids = {**answer["pids"], "holder": self._holder.pid}
                 self._ends = {os.pidfd_open(pid): name for name, pid in pids.items()}
+        except ProcessLookupError as error:
+            self.close()
+            raise PoolError(f"{_NO_START}: a process of it has ended") from error
         except BaseException:
             self.close()
             raise
@@ -142,7 +146,7 @@ def _answer(answer_fd: int) -> dict[str, Any]:
             line = answers.readline()
             answer = json.loads(line) if line else {"error": "a process of it has ended"}
     if "error" in answer:
-        raise PoolError(f"collect: Ray does not start on this machine: {answer['error']}")
+        raise PoolError(f"{_NO_START}: {answer['error']}")
     return answer
 
 
@@ -179,7 +183,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, _exit)  # Ray has set its own handler
         is_orderly = bool(os.read(life_fd, 1))
         if not is_orderly:
-            ended, _ = psutil.wait_procs(list(needed), _DYING_S)
+            ended: list[psutil.Process] = []
+            psutil.wait_procs(list(needed), _DYING_S, ended.append)
             if ended:
                 os.write(says_fd, f"tfrl: {loss_message(needed[ended[0]])}\n".encode())
     finally:

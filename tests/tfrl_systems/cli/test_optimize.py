@@ -194,7 +194,7 @@ def test_the_users_inputs_are_compared_too(tmp_path, tfrl):
 
 
 @pytest.mark.parametrize(
-    "given, expected",
+    "options, expected",
     [
         (("--method", "greedy", "--policy", "."), "expected --method regions or policy with it"),
         (("--method", "policy"), "expected --policy DIR with it, found none"),

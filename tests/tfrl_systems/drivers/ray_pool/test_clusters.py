@@ -161,7 +161,7 @@ def clang_here():
 
 
 @pytest.mark.parametrize(
-    "version, found",
+    "version, finding",
     [
         ("21", "clang 21; install there what is here"),
         ("none", "none (clang: expected a program, found none; install one)"),

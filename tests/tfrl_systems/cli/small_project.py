@@ -88,7 +88,7 @@ def fake_clang(path: pathlib.Path, real: object, version: str = "27.1.0") -> pat
     """A clang that calls itself another version, and compiles by the real one."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(
-        f'#!/bin/sh\n[ "$1" = --version ] && exec echo "clang version {version}"\n'
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "clang version {version}" && exit\n'
         f'exec {real} "$@"\n'
     )
     path.chmod(0o755)

@@ -14,7 +14,7 @@ worker or to run a chunk was struck; they are started again like all others.
 
 A hung worker stays stopped until --chunk-timeout has it replaced. A node vanishes only from a
 cluster of this machine alone: the command then ends with one line, and goes on with --resume.
-tests/tfrl_systems/drivers/ray_pool/test_cluster.py has clusters that lose one node of several.
+tests/tfrl_systems/drivers/ray_pool/test_clusters.py has clusters that lose one node of several.
 
 Where this user may not mount a file system, no disk is full; where there is no C compiler, no clock
 jumps. The clock jumps for what asks libc (Python, TensorFlow's C++), not for programs in Go.

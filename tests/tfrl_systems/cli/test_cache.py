@@ -32,27 +32,27 @@ def filled():
 
 
 def usages(tfrl):
-    return {one["name"]: one for one in tfrl("cache", "info", "--json").json["caches"]}
+    return {usage["name"]: usage for usage in tfrl("cache", "info", "--json").json["caches"]}
 
 
 def test_nothing_is_made_by_looking(tfrl):
     assert list(usages(tfrl)) == NAMES
-    assert all(one["size_bytes"] == one["entries"] == 0 for one in usages(tfrl).values())
+    assert all(usage["size_bytes"] == usage["entries"] == 0 for usage in usages(tfrl).values())
     assert tfrl("cache", "clear").status == 0
     assert not cache_directory().exists()
 
 
 def test_what_is_kept_is_counted_and_cleared_by_name(tfrl, filled):
-    found = usages(tfrl)
+    usage = usages(tfrl)
     # 33 bytes and 5032 bytes, in blocks of 4096.
-    assert (found["costs"]["entries"], found["costs"]["size_bytes"]) == (2, 3 * 4096)
-    assert (found["minima"]["entries"], found["minima"]["size_bytes"]) == (1, 4096)
-    assert found["compiles"]["entries"] == 2 and found["compiles"]["size_bytes"] > 0
-    assert found["compiles"]["path"] == str(CACHES["compiles"].path)
-    assert found["compiles"]["bound_bytes"] == 2_000_000_000
+    assert (usage["costs"]["entries"], usage["costs"]["size_bytes"]) == (2, 3 * 4096)
+    assert (usage["minima"]["entries"], usage["minima"]["size_bytes"]) == (1, 4096)
+    assert usage["compiles"]["entries"] == 2 and usage["compiles"]["size_bytes"] > 0
+    assert usage["compiles"]["path"] == str(CACHES["compiles"].path)
+    assert usage["compiles"]["bound_bytes"] == 2_000_000_000
     assert tfrl("cache", "clear", "costs", "compiles").status == 0
-    found = usages(tfrl)
-    assert [found[name]["entries"] for name in NAMES] == [0, 0, 0, 1, 0]
+    usage = usages(tfrl)
+    assert [usage[name]["entries"] for name in NAMES] == [0, 0, 0, 1, 0]
     assert tfrl("cache", "clear").status == 0
     assert usages(tfrl)["minima"]["size_bytes"] == 0
 
@@ -73,9 +73,9 @@ def test_what_other_versions_left_is_counted_and_cleared(tfrl):
 
 
 def test_plugins_in_use_stay(tfrl):
-    kept = PLUGINS.directories().entry("set-1")
+    directory = PLUGINS.directories().entry("set-1")
     ran = tfrl("cache", "clear")
-    assert ran.status == 1 and kept.is_dir()
+    assert ran.status == 1 and directory.is_dir()
     assert ran.err == (
         "tfrl: cache: expected plugins free, found another process that uses it; clear it again "
         "when that has ended\n"

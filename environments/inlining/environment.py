@@ -184,7 +184,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         if default is None:
             default = perform(CompilePlainly(), self._compiler, self._module, self._store)
         size, project = self._trajectory.size, self._module.project
-        costs = [self._objective.cost(project, one) for one in (size, default)]
+        costs = [self._objective.cost(project, object_size) for object_size in (size, default)]
         self._info = {
             "context": self._module.name,
             "size_bytes": size.text_bytes,

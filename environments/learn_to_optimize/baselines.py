@@ -66,7 +66,7 @@ def make_baseline(name: str, objective: Objective, measure: str = "mse", seed: i
     if name == "cma":
         _check_cma(objective)
     solve = _solve_by_scipy if name == "scipy" else _solve_by_cma
-    return lambda free: np.stack([solve(objective, given, seed) for given in free])
+    return lambda free: np.stack([solve(objective, c, seed) for c in free])
 
 
 def best_constant(objective: Objective, measure: str = "mse") -> np.ndarray:
@@ -108,18 +108,18 @@ def _error_of_constants(
     )
 
 
-def _solve_by_scipy(objective: Objective, given: np.ndarray, seed: int) -> np.ndarray:
+def _solve_by_scipy(objective: Objective, c: np.ndarray, seed: int) -> np.ndarray:
     from scipy import optimize
 
     def value(x: np.ndarray) -> float:
-        return float(objective(np.append(x, given)[np.newaxis])[0])
+        return float(objective(np.append(x, c)[np.newaxis])[0])
 
     if objective.num_tuned == 1:
-        found = optimize.minimize_scalar(value, bounds=(-1, 1), method="bounded")
-        return np.array([found.x])
+        solution = optimize.minimize_scalar(value, bounds=(-1, 1), method="bounded")
+        return np.array([solution.x])
     centre, bounds = np.zeros(objective.num_tuned), [(-1, 1)] * objective.num_tuned
-    found = optimize.minimize(value, centre, method="L-BFGS-B", bounds=bounds)
-    return np.clip(found.x, -1, 1)
+    solution = optimize.minimize(value, centre, method="L-BFGS-B", bounds=bounds)
+    return np.clip(solution.x, -1, 1)
 
 
 def _check_cma(objective: Objective) -> None:
@@ -137,11 +137,11 @@ def _check_cma(objective: Objective) -> None:
         )
 
 
-def _solve_by_cma(objective: Objective, given: np.ndarray, seed: int) -> np.ndarray:
+def _solve_by_cma(objective: Objective, c: np.ndarray, seed: int) -> np.ndarray:
     import cma
 
     def values(points: list[np.ndarray]) -> list[float]:
-        return objective(objective.join(np.asarray(points), given)).tolist()
+        return objective(objective.join(np.asarray(points), c)).tolist()
 
     options = {
         "bounds": [-1, 1],
@@ -150,7 +150,7 @@ def _solve_by_cma(objective: Objective, given: np.ndarray, seed: int) -> np.ndar
         "verbose": -9,
         "verb_log": 0,
     }
-    found, _ = cma.fmin2(
+    x, _ = cma.fmin2(
         None,
         np.zeros(objective.num_tuned),
         0.5,
@@ -159,4 +159,4 @@ def _solve_by_cma(objective: Objective, given: np.ndarray, seed: int) -> np.ndar
         bipop=True,
         parallel_objective=values,
     )
-    return np.clip(found, -1, 1)
+    return np.clip(x, -1, 1)

@@ -278,14 +278,14 @@ def _make_sampler(
             "environment for each of samplers.make_samplers('heterogeneous', ...)"
         )
     num_strata = settings.num_strata if batch_size is None else batch_size
-    (made,) = make_samplers(
+    (drawing,) = make_samplers(
         sampler,
         dimensions,
         num_strata=num_strata,
         num_candidates=settings.num_candidates,
         entropy_fn=entropy_fn,
     )
-    return made
+    return drawing
 
 
 def _constants(
@@ -295,6 +295,6 @@ def _constants(
 
 
 def _constant(batch_size: int | None, value: Any, dtype: type) -> np.ndarray:
-    made: np.ndarray = np.full(() if batch_size is None else (batch_size,), value, dtype)
-    made.setflags(write=False)
-    return made
+    array: np.ndarray = np.full(() if batch_size is None else (batch_size,), value, dtype)
+    array.setflags(write=False)
+    return array

@@ -87,9 +87,9 @@ def load(name: str) -> Loaded:
                 f"{name}: expected {path} in this notebook or script, found none; run the cell "
                 "that defines it, or put it into a module and name that"
             ) from None
-        found = ", ".join(_callables(module)) or "no callables"
+        names = ", ".join(_callables(module)) or "no callables"
         raise UserError(
-            f"{name}: expected {path} in {module.__file__}, found {found}; correct the name"
+            f"{name}: expected {path} in {module.__file__}, found {names}; correct the name"
         ) from None
     if not callable(function):
         raise UserError(
@@ -150,10 +150,10 @@ def guard(
             # The function gets a copy, because it may work in place.
             returned = loaded.function(points.copy())
         except (Exception, SystemExit) as error:
-            row, found = _find_fault(loaded, points, error, evaluations)
+            row, fault = _find_fault(loaded, points, error, evaluations)
             where = describe(points[row], num_tuned)
             raise UserError(
-                f"{loaded.name}: expected a value at {where}, found {one_line(found)}; correct "
+                f"{loaded.name}: expected a value at {where}, found {one_line(fault)}; correct "
                 "the function there, or its bounds"
             ) from error
         values = _as_numbers(returned)

@@ -169,10 +169,10 @@ class Collector:
         """
         played = self.play(modules, Default(), progress)
         pairs = zip(modules, played, strict=True)
-        compiled = [module for module, one in pairs if not isinstance(one, Failure)]
-        found: list[ObjectSize | Failure] = self.map(CompilePlainly(), compiled)
-        sizes = iter(found)
-        return [one if isinstance(one, Failure) else _with_size(one, next(sizes)) for one in played]
+        compiled = [module for module, outcome in pairs if not isinstance(outcome, Failure)]
+        plain_sizes: list[ObjectSize | Failure] = self.map(CompilePlainly(), compiled)
+        sizes = iter(plain_sizes)
+        return [outcome if isinstance(outcome, Failure) else _with_size(outcome, next(sizes)) for outcome in played]
 
     def map(
         self,
@@ -207,11 +207,11 @@ class Collector:
             except CompilerError as error:
                 take(number, Failure(module.name, str(error)))
                 continue
-            found = task.recall(module_store)
-            if found is None:
+            result = task.recall(module_store)
+            if result is None:
                 module_stores[number] = module_store
             else:
-                take(number, found)
+                take(number, result)
         missing = list(module_stores)
 
         def keep(place: int, result: Any) -> None:

@@ -89,8 +89,8 @@ class _Reader:
             return sent, sent, value < _OZ_THRESHOLD
         if self._unused is None:
             return sent, sent, value != 0
-        told = sent[: self._unused] + sent[self._unused + 1 :]
-        return told, (*sent[: self._place], UNKNOWN, *sent[self._place + 1 :]), value != 0
+        printed = sent[: self._unused] + sent[self._unused + 1 :]
+        return printed, (*sent[: self._place], UNKNOWN, *sent[self._place + 1 :]), value != 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,8 +222,8 @@ class Compilation:
                 self._remarks.drain()
                 if self._reader is None:
                     self._reader = self._make_reader()
-                told, features, default = self._reader.read(observation)
-                return CallSite(features, default, *self._remarks.names_of(told))
+                printed, features, default = self._reader.read(observation)
+                return CallSite(features, default, *self._remarks.names_of(printed))
             if self._ended:
                 # The rest of stderr belongs to this compile, not to the next.
                 self._remarks.drain()

@@ -188,13 +188,13 @@ class CompilerProcesses:
 @functools.cache
 def _embedded() -> BitcodeCompiler:
     """Return the clang inside the ziglang wheel."""
-    found = importlib.util.find_spec("ziglang")
-    if found is None or not found.submodule_search_locations:
+    package = importlib.util.find_spec("ziglang")
+    if package is None or not package.submodule_search_locations:
         raise UserError(
             "expected the embedded compiler (the ziglang package), found none installed; "
             "`pip install ziglang`, or name a clang >= 17 with --compiler"
         )
-    directory = pathlib.Path(found.submodule_search_locations[0]).resolve()
+    directory = pathlib.Path(package.submodule_search_locations[0]).resolve()
     program = str(directory / "zig")
     flags = (
         "-target",
@@ -221,8 +221,8 @@ def _clang(name: str) -> BitcodeCompiler:
             f"name another, or use the compiler {EMBEDDED!r}"
         )
     version = _clang_version((path,))
-    found = re.search(r"clang version (\d{1,6})\.", version)
-    if found is None or int(found[1]) < OLDEST_CLANG:
+    match = re.search(r"clang version (\d{1,6})\.", version)
+    if match is None or int(match[1]) < OLDEST_CLANG:
         raise UserError(
             f"expected a clang >= {OLDEST_CLANG}, found {version!r} at {path}; "
             f"name another, or use the compiler {EMBEDDED!r}"
@@ -276,9 +276,9 @@ def _read(stderr: BinaryIO) -> str:
 
 def _first_error(text: str, status: int) -> str:
     """Return the first error line that a failed compiler printed, or else how it ended."""
-    found = _ERROR.search(text)
-    if found:
-        line = text[text.rfind("\n", 0, found.start()) + 1 : found.end()]
+    match = _ERROR.search(text)
+    if match:
+        line = text[text.rfind("\n", 0, match.start()) + 1 : match.end()]
         return line.strip()[:500]
     if status < 0:
         return f"killed by {signal.Signals(-status).name}"

@@ -132,10 +132,10 @@ def clean_arguments(
         target, warnings, debug information, outputs and linking are left out, and so is what loads
         other code.
     """
-    kept = [group for group in map(_plain, option_groups(arguments)) if _is_kept(group)]
-    included = {group[3] for group in kept if _includes(group)}
+    groups = [group for group in map(_plain, option_groups(arguments)) if _is_kept(group)]
+    included = {group[3] for group in groups if _includes(group)}
     options: list[str] = []
-    for group in kept:
+    for group in groups:
         if group[0] in ("-imacros", "--imacros") and group[1] in included:
             # Read for its macros first, a header with `#pragma once` would be left out later.
             continue

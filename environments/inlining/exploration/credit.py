@@ -134,18 +134,18 @@ def _reaching(
     These are the changes of which the function reaches a caller by calls, and those of which a
     callee reaches the function. If there are none, they are those of which it calls a callee.
     """
-    found: dict[str, set[int]] = {name: set() for name in wanted}
+    changes_of: dict[str, set[int]] = {name: set() for name in wanted}
     if not wanted:
-        return found
+        return changes_of
     for k, change in enumerate(changes):
         for starts, edges in ((change.callers, called_by), (change.callees, calls)):
             for name in closure(starts, edges) & wanted:
-                found[name].add(k)
+                changes_of[name].add(k)
     change_of = {callee: k for k, change in enumerate(changes) for callee in change.callees}
-    for name, owners in found.items():
+    for name, owners in changes_of.items():
         if not owners:
             owners |= {change_of[callee] for callee in calls.get(name, ()) if callee in change_of}
-    return found
+    return changes_of
 
 
 def closure(starts: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:

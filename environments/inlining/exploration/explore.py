@@ -123,19 +123,19 @@ class Explore:
         """See `Task`."""
         base = self._compile(compiler, module, POLICY_ALONE)
         met = [base]
-        found: dict[int, list[float]] = collections.defaultdict(list)
+        deltas_of_step: dict[int, list[float]] = collections.defaultdict(list)
         rounds = self._plan(base, module)
         # A compile with a single change needs no calls: the whole difference belongs to it.
-        calls = compiler.read_calls(module) if any(len(one) > 1 for one in rounds) else {}
+        calls = compiler.read_calls(module) if any(len(chosen) > 1 for chosen in rounds) else {}
         for chosen in rounds:
             variation = self._compile(compiler, module, together(chosen))
             met.append(variation)
             for planned, delta in zip(chosen, _deltas(chosen, base, variation, calls), strict=True):
                 if delta is not None:
                     for step in planned.steps:
-                        found[step].append(delta / len(planned.steps))
-        steps = sorted(found)
-        deltas = [float(np.mean(found[step])) for step in steps]
+                        deltas_of_step[step].append(delta / len(planned.steps))
+        steps = sorted(deltas_of_step)
+        deltas = [float(np.mean(deltas_of_step[step])) for step in steps]
         saving = [base.keys[step] for step, delta in zip(steps, deltas, strict=True) if delta < 0]
         flips = frozenset(key for key in saving if key is not None)
         if flips:
@@ -170,7 +170,7 @@ class Explore:
 
         rounds = divide(joint_changes(base), config.joint_rounds)
         rounds += divide(single_changes(base, named), config.num_rounds)
-        rounds += [[one] for one in single_changes(base, unnamed[: config.refusals])]
+        rounds += [[planned] for planned in single_changes(base, unnamed[: config.refusals])]
         if config.budget_bytes:
             rounds = rounds[: config.budget_bytes // max(module.path.stat().st_size, 1)]
         return rounds
@@ -230,12 +230,12 @@ def _deltas(
     if len(chosen) == 1:
         # The whole difference belongs to this change, even constants, jump tables and padding.
         return [variation.cost - base.cost]
-    changes = [one.change for one in chosen]
+    changes = [planned.change for planned in chosen]
     deltas = attribute(changes, base.function_bytes, variation.function_bytes, calls)
     played = set(variation.keys)
     return [
-        delta if one.variation.flips <= played else None
-        for one, delta in zip(chosen, deltas, strict=True)
+        delta if planned.variation.flips <= played else None
+        for planned, delta in zip(chosen, deltas, strict=True)
     ]
 
 

@@ -98,7 +98,7 @@ def plan_rounds(
     Returns:
       The changes of each compile; what fits into none is left out.
     """
-    rounds = disjoint_rounds([one.change for one in planned], num_rounds, per_round)
+    rounds = disjoint_rounds([change.change for change in planned], num_rounds, per_round)
     return [
         [planned[k] for k in chosen]
         for number, chosen in enumerate(rounds)
@@ -113,6 +113,6 @@ def together(planned: Sequence[Planned]) -> Variation:
     if len(planned) == 1:
         return planned[0].variation
     return Variation(
-        frozenset().union(*(one.variation.flips for one in planned)),
-        frozenset().union(*(one.variation.restored for one in planned)),
+        frozenset().union(*(change.variation.flips for change in planned)),
+        frozenset().union(*(change.variation.restored for change in planned)),
     )

@@ -62,8 +62,8 @@ class Objective:
 
     def digest(self, project: str) -> str:
         """Return a hash that changes when an object of the project may cost something else."""
-        told = sorted(self.of_project(project).items())
-        return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+        worth = sorted(self.of_project(project).items())
+        return hashlib.sha256(repr(worth).encode()).hexdigest()[:16]
 
 
 OBJECT = Objective()
@@ -104,4 +104,4 @@ def count_copies(
         project: {key: value for key, n in counted.items() if (value := worth_fn(n)) != 1}
         for project, counted in holders.items()
     }
-    return Objective(name, {project: found for project, found in worth.items() if found})
+    return Objective(name, {project: by_group for project, by_group in worth.items() if by_group})

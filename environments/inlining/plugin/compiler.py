@@ -97,8 +97,8 @@ class PluginClang(SystemClang):
                 varied.write_text(json.dumps(variation), encoding="utf-8")
                 environment["TFRL_INLINING_VARIATION"] = os.fspath(varied)
             compiled = self.compile_alone(module, [f"-fpass-plugin={plugin}"], environment)
-            told = rows.read_bytes() if rows.exists() else b""
-        return _read(told, names, compiled, variation is not None)
+            recording = rows.read_bytes() if rows.exists() else b""
+        return _read(recording, names, compiled, variation is not None)
 
     def _plugin(self, policy: Policy) -> pathlib.Path | None:
         """Return the plugin that holds a policy; None if none can be built."""
@@ -114,22 +114,22 @@ class PluginClang(SystemClang):
 
 
 def _read(
-    told: bytes, names: tuple[str, ...], compiled: CompiledModule, is_varied: bool
+    recording: bytes, names: tuple[str, ...], compiled: CompiledModule, is_varied: bool
 ) -> Recorded | None:
-    line, _, numbers = told.partition(b"\n")
+    line, _, numbers = recording.partition(b"\n")
     try:
         header = json.loads(line)
-        known = {name: column for column, name in enumerate(header["features"])}
-        shape = (header["sites"], len(known) + 1 + _NUM_NAMES)
+        columns = {name: column for column, name in enumerate(header["features"])}
+        shape = (header["sites"], len(columns) + 1 + _NUM_NAMES)
         table = np.frombuffer(numbers, np.int64).reshape(shape)
-        features = table[:, [known[name] for name in names]]
+        features = table[:, [columns[name] for name in names]]
         functions = (*header["functions"], None)
     except (KeyError, ValueError):
         return None
     if not header["steered"] or header["varied"] != is_varied:
         return None
-    decisions = table[:, len(known)].astype(np.int8)
-    return Recorded(features, decisions, functions, table[:, len(known) + 1 :], compiled)
+    decisions = table[:, len(columns)].astype(np.int8)
+    return Recorded(features, decisions, functions, table[:, len(columns) + 1 :], compiled)
 
 
 def make_clang(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> SystemClang:

@@ -94,7 +94,9 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
             entries = archive.infolist()
             if sum(entry.file_size for entry in entries) > MAX_BYTES:
                 raise ValueError(f"arrays of more than {MAX_BYTES:,} bytes")
-            return {entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries}
+            return {
+                entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries
+            }
     except (
         zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, TypeError, RuntimeError,
         NotImplementedError, OverflowError, SyntaxError, tokenize.TokenError,

@@ -136,7 +136,8 @@ def joined(observations: Sequence[Mapping[str, np.ndarray]]) -> Arrays:
       FIELDS: nodes [B (max_nodes + 1), F], edges [B max_edges, G], globals [2 B, H], and so on.
     """
     arrays = {
-        name: np.concatenate([np.asarray(observation[name]) for observation in observations]) for name in FIELDS
+        name: np.concatenate([np.asarray(observation[name]) for observation in observations])
+        for name in FIELDS
     }
     num_rows, num_edges = len(observations[0]["nodes"]), len(observations[0]["edges"])
     first_rows = np.repeat(np.arange(len(observations), dtype=np.int32) * num_rows, num_edges)

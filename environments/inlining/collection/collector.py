@@ -172,7 +172,10 @@ class Collector:
         compiled = [module for module, outcome in pairs if not isinstance(outcome, Failure)]
         plain_sizes: list[ObjectSize | Failure] = self.map(CompilePlainly(), compiled)
         sizes = iter(plain_sizes)
-        return [outcome if isinstance(outcome, Failure) else _with_size(outcome, next(sizes)) for outcome in played]
+        return [
+            outcome if isinstance(outcome, Failure) else _with_size(outcome, next(sizes))
+            for outcome in played
+        ]
 
     def map(
         self,

@@ -23,6 +23,7 @@ import numpy as np
 from environments.caches.database import Database
 from environments.caches.digests import digest
 from environments.caches.table import COMPILES
+from environments.inlining.compilers.compilation import CompiledModule
 from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.heuristics import Decider
 
@@ -63,6 +64,12 @@ class Trajectory:
     features: np.ndarray
     decisions: np.ndarray
     size: ObjectSize
+
+    @classmethod
+    def of(cls, module: str, names: tuple[str, ...], compiled: CompiledModule) -> Trajectory:
+        """Return what is kept of a compile under a policy that saw the features `names`."""
+        assert compiled.features is not None
+        return cls(module, names, compiled.features, compiled.decisions, compiled.size)
 
     def column(self, name: str) -> np.ndarray:
         """Return the values of one feature at all call sites, int64 [T]."""

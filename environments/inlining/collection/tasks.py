@@ -114,7 +114,8 @@ class Play:
 
     def run(self, compiler: Compiler, module: Module) -> Trajectory:
         """See `Task`."""
-        return compile_under(self.policy, compiler, module).trajectory
+        compiled = compile_under(self.policy, compiler, module)
+        return Trajectory.of(module.name, feature_names(compiler.announced), compiled)
 
     def keep(self, module_store: ModuleStore, result: Trajectory) -> None:
         """See `Task`."""

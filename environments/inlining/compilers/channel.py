@@ -95,7 +95,9 @@ class Header:
                 "interactive channel: expected a JSON header with 'features' and 'advice', "
                 f"found {line[:80]!r} ({error}); use a compiler of LLVM 17 or newer"
             ) from error
-        structure = struct.Struct("<" + "".join(f"{feature.size}{feature.code}" for feature in features))
+        structure = struct.Struct(
+            "<" + "".join(f"{feature.size}{feature.code}" for feature in features)
+        )
         sizes = tuple(feature.size for feature in features)
         return cls(names, sizes, structure, (advice.pack(0), advice.pack(1)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import select
 import subprocess
 import time
@@ -14,10 +15,7 @@ import numpy as np
 
 from environments.errors import UserError
 from environments.inlining.compilers.channel import Channel, Header, ProtocolError
-from environments.inlining.compilers.object_size import (
-    ObjectSize,
-    read_object_size,
-)
+from environments.inlining.compilers.object_size import ObjectSize, read_object_size
 from environments.inlining.compilers.remarks import Remarks
 
 DEFAULT_TIMEOUT_S = 300.0
@@ -93,6 +91,10 @@ class _Reader:
         return printed, (*sent[: self._place], UNKNOWN, *sent[self._place + 1 :]), value != 0
 
 
+Names = tuple[tuple[str | None, str | None], ...]
+"""Caller and callee of each of T call sites; None where LLVM does not name them."""
+
+
 @dataclasses.dataclass(frozen=True)
 class CompiledModule:
     """The results of one compile with T call sites.
@@ -102,13 +104,22 @@ class CompiledModule:
       data: the object file.
       decisions: int8 [T], 1 where a call site was inlined.
       callees: names of the T functions called, as known at the end of the compile; None where LLVM
-        gave no name.
+        gave no name. Empty if the policy was inside clang.
+      features: int64 [T, F], what a policy saw at each call site; None if no policy decided.
+      names_fn: returns `names`, which few ask for.
     """
 
     size: ObjectSize
     data: bytes
     decisions: np.ndarray
-    callees: tuple[str | None, ...]
+    callees: tuple[str | None, ...] = ()
+    features: np.ndarray | None = None
+    names_fn: Callable[[], Names] = tuple
+
+    @functools.cached_property
+    def names(self) -> Names:
+        """Caller and callee of each call site, if LLVM names them before the decision."""
+        return self.names_fn()
 
 
 class Backend(Protocol):
@@ -252,21 +263,14 @@ class Compilation:
         """
         assert self._ended, "the compile is not over"
         if self._result is None:
-            self._result = self._read_result()
+            data = self._backend.read_object()
+            try:
+                size = read_object_size(data)
+            except UserError as error:
+                raise CompilerError(f"{self._module_name}: {error}") from error
+            decisions = np.array(self._decisions, np.int8)
+            self._result = CompiledModule(size, data, decisions, tuple(self._remarks.callees))
         return self._result
-
-    def _read_result(self) -> CompiledModule:
-        data = self._backend.read_object()
-        try:
-            size = read_object_size(data)
-        except UserError as error:
-            raise CompilerError(f"{self._module_name}: {error}") from error
-        return CompiledModule(
-            size=size,
-            data=data,
-            decisions=np.array(self._decisions, np.int8),
-            callees=tuple(self._remarks.callees),
-        )
 
     def close(self) -> None:
         """End the compile and release its resources; may be called again."""

@@ -123,7 +123,9 @@ def read_function_bytes(data: bytes, worth: Mapping[int, float] | None = None) -
     for section, section_name in enumerate(opened.section_names):
         if section_name.startswith(_EXCEPTION_TABLE):
             size = int(opened.sections[section]["size"])
-            bytes_of_function[section_name.removeprefix(_EXCEPTION_TABLE)] += size * factor.get(section, 1)
+            bytes_of_function[section_name.removeprefix(_EXCEPTION_TABLE)] += size * factor.get(
+                section, 1
+            )
     for section, address, size in opened.unwind_entries():
         if (section, address) in at:
             bytes_of_function[at[section, address]] += size * factor.get(section, 1)

@@ -181,9 +181,13 @@ def _write(
     """Move the modules into place, then write the files that describe them."""
     modules, duplicates, empty = _sort_out(results)
     failed = tuple(
-        NotCompiled(result.unit.name, _source_of(result.unit), result.error) for result in results if result.error
+        NotCompiled(result.unit.name, _source_of(result.unit), result.error)
+        for result in results
+        if result.error
     )
-    _write_json(scratch, output / NOT_COMPILED_FILE, [dataclasses.asdict(source) for source in failed])
+    _write_json(
+        scratch, output / NOT_COMPILED_FILE, [dataclasses.asdict(source) for source in failed]
+    )
     if not modules:
         reason = f"{failed[0].source}: {failed[0].error}" if failed else "they define no function"
         raise UserError(

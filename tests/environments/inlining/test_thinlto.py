@@ -82,7 +82,7 @@ def test_a_policy_decides_about_imported_functions(clang, corpus, plugin_cache, 
         policy = make_heuristic(name)
         asked = compile_under(policy, clang, module)
         assert ("_Z4useri", "_Z6helperi") in asked.names
-        sizes[name] = asked.trajectory.size.text_bytes
+        sizes[name] = asked.size.text_bytes
         if isinstance(inside, PluginClang):
             assert compile_under(policy, inside, module).data == asked.data
     assert sizes["always"] != sizes["never"] > 0

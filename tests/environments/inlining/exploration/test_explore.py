@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from environments.inlining.collection.playing import compile_under
 from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.collection.tasks import play
-from environments.inlining.collection.variation import Variation
+from environments.inlining.collection.variation import Variation, site_keys
 from environments.inlining.compilers.embedded import EmbeddedLlvm
-from environments.inlining.exploration.detail import compile_in_detail
 from environments.inlining.exploration.explore import ExplorationConfig, explore
 from environments.inlining.heuristics import Default, Replay, make_heuristic
 from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES, write_module
@@ -110,13 +110,13 @@ def test_one_compile_tells_what_many_would(counting, module):
 
 def test_with_one_site_a_compile_deltas_are_those_of_the_object(counting, module):
     explored = explore(counting, module, Default(), TrajectoryStore(), PAPER)
-    base = compile_in_detail(counting, module, Default())
+    base = compile_under(Default(), counting, module)
     for step, delta in deltas_by_step(explored).items():
-        flip = base.keys[step]
+        flip = site_keys(base.names)[step]
         assert flip is not None
-        variation = compile_in_detail(counting, module, Default(), Variation(frozenset({flip})))
-        assert variation.trajectory.decisions[step] == 1 - base.trajectory.decisions[step]
-        assert variation.cost - base.cost == delta
+        varied = compile_under(Default(), counting, module, Variation(frozenset({flip})))
+        assert varied.decisions[step] == 1 - base.decisions[step]
+        assert varied.size.text_bytes - base.size.text_bytes == delta
 
 
 def test_what_saves_is_changed_together_and_kept_as_best(counting, tmp_path):
@@ -208,8 +208,8 @@ def test_a_module_without_call_sites(counting, tmp_path):
 
 def test_flips_are_named_by_caller_callee_and_occurrence(counting, tmp_path):
     hand_worked = write_module(tmp_path, "hand", HAND_WORKED)
-    base = compile_in_detail(counting, hand_worked, Default())
-    assert base.keys == (
+    keys = site_keys(compile_under(Default(), counting, hand_worked).names)
+    assert keys == (
         ("caller", "leaf", 1),
         ("caller", "leaf", 2),
         None,
@@ -217,9 +217,9 @@ def test_flips_are_named_by_caller_callee_and_occurrence(counting, tmp_path):
         ("other", "caller", 1),
     )
     second = ("caller", "leaf", 2)
-    flipped = compile_in_detail(counting, hand_worked, Default(), Variation(frozenset({second})))
-    assert flipped.keys[:3] == base.keys[:3]
-    assert flipped.trajectory.decisions.tolist()[:3] == [0, 1, 1]
+    flipped = compile_under(Default(), counting, hand_worked, Variation(frozenset({second})))
+    assert site_keys(flipped.names)[:3] == keys[:3]
+    assert flipped.decisions.tolist()[:3] == [0, 1, 1]
 
 
 # An inline function of C++ that LLVM calls twice. It goes away once both calls are inlined.
@@ -266,7 +266,7 @@ def test_departures_are_also_taken_back_together(counting, tmp_path):
 
 def test_a_call_that_llvm_inlines_is_tried_as_a_call(counting, tmp_path):
     hand_worked = write_module(tmp_path, "hand", HAND_WORKED)
-    assert compile_in_detail(counting, hand_worked, Default()).keys[2] is None
+    assert site_keys(compile_under(Default(), counting, hand_worked).names)[2] is None
     base = play(counting, hand_worked, Default(), TrajectoryStore())
     refused = play(counting, hand_worked, Replay([0, 0, 0]), TrajectoryStore())
     explored = explore(counting, hand_worked, Default(), TrajectoryStore(), ExplorationConfig())

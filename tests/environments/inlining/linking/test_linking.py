@@ -8,11 +8,11 @@ import math
 import pytest
 
 from environments.errors import UserError
+from environments.inlining.collection.playing import compile_under
 from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.compilers.object_size import read_function_bytes
 from environments.inlining.environment import InliningEnvironment
-from environments.inlining.exploration.detail import compile_in_detail
 from environments.inlining.exploration.explore import ExplorationConfig, explore
 from environments.inlining.heuristics import Constant, Default
 from environments.inlining.linking.images import link, read_image_size
@@ -152,9 +152,10 @@ def test_exploration_counts_what_is_saved_in_the_image(compiler, project):
         for name in ("one", "two")
     ]
     objective = make_objective("image", sizes_of(compiler, modules))
-    base = compile_in_detail(compiler, modules[0], Default(), objective=objective)
-    of_object = compile_in_detail(compiler, modules[0], Default())
-    assert base.cost == of_object.cost - of_object.function_bytes["shared"] / 2
+    base = compile_under(Default(), compiler, modules[0])
+    shared_bytes = read_function_bytes(base.data)["shared"]
+    assert objective.cost("p", base.size) == base.size.text_bytes - shared_bytes / 2
+    assert read_function_bytes(base.data, objective.of_project("p"))["shared"] == shared_bytes / 2
     config = ExplorationConfig(flips_per_round=1)
     in_object, in_image = (
         explore(
@@ -162,7 +163,7 @@ def test_exploration_counts_what_is_saved_in_the_image(compiler, project):
         ).deltas.tolist()
         for one in (OBJECT, objective)
     )
-    assert in_image[0] - in_object[0] == of_object.function_bytes["shared"] / 2
+    assert in_image[0] - in_object[0] == shared_bytes / 2
 
 
 def test_the_reward_follows_the_objective(compiler, project):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from environments.caches.files import FileCache
+from environments.caches.cache import Cache
 from environments.errors import UserError
 from environments.learn_to_optimize import solvers
 from environments.learn_to_optimize.functions import Objective, signed_log1p
@@ -79,7 +79,7 @@ def reference_points(num_free: int, count: int = 1000) -> np.ndarray:
     return _GRID[digits]
 
 
-def truth(objective: Objective, free: np.ndarray, cache: FileCache | None = None) -> Solution:
+def truth(objective: Objective, free: np.ndarray, cache: Cache | None = None) -> Solution:
     """Return the least value of an objective for each c, and where it lies.
 
     Args:
@@ -159,7 +159,7 @@ def mean_square(objective: Objective, errors: np.ndarray) -> np.ndarray:
     return means
 
 
-def _solve(objective: Objective, free: np.ndarray, cache: FileCache | None) -> Solution:
+def _solve(objective: Objective, free: np.ndarray, cache: Cache | None) -> Solution:
     if objective.minimiser is not None:
         x = objective.minimiser(free)
         return Solution(x, objective(objective.join(x, free)))
@@ -169,7 +169,6 @@ def _solve(objective: Objective, free: np.ndarray, cache: FileCache | None) -> S
     content = cache.get(key)
     solution = None if content is None else _unpack(content, objective, free)
     if solution is None:
-        cache.discard(key)
         solution = Solution(*solvers.minimise(objective, objective.num_tuned, free))
         cache.put(key, _pack(free, solution))
     return solution

@@ -41,6 +41,6 @@ def test_the_home_of_a_known_user(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "~/fast")
     assert machine.cache_directory() == pathlib.Path("/home/ada/fast/tfrl")
     monkeypatch.delenv("HOME")
-    known = pwd.struct_passwd(("ada", "x", 1, 1, "", "/home/lovelace", ""))
-    monkeypatch.setattr(pwd, "getpwuid", lambda _: known)
+    entry = pwd.struct_passwd(("ada", "x", 1, 1, "", "/home/lovelace", ""))
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: entry)
     assert machine.home_directory() == pathlib.Path("/home/lovelace")

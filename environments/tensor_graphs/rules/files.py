@@ -166,7 +166,7 @@ def _verified(rule: Rule, path: str | pathlib.Path) -> Rule:
     known = _own_by_digest().get(key)
     if known is not None:
         return rule.as_verified(known)
-    cache = VERIFIED_RULES.files()
+    cache = VERIFIED_RULES.open()
     kept = cache.get(key)
     if kept is not None:
         fields = json.loads(kept)

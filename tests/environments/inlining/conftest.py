@@ -19,9 +19,9 @@ def embedded():
 @pytest.fixture(scope="session")
 def clangs():
     """Clangs by name, each probed once."""
-    made: dict[str, SystemClang] = {}
-    yield made
-    for compiler in made.values():
+    compilers: dict[str, SystemClang] = {}
+    yield compilers
+    for compiler in compilers.values():
         compiler.close()
 
 

@@ -45,15 +45,15 @@ class TestInliningContract(EnvironmentContractTest):
 
 @pytest.fixture
 def make_environment(tmp_path):
-    made = []
+    environments = []
 
     def make(*irs: str, **settings) -> InliningEnvironment:
         modules = [write_module(tmp_path, f"m{number}", ir) for number, ir in enumerate(irs)]
-        made.append(InliningEnvironment(contexts.sequential(modules), **settings))
-        return made[-1]
+        environments.append(InliningEnvironment(contexts.sequential(modules), **settings))
+        return environments[-1]
 
     yield make
-    for environment in made:
+    for environment in environments:
         environment.close()
 
 
@@ -128,7 +128,9 @@ def test_the_default_is_compiled_once_for_each_module(make_environment):
     environment = make_environment(HAND_WORKED, many_calls(4))
     counted = []
     compile_plain = environment._compiler.compile_plain
-    environment._compiler.compile_plain = lambda one: counted.append(one.name) or compile_plain(one)
+    environment._compiler.compile_plain = lambda module: (
+        counted.append(module.name) or compile_plain(module)
+    )
     for _ in range(3):
         play_episode(environment, [0] * 5)
         play_episode(environment, [0] * 4)
@@ -153,18 +155,18 @@ def test_the_seed_decides_the_modules(tmp_path):
     modules = [write_module(tmp_path, f"m{number}", many_calls(number)) for number in range(1, 5)]
 
     def names(environment) -> list[str]:
-        found = []
+        contexts = []
         for _ in range(6):
             while not environment.step(np.array(0)).is_last():
                 pass
-            found.append(environment.get_info()["context"])
-        return found
+            contexts.append(environment.get_info()["context"])
+        return contexts
 
     with InliningEnvironment(contexts.uniform(modules), seed=1) as environment:
         first = names(environment)
-        other = names(environment)
+        reseeded = names(environment)
         environment.seed(1)
-        assert names(environment) == first != other
+        assert names(environment) == first != reseeded
 
 
 @pytest.mark.parametrize("action", [2, -1])
@@ -184,8 +186,11 @@ def test_a_compiler_killed_in_the_middle_is_brought_back_to_the_same_site(make_e
     environment._episode.compilation._backend.process.send_signal(signal.SIGKILL)
     steps += [environment.step(np.array(decision)) for decision in [1, 0, 1, 0, 1]]
     assert len(steps) == len(undisturbed)
-    for one, other in zip(steps, undisturbed, strict=True):
-        assert one.observation == other.observation and one.reward == other.reward
+    for step, undisturbed_step in zip(steps, undisturbed, strict=True):
+        assert (
+            step.observation == undisturbed_step.observation
+            and step.reward == undisturbed_step.reward
+        )
 
 
 def test_a_module_that_always_fails_is_one_line_and_the_next_episode_runs(tmp_path):

@@ -65,24 +65,24 @@ def functions(data: bytes, path: pathlib.Path) -> set[str]:
 
 
 def test_what_a_module_defines_is_compiled(clang, corpus, tmp_path):
-    found = {
+    defined = {
         module.name: functions(clang.compile_plain(module).data, tmp_path / "plain.o")
         for module in corpus.modules
     }
-    assert found["library"] == {"_Z6helperi"}
-    assert found["user"] >= {"_Z4useri"}
+    assert defined["library"] == {"_Z6helperi"}
+    assert defined["user"] >= {"_Z4useri"}
 
 
 def test_a_policy_decides_about_imported_functions(clang, corpus, plugin_cache, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
     inside = make_clang(clang.executable)
-    module = next(one for one in corpus.modules if one.name == "user")
+    module = next(module for module in corpus.modules if module.name == "user")
     sizes = {}
     for name in ("always", "never"):
         policy = make_heuristic(name)
-        asked = compile_under(policy, clang, module)
-        assert ("_Z4useri", "_Z6helperi") in asked.names
-        sizes[name] = asked.size.text_bytes
+        compiled = compile_under(policy, clang, module)
+        assert ("_Z4useri", "_Z6helperi") in compiled.names
+        sizes[name] = compiled.size.text_bytes
         if isinstance(inside, PluginClang):
-            assert compile_under(policy, inside, module).data == asked.data
+            assert compile_under(policy, inside, module).data == compiled.data
     assert sizes["always"] != sizes["never"] > 0

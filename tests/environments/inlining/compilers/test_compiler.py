@@ -87,8 +87,8 @@ def test_a_call_site_that_inlining_makes_unreachable_is_not_asked_about(compiler
     steered = run_policy(compiler, module, default)
     assert steered.callees == ("begin", "construct") and steered.decisions.tolist() == [1, 1]
     # It is asked about where the landing pad stays reachable.
-    kept = run_policy(compiler, module, lambda site: 0)
-    assert kept.callees == ("begin", "construct", "destroy")
+    refused = run_policy(compiler, module, lambda site: 0)
+    assert refused.callees == ("begin", "construct", "destroy")
     assert steered.size != compiler.compile_plain(module).size
 
 
@@ -172,8 +172,8 @@ def test_a_clang_of_its_own_options_is_asked_with_them(clang, tmp_path):
 
 def test_llvm_19_sends_its_default_in_the_place_of_another_feature(clang):
     is_19 = clang.facts.version.startswith("19.")
-    found = "callee_basic_block_count" if is_19 else "inlining_default"
-    assert clang.facts.default_feature == found
+    feature = "callee_basic_block_count" if is_19 else "inlining_default"
+    assert clang.facts.default_feature == feature
     assert "inlining_default" in clang.announced
 
 

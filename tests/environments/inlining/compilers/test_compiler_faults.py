@@ -96,15 +96,15 @@ def test_a_module_that_is_not_there(compiler, tmp_path, good):
 
 
 def test_a_module_for_another_machine(embedded, tmp_path, good):
-    other = tmp_path / "other.ll"
-    other.write_text('target triple = "avr"\ndefine void @f() { ret void }\n')
-    assert_fails_in_one_line(embedded, Module("other", other, ".", "c"), good, "expected")
+    source = tmp_path / "other.ll"
+    source.write_text('target triple = "avr"\ndefine void @f() { ret void }\n')
+    assert_fails_in_one_line(embedded, Module("other", source, ".", "c"), good, "expected")
 
 
 def test_an_object_that_is_no_elf(embedded, tmp_path, good):
-    other = tmp_path / "other.ll"
-    other.write_text('target triple = "x86_64-apple-macosx"\ndefine void @f() { ret void }\n')
-    assert_fails_in_one_line(embedded, Module("other", other, ".", "c"), good, "expected ELF")
+    source = tmp_path / "other.ll"
+    source.write_text('target triple = "x86_64-apple-macosx"\ndefine void @f() { ret void }\n')
+    assert_fails_in_one_line(embedded, Module("other", source, ".", "c"), good, "expected ELF")
 
 
 def test_an_llvm_that_aborts(embedded, tmp_path, good):

@@ -297,18 +297,18 @@ def test_interrupted_build_leaves_nothing(tree, tmp_path):
 def compilers_at_work(directory):
     """Processes whose command line names the directory."""
     deadline = time.monotonic() + 60
-    found = []
+    compilers = []
     while time.monotonic() < deadline:
-        found = []
+        compilers = []
         for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 line = path.read_bytes()
                 if str(directory).encode() in line:
-                    found.append(line)
-        if not found:
+                    compilers.append(line)
+        if not compilers:
             break
         time.sleep(0.1)
-    return found
+    return compilers
 
 
 def test_a_link_in_the_place_of_the_build_is_not_followed(tree, tmp_path):
@@ -340,10 +340,10 @@ def test_output_that_is_no_corpus_is_left_alone(tree, tmp_path):
 
 def test_subset_is_a_corpus_of_its_own(tree, tmp_path):
     output = tmp_path / "all"
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "alone.c").write_text("int alone(int x) { return x + 1; }\n")
-    build_corpus([tree, other], output)
+    subset = tmp_path / "other"
+    subset.mkdir()
+    (subset / "alone.c").write_text("int alone(int x) { return x + 1; }\n")
+    build_corpus([tree, subset], output)
     corpus = Corpus.load(output)
     for _ in range(2):
         write_subset(corpus.without(["other"]), tmp_path / "subset")
@@ -376,12 +376,12 @@ def test_unusable_compilers(name, says):
 
 @pytest.mark.parametrize("version", ["14.0.6", "9" * 5000 + ".0.0"])
 def test_a_clang_of_an_old_or_impossible_version_is_refused(tmp_path, version):
-    other = tmp_path / "clang-14"
-    other.write_text(f"#!/bin/sh\necho Debian clang version {version}\n")
-    other.chmod(0o755)
-    found = f"expected a clang >= 17, found 'Debian clang version {version[:2]}"
-    with pytest.raises(UserError, match=found):
-        find_compiler(str(other))
+    program = tmp_path / "clang-14"
+    program.write_text(f"#!/bin/sh\necho Debian clang version {version}\n")
+    program.chmod(0o755)
+    message = f"expected a clang >= 17, found 'Debian clang version {version[:2]}"
+    with pytest.raises(UserError, match=message):
+        find_compiler(str(program))
 
 
 def test_missing_embedded_compiler_says_what_to_install(monkeypatch):

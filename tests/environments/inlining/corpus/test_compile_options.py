@@ -10,7 +10,7 @@ from environments.inlining.corpus.refusals import read_refusals
 
 
 @pytest.mark.parametrize(
-    ("arguments", "kept"),
+    ("arguments", "expected"),
     [
         ("-O2 -g3 -o x.o -c -fPIC", "-fPIC"),
         ("-I a -Ib -isystem c -iquote d", "-I a -Ib -isystem c -iquote d"),
@@ -58,8 +58,8 @@ from environments.inlining.corpus.refusals import read_refusals
         ("-fmodules -fmodules-cache-path=a -fmodule-map-file=b -fmodule-file=c", "-fmodule-file=c"),
     ],
 )
-def test_arguments_that_say_what_a_source_means(arguments, kept):
-    assert " ".join(clean_arguments(arguments.split(), {"z.pch": "z.h"}.get)) == kept
+def test_arguments_that_say_what_a_source_means(arguments, expected):
+    assert " ".join(clean_arguments(arguments.split(), {"z.pch": "z.h"}.get)) == expected
 
 
 def test_headers_of_another_machine_are_tried_only_if_they_are_there():

@@ -162,8 +162,15 @@ def test_nothing_is_explored_twice(counting, module, tmp_path):
     played = play(counting, module, Default(), store)
     assert counting.num_compiles == 0
     assert deltas_by_step(again) == deltas_by_step(first)
-    for one, other in ((again.base, first.base), (again.best, first.best), (played, first.base)):
-        assert np.array_equal(one.features, other.features) and one.size == other.size
+    for recalled, trajectory in (
+        (again.base, first.base),
+        (again.best, first.best),
+        (played, first.base),
+    ):
+        assert (
+            np.array_equal(recalled.features, trajectory.features)
+            and recalled.size == trajectory.size
+        )
     # How much to explore is part of what is asked for; which modules are small enough is not.
     larger = dataclasses.replace(ExplorationConfig(), max_bitcode_bytes=1)
     explore(counting, module, Default(), store, larger)

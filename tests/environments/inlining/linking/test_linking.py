@@ -65,19 +65,19 @@ def sizes_of(compiler, modules):
 
 
 def test_the_costs_of_a_project_add_up_to_what_a_linker_keeps(compiler, project):
-    (_, one), (_, two) = defaults = sizes_of(compiler, project)
-    ((key, shared_bytes),) = one.groups.tolist()
+    (_, first), (_, two) = defaults = sizes_of(compiler, project)
+    ((key, shared_bytes),) = first.groups.tolist()
     assert two.groups.tolist() == [(key, shared_bytes)]
     objective = make_objective("image", defaults)
-    costs = [objective.cost("p", size) for size in (one, two)]
+    costs = [objective.cost("p", size) for size in (first, two)]
     # Each is charged half of the function that both hold, with its entry in .eh_frame.
-    assert costs == [size.text_bytes - shared_bytes / 2 for size in (one, two)]
-    assert sum(costs) == one.text_bytes + two.text_bytes - shared_bytes
+    assert costs == [size.text_bytes - shared_bytes / 2 for size in (first, two)]
+    assert sum(costs) == first.text_bytes + two.text_bytes - shared_bytes
     # In another project nobody is known to hold it.
-    assert objective.cost("other", one) == one.text_bytes
-    between = make_objective("between", defaults).cost("p", one)
-    assert between == pytest.approx(one.text_bytes - shared_bytes * (1 - 1 / math.sqrt(2)))
-    assert make_objective("object", defaults).cost("p", one) == OBJECT.cost("p", one)
+    assert objective.cost("other", first) == first.text_bytes
+    between = make_objective("between", defaults).cost("p", first)
+    assert between == pytest.approx(first.text_bytes - shared_bytes * (1 - 1 / math.sqrt(2)))
+    assert make_objective("object", defaults).cost("p", first) == OBJECT.cost("p", first)
     assert objective.digest("p") != objective.digest("other") == OBJECT.digest("p")
 
 
@@ -98,9 +98,9 @@ def test_an_objective_that_there_is_not():
 def test_a_library_is_linked_whole_and_copies_are_merged(compiler, project, tmp_path):
     paths = [WriteObject(Default(), tmp_path).run(compiler, module) for module in project]
     both, alone = link(paths, tmp_path / "both"), link(paths[:1], tmp_path / "alone")
-    (_, one), (_, two) = sizes_of(compiler, project)
-    shared_bytes = int(one.groups["bytes"][0])
-    assert alone.text_bytes >= one.exec_bytes
+    (_, first), (_, two) = sizes_of(compiler, project)
+    shared_bytes = int(first.groups["bytes"][0])
+    assert alone.text_bytes >= first.exec_bytes
     # The second object adds all but its copy of the function, up to alignment.
     added = both.loaded_bytes - alone.loaded_bytes
     assert abs(added - (two.text_bytes - shared_bytes)) <= 32
@@ -159,9 +159,9 @@ def test_exploration_counts_what_is_saved_in_the_image(compiler, project):
     config = ExplorationConfig(flips_per_round=1)
     in_object, in_image = (
         explore(
-            compiler, modules[0], Default(), TrajectoryStore(), config, objective=one
+            compiler, modules[0], Default(), TrajectoryStore(), config, objective=counted
         ).deltas.tolist()
-        for one in (OBJECT, objective)
+        for counted in (OBJECT, objective)
     )
     assert in_image[0] - in_object[0] == shared_bytes / 2
 
@@ -169,13 +169,13 @@ def test_exploration_counts_what_is_saved_in_the_image(compiler, project):
 def test_the_reward_follows_the_objective(compiler, project):
     objective = make_objective("image", sizes_of(compiler, project))
     rewards = {}
-    for one in (OBJECT, objective):
+    for counted in (OBJECT, objective):
         environment = InliningEnvironment(
-            lambda generator: project[0], EmbeddedLlvm(timeout_s=60), objective=one
+            lambda generator: project[0], EmbeddedLlvm(timeout_s=60), objective=counted
         )
         time_step = environment.reset()
         while not time_step.is_last():
             time_step = environment.step(0)
-        rewards[one.name] = float(time_step.reward)
+        rewards[counted.name] = float(time_step.reward)
         environment.close()
     assert set(rewards) == {"object", "image"} and rewards["object"] == rewards["image"] == 0

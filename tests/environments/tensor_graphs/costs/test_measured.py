@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pathlib
 import random
-import shutil
 import zlib
 from typing import Any
 
@@ -14,8 +13,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from environments.caches.digests import SIZE
-from environments.caches.files import FileCache, files_in
+from environments.caches import cache as caches
+from environments.caches.cache import Cache
+from environments.caches.table import COSTS
 from environments.errors import UserError
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective, figures
@@ -31,6 +31,7 @@ from environments.tensor_graphs.graph.nodes import INPUT, Ref
 from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules.library import all_rules
+from tests.environments.caches.entries import contents
 from tests.environments.tensor_graphs.random_graphs import random_graph
 
 X = ("x", TensorProto.FLOAT, [1, 8, 16])
@@ -220,7 +221,7 @@ def test_costs_by_difference_of_random_graphs() -> None:
 
 
 def test_measured_once(backend: CountedBackend, tmp_path: pathlib.Path) -> None:
-    cache = FileCache(tmp_path / "costs", 1_000_000)
+    cache = Cache(tmp_path / "costs.db", 1_000_000, 1)
     objective = MeasuredObjective(backend, CostTable(cache))
     graph = layer_norm([1, 8, 16])
     cost_ms = graph_cost(objective, graph)
@@ -231,8 +232,8 @@ def test_measured_once(backend: CountedBackend, tmp_path: pathlib.Path) -> None:
     assert graph_cost(objective, graph) == cost_ms
     assert graph_cost(MeasuredObjective(backend, CostTable(cache)), graph) == cost_ms
     assert CountedBackend.num_opened == opened
-    kept = [one.path.read_bytes()[SIZE:] for one in files_in(tmp_path / "costs")]
-    assert sorted({json.loads(content)["what"] for content in kept}) == [
+    descriptions = {json.loads(content)["what"] for content in contents(tmp_path / "costs.db")}
+    assert sorted(descriptions) == [
         "Add([1, 8, 16], [1, 8, 16]); LayerNormalization([1, 8, 16], [16], [16])",
         "Sigmoid([1, 8, 16])",
         "SkipLayerNormalization([1, 8, 16], [1, 8, 16], [16], [16])",
@@ -323,19 +324,19 @@ def test_opaque_nodes(backend: CountedBackend) -> None:
 
 
 def test_table(tmp_path: pathlib.Path) -> None:
-    cache = FileCache(tmp_path / "costs", 1_000_000)
-    one, other = CostTable(cache), CostTable(cache)
-    assert one.get("a") is None
-    assert one.put("a", 1.0) == 1.0
-    # The other process was slower: the first value holds for both.
-    assert other.put("a", 2.0) == 1.0
-    assert other.get("a") == 1.0
+    cache = Cache(tmp_path / "costs.db", 1_000_000, 1)
+    faster, slower = CostTable(cache), CostTable(cache)
+    assert faster.get("a") is None
+    assert faster.put("a", 1.0) == 1.0
+    # The first value holds for both.
+    assert slower.put("a", 2.0) == 1.0
+    assert slower.get("a") == 1.0
     # Another backend or processor has costs of its own.
     assert CostTable(cache, "another").get("a") is None
     # A run goes by the cost that it has seen, although the cache is cleared and filled anew.
-    shutil.rmtree(tmp_path / "costs")
+    assert caches.clear(tmp_path / "costs.db")
     assert CostTable(cache).put("a", 3.0) == 3.0
-    assert one.get("a") == other.put("a", 4.0) == 1.0
+    assert faster.get("a") == slower.put("a", 4.0) == 1.0
     assert CostTable(cache).get("a") == 3.0
 
 
@@ -345,7 +346,7 @@ def test_table_of_a_machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
     table_of(OnnxRuntime()).put("a", 1.0)
     assert table_of(OnnxRuntime()).get("a") == 1.0
     assert table_of(OnnxRuntime("basic")).get("a") is None
-    assert (tmp_path / "tfrl" / "costs").is_dir()
+    assert COSTS.path.is_file()
 
 
 @pytest.mark.slow

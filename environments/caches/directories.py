@@ -97,10 +97,9 @@ def size_bytes(path: pathlib.Path) -> int:
 
     What vanishes meanwhile does not count.
     """
+    places = [path]
     if is_directory(path) and not path.is_symlink():
-        places = (pathlib.Path(place, name) for place, _, names in os.walk(path) for name in names)
-    else:
-        places = iter([path])
+        places = [pathlib.Path(at, name) for at, _, names in os.walk(path) for name in names]
     total = 0
     for place in places:
         with contextlib.suppress(OSError):

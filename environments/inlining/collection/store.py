@@ -51,7 +51,6 @@ class Trajectory:
     @classmethod
     def of(cls, module: str, names: tuple[str, ...], compiled: CompiledModule) -> Trajectory:
         """Return what is kept of a compile under a policy that saw the features `names`."""
-        assert compiled.features is not None
         return cls(module, names, compiled.features, compiled.decisions, compiled.size)
 
     def column(self, name: str) -> np.ndarray:

@@ -105,7 +105,7 @@ class CompiledModule:
       decisions: int8 [T], 1 where a call site was inlined.
       callees: names of the T functions called, as known at the end of the compile; None where LLVM
         gave no name. Empty if the policy was inside clang.
-      features: int64 [T, F], what a policy saw at each call site; None if no policy decided.
+      features: int64 [T, F], what a policy saw at each call site; empty if no policy decided.
       names_fn: returns `names`, which few ask for.
     """
 
@@ -113,7 +113,7 @@ class CompiledModule:
     data: bytes
     decisions: np.ndarray
     callees: tuple[str | None, ...] = ()
-    features: np.ndarray | None = None
+    features: np.ndarray = dataclasses.field(default_factory=lambda: np.empty((0, 0), np.int64))
     names_fn: Callable[[], Names] = tuple
 
     @functools.cached_property

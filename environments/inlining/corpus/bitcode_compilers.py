@@ -185,7 +185,6 @@ class CompilerProcesses:
             return process
 
 
-@functools.cache
 def _embedded() -> BitcodeCompiler:
     """Return the clang inside the ziglang wheel."""
     package = importlib.util.find_spec("ziglang")
@@ -230,6 +229,7 @@ def _clang(name: str) -> BitcodeCompiler:
     return BitcodeCompiler(path, version, (path,), (path,), ("-fPIC", *_TO_BITCODE))
 
 
+@functools.cache
 def _clang_version(driver: tuple[str, ...]) -> str:
     """Return the first line of `--version`."""
     try:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pathlib
-import signal
 import tempfile
 
 import numpy as np
-import psutil
 import pytest
 
 import environments
@@ -30,6 +28,7 @@ from tests.environments.inlining.small_modules import (
     UNREACHABLE_CALL_SITE,
     many_calls,
     write_module,
+    youngest_compiler,
 )
 
 
@@ -125,12 +124,14 @@ def test_relative_saving(size, default, saving):
 
 
 def test_the_default_is_compiled_once_for_each_module(make_environment):
-    environment = make_environment(HAND_WORKED, many_calls(4))
     counted = []
-    compile_plain = environment._compiler.compile_plain
-    environment._compiler.compile_plain = lambda module: (
-        counted.append(module.name) or compile_plain(module)
-    )
+
+    class Counting(EmbeddedLlvm):
+        def compile_plain(self, module):
+            counted.append(module.name)
+            return super().compile_plain(module)
+
+    environment = make_environment(HAND_WORKED, many_calls(4), compiler=Counting())
     for _ in range(3):
         play_episode(environment, [0] * 5)
         play_episode(environment, [0] * 4)
@@ -183,14 +184,11 @@ def test_a_compiler_killed_in_the_middle_is_brought_back_to_the_same_site(make_e
     undisturbed = play_episode(make_environment(many_calls(8)), [0, 1] * 4)
     environment = make_environment(many_calls(8))
     steps = play_episode(environment, [0, 1, 0])
-    environment._episode.compilation._backend.process.send_signal(signal.SIGKILL)
+    youngest_compiler().kill()
     steps += [environment.step(np.array(decision)) for decision in [1, 0, 1, 0, 1]]
     assert len(steps) == len(undisturbed)
-    for step, undisturbed_step in zip(steps, undisturbed, strict=True):
-        assert (
-            step.observation == undisturbed_step.observation
-            and step.reward == undisturbed_step.reward
-        )
+    for step, expected in zip(steps, undisturbed, strict=True):
+        assert step.observation == expected.observation and step.reward == expected.reward
 
 
 def test_a_module_that_always_fails_is_one_line_and_the_next_episode_runs(tmp_path):
@@ -209,7 +207,7 @@ def test_a_module_that_always_fails_is_one_line_and_the_next_episode_runs(tmp_pa
 def test_a_compiler_that_dies_every_time_is_one_line_and_the_next_episode_runs(make_environment):
     environment = make_environment(many_calls(6), max_attempts=1)
     play_episode(environment, [0, 0])
-    environment._episode.compilation._backend.process.send_signal(signal.SIGKILL)
+    youngest_compiler().kill()
     with pytest.raises(CompilerError, match="m0: expected an object, found that .* signal 9"):
         for _ in range(4):
             environment.step(np.array(0))
@@ -219,7 +217,7 @@ def test_a_compiler_that_dies_every_time_is_one_line_and_the_next_episode_runs(m
 def test_close_in_the_middle_of_an_episode_ends_the_compiler(make_environment):
     environment = make_environment(many_calls(6))
     play_episode(environment, [0, 0])
-    process = psutil.Process(environment._episode.compilation._backend.process.pid)
+    process = youngest_compiler()
     environment.close()
     assert not process.is_running()
     assert environment.step(np.array(0)).is_first()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from tests.environments.inlining.small_modules import (
     UNREACHABLE_CALL_SITE,
     many_calls,
     write_module,
+    youngest_compiler,
 )
 
 
@@ -39,7 +39,7 @@ class Counting(EmbeddedLlvm):
         compilation = super().compile(module)
         if self._num_deaths:
             self._num_deaths -= 1
-            compilation._backend.process.send_signal(signal.SIGKILL)
+            youngest_compiler().kill()
         return compilation
 
 
@@ -152,9 +152,8 @@ def test_the_default_has_the_sizes_of_plain_compiles(counting, modules, tmp_path
     assert plain.size == counting.compile_plain(apart).size != steered.size
     assert np.array_equal(plain.decisions, steered.decisions)
     # The plain sizes are kept, and what was steered keeps its own.
-    with Collector(EmbeddedLlvm, store, Pool) as collector:
+    with Collector(EmbeddedLlvm, store, lambda _: pytest.fail("a pool is made")) as collector:
         assert [trajectory.size for trajectory in collector.play_default([apart])] == [plain.size]
-        assert collector._pool is None
 
 
 def test_results_are_in_order_and_each_is_counted(modules):

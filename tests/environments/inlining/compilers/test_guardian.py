@@ -220,9 +220,10 @@ def test_a_host_whose_guardian_was_killed_goes_on(start, tmp_path):
 
 
 def test_a_host_that_was_killed_as_its_guardian_began(tmp_path):
+    script = pathlib.Path(guardian.__file__).with_name("guardian_process.py")
     reads, writes = os.pipe()
     os.close(reads)
-    command = [sys.executable, "-I", "-S", guardian._SCRIPT]
+    command = [sys.executable, "-I", "-S", script]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=writes, timeout=60

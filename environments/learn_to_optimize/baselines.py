@@ -34,16 +34,13 @@ _MAX_ROWS = 1 << 17
 
 
 def make_baseline(name: str, objective: Objective, measure: str = "mse", seed: int = 0) -> Baseline:
-    """Make a baseline by its name.
+    """Make a baseline by its name; it maps c [M, k] to x [M, n - k].
 
     Args:
       name: one of `NAMES`.
       objective: the function that the baseline minimises.
       measure: one of `MEASURES`, the error that "constant" minimises.
       seed: random seed of "random" and "cma".
-
-    Returns:
-      A function from c float64 [M, k] to x float64 [M, n - k].
 
     Raises:
       UserError: no baseline or measure has that name, or "cma" does not fit this objective or is
@@ -70,15 +67,7 @@ def make_baseline(name: str, objective: Objective, measure: str = "mse", seed: i
 
 
 def best_constant(objective: Objective, measure: str = "mse") -> np.ndarray:
-    """Return the constant x with the least mean squared error over the reference points.
-
-    Args:
-      objective: the function to minimise.
-      measure: "mse", or "msle" for the error of the logarithms.
-
-    Returns:
-      x float64 [n - k].
-    """
+    """Return the constant x [n - k] with the least mean squared error at the reference points."""
     free = references.reference_points(objective.num_free)
     best = references.truth(objective, free).values
     # A part of the c is enough to find the valley; the exact minimum takes all of them.

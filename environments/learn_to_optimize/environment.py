@@ -233,14 +233,7 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         return ts.TimeStep(step_type, self._unbatch(reward), discount, self._unbatch(state))
 
     def _evaluate(self, state: np.ndarray) -> np.ndarray:
-        """Return f at the next points; the first step evaluates the start points in the same call.
-
-        Args:
-          state: float32 [B, n], the next points.
-
-        Returns:
-          float64 [B].
-        """
+        """Return f [B] at the next points; the first step evaluates the start points, too."""
         if self._num_steps:
             return self._objective(state)
         both = self._objective(np.concatenate((self._state, state)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from environments.errors import Failure, UserError
@@ -29,11 +29,7 @@ _MAX_ATTEMPTS = 2
 
 @dataclasses.dataclass(frozen=True)
 class _UsersMistake:
-    """Stands in place of a result, if the task cannot be done with any module.
-
-    Attributes:
-      message: the message of the `UserError` that the task raised.
-    """
+    """Stands in place of a result if the task raised a `UserError` with this message."""
 
     message: str
 
@@ -61,12 +57,7 @@ class ModulePlayer:
         self._task = task
 
     def run(self, module: Module) -> Any:
-        """Do the task with a module.
-
-        Returns:
-          The task's result, which depends only on the task and the module; a `Failure` if the
-          compiler failed twice; or a `_UsersMistake` if the task raised a `UserError`.
-        """
+        """Return the task's result for a module; a `Failure` if the compiler failed twice."""
         assert self._task is not None
         try:
             for _ in range(_MAX_ATTEMPTS):
@@ -170,12 +161,15 @@ class Collector:
         played = self.play(modules, Default(), progress)
         pairs = zip(modules, played, strict=True)
         compiled = [module for module, outcome in pairs if not isinstance(outcome, Failure)]
-        plain_sizes: list[ObjectSize | Failure] = self.map(CompilePlainly(), compiled)
-        sizes = iter(plain_sizes)
-        return [
-            outcome if isinstance(outcome, Failure) else _with_size(outcome, next(sizes))
-            for outcome in played
-        ]
+        sizes: Iterator[ObjectSize | Failure] = iter(self.map(CompilePlainly(), compiled))
+        outcomes: list[Trajectory | Failure] = []
+        for outcome in played:
+            if isinstance(outcome, Trajectory):
+                size = next(sizes)
+                failed = isinstance(size, Failure)
+                outcome = size if failed else dataclasses.replace(outcome, size=size)
+            outcomes.append(outcome)
+        return outcomes
 
     def map(
         self,
@@ -243,7 +237,3 @@ class Collector:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _with_size(trajectory: Trajectory, size: ObjectSize | Failure) -> Trajectory | Failure:
-    return size if isinstance(size, Failure) else dataclasses.replace(trajectory, size=size)

@@ -236,7 +236,8 @@ class Compilation:
                 printed, features, default = self._reader.read(observation)
                 return CallSite(features, default, *self._remarks.names_of(printed))
             if self._ended:
-                # The rest of stderr belongs to this compile, not to the next.
+                # An embedded worker has one stderr for all its modules: what is left belongs to
+                # this compile, not to the next.
                 self._remarks.drain()
                 return None
             self._wait()
@@ -308,19 +309,14 @@ class Compilation:
                 f"compiler still busy after {len(self._decisions)} decisions; it was stopped: "
                 "raise the time limit or leave the module out"
             )
-        for fd, _ in ready:
-            if fd == self._backend.end_fd:
-                self._poll_end()
+        if any(fd == self._backend.end_fd for fd, _ in ready):
+            try:
+                self._ended = self._backend.poll_end()
+            except CompilerError as error:
+                self._remarks.drain()
+                complaint = self._remarks.complaint()
+                raise CompilerError(f"{self._module_name}: {error}{complaint}") from error
         self._channel.pump()
-
-    def _poll_end(self) -> None:
-        try:
-            self._ended = self._backend.poll_end()
-        except CompilerError as error:
-            self._remarks.drain()
-            raise CompilerError(
-                f"{self._module_name}: {error}{self._remarks.complaint()}"
-            ) from error
 
     def __enter__(self) -> Compilation:
         return self

@@ -114,7 +114,8 @@ def read_function_bytes(data: bytes, worth: Mapping[int, float] | None = None) -
     opened = open_object(data)
     if opened is None or not len(opened.sections):
         return {}
-    factor = _factors(opened, worth or {})
+    # What a byte of each section in a COMDAT group counts.
+    factor = {section: (worth or {}).get(key, 1) for section, key in opened.groups.items()}
     bytes_of_function: dict[str, float] = collections.defaultdict(float)
     at: dict[tuple[int, int], str] = {}
     for name, section, address, size in opened.functions():
@@ -130,10 +131,3 @@ def read_function_bytes(data: bytes, worth: Mapping[int, float] | None = None) -
         if (section, address) in at:
             bytes_of_function[at[section, address]] += size * factor.get(section, 1)
     return dict(bytes_of_function)
-
-
-def _factors(opened: ObjectFile, worth: Mapping[int, float]) -> dict[int, float]:
-    """Return what a byte of each section in a COMDAT group counts, by section number."""
-    if not worth:
-        return {}
-    return {section: worth.get(key, 1) for section, key in opened.groups.items()}

@@ -113,15 +113,7 @@ class SystemClang:
                 raise
         return compilation
 
-    def compile_plain(self, module: Module) -> CompiledModule:
-        """Compile without advice; see `Compiler`.
-
-        Raises:
-          CompilerError: clang failed, died or hung.
-        """
-        return self.compile_alone(module)
-
-    def compile_alone(
+    def compile_plain(
         self,
         module: Module,
         options: Sequence[str] = (),

@@ -57,17 +57,7 @@ class BitcodeCompiler:
     def command(
         self, language: str, arguments: Sequence[str], source: str, output: pathlib.Path
     ) -> tuple[str, ...]:
-        """Return the command that compiles one source.
-
-        Args:
-            language: "c" or "c++".
-            arguments: the source's own options (-I, -D, -std, ...).
-            source: the source file, relative to where the command will run.
-            output: the bitcode file to write.
-
-        Returns:
-            The argument list, to be run without a shell.
-        """
+        """Return the command that compiles one source with its own options (-I, -D, -std, ...)."""
         driver = self.cxx if language == "c++" else self.c
         # A name that starts with "-" would be read as an option.
         operand = source if not source.startswith("-") else f"./{source}"
@@ -92,13 +82,10 @@ class CompilerRun:
 
 
 def find_compiler(name: str = EMBEDDED) -> BitcodeCompiler:
-    """Find a compiler and ask for its version.
+    """Return a compiler that runs and is new enough.
 
     Args:
         name: "embedded", or a clang: a path or a name on PATH.
-
-    Returns:
-        The compiler, which runs and is new enough.
 
     Raises:
         UserError: if the compiler is missing, does not run, is not clang or is too old.
@@ -128,9 +115,6 @@ class CompilerProcesses:
             directory: where to run the command.
             scratch: an existing directory for temporary files; no other run may use it.
             timeout_s: time after which the compiler is killed, in s.
-
-        Returns:
-            How the run ended.
         """
         started = time.monotonic()
         messages = ""

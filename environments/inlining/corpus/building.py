@@ -100,9 +100,6 @@ def build_corpus(
         timeout_s: time limit for one source, in s.
         project: see `sources.gather_units`.
 
-    Returns:
-        What the build did.
-
     Raises:
         UserError: if a source or the compiler is not usable, if the output is a directory with
             other files, or if no source gave a module.

@@ -97,9 +97,6 @@ _NEEDED = re.compile(
 def option_groups(words: Iterable[str]) -> Iterator[Group]:
     """Divide the words of a command line into options with their values, and operands.
 
-    Args:
-        words: what follows the compiler.
-
     Yields:
         Options, and each operand as a group of its own without a leading "-". What is meant for
         the preprocessor (`-Wp,`, `-Xpreprocessor`) is taken as if it stood there itself; pairs of
@@ -151,10 +148,6 @@ def header_sets(
     arguments: Sequence[str], exists_fn: Callable[[str], bool]
 ) -> tuple[tuple[str, ...], ...]:
     """Return sets of options to try in turn: with the system headers of the build, and without.
-
-    Args:
-        arguments: options as `clean_arguments` returns them.
-        exists_fn: whether a directory is there.
 
     Returns:
         The options without those that choose a system that is not there. If one that chooses other

@@ -101,12 +101,6 @@ class Corpus:
     def load(cls, directory: str | pathlib.Path) -> Corpus:
         """Read the corpus in a directory.
 
-        Args:
-            directory: holds `corpus_description.json` and the modules that this file names.
-
-        Returns:
-            The corpus, with at least one module.
-
         Raises:
             UserError: if there is no such corpus, its description is damaged or names files
                 outside the directory, or a module's file is missing.
@@ -131,12 +125,6 @@ class Corpus:
 
     def select(self, projects: Iterable[str]) -> Corpus:
         """Return the corpus of some projects only.
-
-        Args:
-            projects: names of projects of this corpus.
-
-        Returns:
-            A corpus in the same directory with these projects' modules.
 
         Raises:
             UserError: if one of the projects is not in the corpus.
@@ -170,9 +158,6 @@ def largest_first(modules: Iterable[Module]) -> list[Module]:
 def describe(corpus: Corpus) -> dict[str, Any]:
     """Summarise a corpus.
 
-    Args:
-        corpus: any corpus.
-
     Returns:
         A JSON object: "directory", "modules" (their number), "size_bytes" (of the bitcode),
         "languages" {language: number of modules} and "projects" [{"project", "modules",
@@ -184,9 +169,6 @@ def describe(corpus: Corpus) -> dict[str, Any]:
 
 def read_description(directory: pathlib.Path) -> dict[str, Any]:
     """Read and check `corpus_description.json`.
-
-    Args:
-        directory: the corpus.
 
     Returns:
         The description. "modules" is a list of safe relative names and not empty, "has_thinlto"

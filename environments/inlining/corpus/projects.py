@@ -31,9 +31,6 @@ def find_project_root(directory: pathlib.Path) -> pathlib.Path:
     uppermost of these directories, or a repository that directly follows them. The user's home
     directory and the directories above it belong to no project.
 
-    Args:
-        directory: absolute path of a directory with sources.
-
     Returns:
         The top, or `directory` itself if nothing marks a project.
     """

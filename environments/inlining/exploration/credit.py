@@ -78,7 +78,10 @@ def attribute(
     }
     shares: list[float] = [0] * len(changes)
     unknown: set[int] = set()
-    called_by = _reverse(calls)
+    called_by = collections.defaultdict(list)
+    for caller, callees in calls.items():
+        for callee in callees:
+            called_by[callee].append(caller)
     reached = _reaching(changes, called_by, calls, set(deltas) - owner.keys())
     for name, delta in deltas.items():
         owners = {owner[name]} if name in owner else reached[name]
@@ -113,14 +116,6 @@ def disjoint_rounds(changes: Sequence[Change], num_rounds: int, per_round: int) 
                 rounds.append([k])
                 used.append(set(change.functions))
     return rounds
-
-
-def _reverse(calls: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    called_by = collections.defaultdict(list)
-    for caller, callees in calls.items():
-        for callee in callees:
-            called_by[callee].append(caller)
-    return called_by
 
 
 def _reaching(

@@ -65,14 +65,11 @@ class ImageSize:
 
 
 def link(objects: Sequence[pathlib.Path], image: pathlib.Path) -> ImageSize:
-    """Link object files into an image.
+    """Link object files into an image; return its sizes.
 
     Args:
       objects: ELF objects of one project; of several definitions of a function the first counts.
       image: the file to write.
-
-    Returns:
-      The sizes of the image.
 
     Raises:
       UserError: the linker refuses the objects.

@@ -48,12 +48,7 @@ class Objective:
         return self.worth.get(project, {})
 
     def cost(self, project: str, size: ObjectSize) -> float:
-        """Return what an object costs, in bytes.
-
-        Args:
-          project: the project that the object is a part of.
-          size: sizes of the object.
-        """
+        """Return what an object costs, in bytes."""
         worth = self.of_project(project)
         if not worth:
             return float(size.text_bytes)

@@ -75,7 +75,7 @@ class PluginClang(SystemClang):
             if variation is not None:
                 varied.write_text(json.dumps(variation), encoding="utf-8")
                 environment["TFRL_INLINING_VARIATION"] = os.fspath(varied)
-            compiled = self.compile_alone(module, [f"-fpass-plugin={plugin}"], environment)
+            compiled = self.compile_plain(module, [f"-fpass-plugin={plugin}"], environment)
             recording = rows.read_bytes() if rows.exists() else b""
         return _read(recording, names, compiled, variation is not None)
 

@@ -9,9 +9,12 @@ import psutil
 import pytest
 from llvmlite import binding as llvm
 
+from environments.inlining.collection.store import Trajectory, TrajectoryStore
+from environments.inlining.collection.tasks import Play, perform
 from environments.inlining.compilers.compilation import CallSite, CompilerError
 from environments.inlining.compilers.compiler import Compiler, run_policy
 from environments.inlining.corpus.modules import Module
+from environments.inlining.heuristics import Policy
 
 TRIPLE = 'target triple = "x86_64-pc-linux-gnu"\n'
 
@@ -85,6 +88,11 @@ def write_module(directory: pathlib.Path, name: str, ir: str, *, text: bool = Fa
     else:
         path.write_bytes(llvm.parse_assembly(TRIPLE + ir, llvm.create_context()).as_bitcode())
     return Module(name, path, ".", "unknown")
+
+
+def play(compiler: Compiler, module: Module, policy: Policy, store: TrajectoryStore) -> Trajectory:
+    """Compile a module under a policy, or take that from the store."""
+    return perform(Play(policy), compiler, module, store)
 
 
 def default(site: CallSite) -> bool:

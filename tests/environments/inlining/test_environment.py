@@ -11,7 +11,7 @@ import pytest
 import environments
 from environments import contexts
 from environments.inlining.collection.store import TrajectoryStore
-from environments.inlining.collection.tasks import CompilePlainly, perform, play
+from environments.inlining.collection.tasks import CompilePlainly, perform
 from environments.inlining.compilers.compilation import CompilerError
 from environments.inlining.compilers.compiler import run_policy
 from environments.inlining.compilers.embedded import EmbeddedLlvm
@@ -27,6 +27,7 @@ from tests.environments.inlining.small_modules import (
     NOTHING,
     UNREACHABLE_CALL_SITE,
     many_calls,
+    play,
     write_module,
     youngest_compiler,
 )

@@ -10,7 +10,7 @@ import pytest
 from environments.errors import Failure, UserError
 from environments.inlining.collection.collector import Collector
 from environments.inlining.collection.store import Trajectory, TrajectoryStore
-from environments.inlining.collection.tasks import Play, play
+from environments.inlining.collection.tasks import Play
 from environments.inlining.compilers.compilation import CompilerError
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.corpus.modules import Module
@@ -21,6 +21,7 @@ from tests.environments.inlining.small_modules import (
     NO_CALL_SITES,
     UNREACHABLE_CALL_SITE,
     many_calls,
+    play,
     write_module,
     youngest_compiler,
 )

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from environments.inlining.collection.store import TrajectoryStore
-from environments.inlining.collection.tasks import play
 from environments.inlining.compilers.compiler import make_compiler, run_policy
 from environments.inlining.compilers.system_clang import SystemClang
 from environments.inlining.corpus.bitcode_compilers import CompilerProcesses, find_compiler
@@ -21,6 +20,7 @@ from tests.environments.inlining.small_modules import (
     UNREACHABLE_CALL_SITE,
     default,
     many_calls,
+    play,
     write_module,
 )
 from tests.requirements import need_programs

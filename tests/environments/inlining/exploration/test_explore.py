@@ -9,12 +9,11 @@ import pytest
 
 from environments.inlining.collection.playing import compile_under
 from environments.inlining.collection.store import TrajectoryStore
-from environments.inlining.collection.tasks import play
 from environments.inlining.collection.variation import Variation, site_keys
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.exploration.explore import ExplorationConfig, explore
 from environments.inlining.heuristics import Default, Replay, make_heuristic
-from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES, write_module
+from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES, play, write_module
 
 # LLVM fills up the last function's unwind entry to a multiple of 8.
 PADDING_BYTES = 4

@@ -186,13 +186,9 @@ def test_what_cannot_be_loaded(write, text, name, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "bounds",
-    [(1, -1), (0, 0), (-1, np.inf), (np.nan, 1), 3, (1, 2, 3), ([0, 0], [1, 1]), ("low", "high")],
-)
-def test_what_are_no_bounds_of_three_dimensions(write, bounds):
+def test_what_are_no_bounds_is_refused(write):
     with pytest.raises(UserError, match=r"expected bounds \(low, high\), each .* or 3 of them"):
-        make(write, "return points[:, 0]", 3, 1, bounds)
+        make(write, "return points[:, 0]", 3, 1, ([0, 0], [1, 1]))
 
 
 def test_it_is_found_in_the_current_directory(tmp_path):

@@ -9,19 +9,19 @@ from environments.inlining.corpus import bitcode_compilers
 from environments.inlining.corpus.bitcode_compilers import CompilerProcesses, find_compiler
 
 
-def test_killed_compiler_is_reported(tree, tmp_path):
+def test_killed_compiler_is_reported(tmp_path):
     processes = CompilerProcesses()
-    run = processes.run(["/bin/sh", "-c", "kill -SEGV $$"], tree, tmp_path, 10)
+    run = processes.run(["/bin/sh", "-c", "kill -SEGV $$"], tmp_path, tmp_path, 10)
     assert run.error == "killed by SIGSEGV"
     processes.close()
-    assert processes.run(["/bin/true"], tree, tmp_path, 10).error == "the build was stopped"
+    assert processes.run(["/bin/true"], tmp_path, tmp_path, 10).error == "the build was stopped"
 
 
-def test_compiler_that_prints_megabytes_does_not_block(tree, tmp_path):
+def test_compiler_that_prints_megabytes_does_not_block(tmp_path):
     loud = (
         "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo; echo 'a.c:1:2: error: loud' >&2; exit 1"
     )
-    run = CompilerProcesses().run(["/bin/sh", "-c", loud], tree, tmp_path, 30)
+    run = CompilerProcesses().run(["/bin/sh", "-c", loud], tmp_path, tmp_path, 30)
     assert run.error and len(run.error) <= 500
 
 

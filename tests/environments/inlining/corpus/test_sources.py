@@ -40,16 +40,6 @@ def test_compile_commands_in_both_forms(tmp_path):
     assert a.root == tmp_path / "src"
 
 
-def test_language_of_an_entry(tmp_path):
-    entries = [
-        {"directory": ".", "file": "a.c", "command": "/usr/bin/g++ -c a.c"},
-        {"directory": ".", "file": "b.c", "command": "cc -x c++ -c b.c"},
-        {"directory": ".", "file": "c.c", "command": "cc c.c"},
-    ]
-    units = gather_units([write_database(tmp_path, entries)]).units
-    assert [unit.language for unit in units] == ["c++", "c++", "c"]
-
-
 def test_one_source_compiled_twice_gives_two_names(tmp_path):
     entries = [{"directory": ".", "file": "a.c", "command": f"cc -DN={n} -c a.c"} for n in (1, 2)]
     units = gather_units([write_database(tmp_path, entries)]).units

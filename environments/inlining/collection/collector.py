@@ -162,14 +162,14 @@ class Collector:
         pairs = zip(modules, played, strict=True)
         compiled = [module for module, outcome in pairs if not isinstance(outcome, Failure)]
         sizes: Iterator[ObjectSize | Failure] = iter(self.map(CompilePlainly(), compiled))
-        outcomes: list[Trajectory | Failure] = []
-        for outcome in played:
+        for number, outcome in enumerate(played):
             if isinstance(outcome, Trajectory):
                 size = next(sizes)
-                failed = isinstance(size, Failure)
-                outcome = size if failed else dataclasses.replace(outcome, size=size)
-            outcomes.append(outcome)
-        return outcomes
+                if isinstance(size, Failure):
+                    played[number] = size
+                else:
+                    played[number] = dataclasses.replace(outcome, size=size)
+        return played
 
     def map(
         self,

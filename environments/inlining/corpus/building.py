@@ -192,29 +192,29 @@ def _write(
             f"see {output / NOT_COMPILED_FILE}"
         )
     before = _module_names(output)
-    for module in modules:
-        _place(module, output / f"{module.unit.name}.bc", scratch)
-    names = [module.unit.name for module in modules]
-    facts = {module.unit.name: _facts_entry(module) for module in modules}
+    by_name = {module.unit.name: module for module in modules}
+    for name, module in by_name.items():
+        _place(module, output / f"{name}.bc", scratch)
+    facts = {name: _facts_entry(module) for name, module in by_name.items()}
     state = {
-        module.unit.name: {
+        name: {
             "key": module.key,
             "dependencies": module.dependencies,
             "facts": dataclasses.asdict(module.facts),
         }
-        for module in modules
+        for name, module in by_name.items()
         if module.key and module.facts
     }
     _write_json(scratch, output / STATE_FILE, {"format": _FORMAT, "modules": state})
     built_by = {"compiler": compiler.version if compiler else "", "format": _FORMAT}
     description = {
-        "modules": names,
+        "modules": list(by_name),
         "has_thinlto": False,
         corpus_lib.COMMAND_KEY: corpus_lib.UNSPECIFIED_COMMAND,
         corpus_lib.FACTS_KEY: {**built_by, "modules": facts},
     }
     _write_json(scratch, output / corpus_lib.DESCRIPTION_FILE, description)
-    for name in before - set(names):
+    for name in before - by_name.keys():
         (output / f"{name}.bc").unlink(missing_ok=True)
     reused = sum(module.reused for module in modules)
     return BuildReport(

@@ -144,7 +144,7 @@ def misfit(value: Any, fields: Mapping[str, type]) -> str:
     """Return what is wrong with the fields of a JSON object; "" if nothing is.
 
     Args:
-      value: the object; fields that it does not have are right.
+      value: the object; a missing field is right.
       fields: their types. An int is no bool and not negative; text has only printable characters.
     """
     for name, kind in fields.items():

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from environments.files import is_file
 
 DAMAGED = ".damaged"
-"""What the name of a file ends with that was found damaged."""
+"""Suffix of a file that was set aside because it is damaged."""
 
 _TABLES = (
     "entries (key TEXT NOT NULL, part BLOB NOT NULL, content BLOB NOT NULL, digest BLOB NOT NULL,"
@@ -35,7 +35,7 @@ _PAUSE_S = 60.0
 _ROOM = 0.02
 # When a key was used is noted to this precision only, because noting it is a write.
 _PRECISION_H = 24
-# They say that the file, or the way to it, cannot be used now. Any other error means damage.
+# With these SQLite says that the file cannot be used now. Any other error means damage.
 _UNUSABLE = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -174,6 +174,7 @@ class Cache:
     ) -> Result:
         with self._lock:
             for _ in range(2):  # The second time with a file that was begun anew.
+                # Whoever waits for a lock that nobody gives up must not wait again at each entry.
                 if time.monotonic() < (self._write_s if writes else self._read_s):
                     break
                 try:

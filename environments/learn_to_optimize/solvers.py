@@ -77,6 +77,7 @@ def minimise(
     descents = min(max(descents, _MIN_DESCENTS), _MAX_DESCENTS)
     starts = _first_points(problem, max(descents, _POPULATION), generator)
     evolved = _evolve(problem, starts[:, :_POPULATION], generator)
+    # Evolution gets through ripples but stops short of the bottom, which descent finds from there.
     tried = np.concatenate([evolved[:, np.newaxis], starts[:, :descents]], axis=1)
     x, values = _best(problem, _descend_all(problem, tried))
     for _ in range(_SHARING_ROUNDS):

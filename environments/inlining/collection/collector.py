@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from environments.errors import Failure, UserError
@@ -161,7 +161,8 @@ class Collector:
         played = self.play(modules, Default(), progress)
         pairs = zip(modules, played, strict=True)
         compiled = [module for module, outcome in pairs if not isinstance(outcome, Failure)]
-        sizes: Iterator[ObjectSize | Failure] = iter(self.map(CompilePlainly(), compiled))
+        plain_sizes: list[ObjectSize | Failure] = self.map(CompilePlainly(), compiled)
+        sizes = iter(plain_sizes)
         for number, outcome in enumerate(played):
             if isinstance(outcome, Trajectory):
                 size = next(sizes)

@@ -294,7 +294,7 @@ class Compilation:
             ) from error
 
     def _wait(self) -> None:
-        # The host does not wait for stderr, which would wake it twice for each call site. It reads
+        # The host does not poll stderr, which would wake it twice for each call site. It reads
         # stderr with each call site, and now and then, so that the pipe never stays full.
         # Only time spent here counts: the policy may take as long as it likes.
         began_s = time.monotonic()

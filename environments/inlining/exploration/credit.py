@@ -7,8 +7,8 @@ function, the difference in each function's bytes belongs to one change, and thi
 the Δbytes of all of them.
 
 Sometimes a function differs that no change names. If F was itself inlined into that function, the
-difference belongs to F's change. The candidates are the changes of which the function reaches an F
-by calls, and those of which a G reaches the function by calls. If there is one candidate, the
+difference belongs to F's change. The candidates are the changes whose F the function reaches by
+calls, and the changes whose G reaches the function by calls. If there is one candidate, the
 difference counts for it; if there are several, their Δbytes are unknown. If there is none, but the
 function calls a G, the difference belongs to G's change: G has one use less than before, so LLVM
 may now inline this other call of G.
@@ -126,8 +126,8 @@ def _reaching(
 ) -> dict[str, set[int]]:
     """Return, for each wanted function, the changes that it may differ by.
 
-    These are the changes of which the function reaches a caller by calls, and those of which a
-    callee reaches the function. If there are none, they are those of which it calls a callee.
+    The function reaches a caller of such a change by calls, or a callee of the change reaches the
+    function. If there is no such change, those count of which it calls a callee itself.
     """
     changes_of: dict[str, set[int]] = {name: set() for name in wanted}
     if not wanted:

@@ -1,7 +1,7 @@
 """Caches of objects between a build and its compiler: which policy an object is of.
 
-None of them knows of the plugin. Each would take an object that another policy decided for this
-one, so each is told, or gets a place of its own.
+None of them knows of the plugin. Each would hand out an object that another policy decided, so each
+is told of the policy, or gets a place of its own.
 """
 
 from __future__ import annotations

@@ -216,10 +216,8 @@ def _write(
     _write_json(scratch, output / corpus_lib.DESCRIPTION_FILE, description)
     for name in before - by_name.keys():
         (output / f"{name}.bc").unlink(missing_ok=True)
-    reused = sum(module.reused for module in modules)
-    return BuildReport(
-        output, len(modules), len(modules) - reused, reused, duplicates, empty, failed, 0.0
-    )
+    num, reused = len(modules), sum(module.reused for module in modules)
+    return BuildReport(output, num, num - reused, reused, duplicates, empty, failed, 0.0)
 
 
 def _sort_out(results: Iterable[Made]) -> tuple[list[Made], tuple[str, ...], tuple[str, ...]]:

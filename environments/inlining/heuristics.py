@@ -170,10 +170,6 @@ def one_at_a_time(decide: Decider) -> DecideOne:
 def feature_columns(names: tuple[str, ...], needed: Sequence[str]) -> np.ndarray:
     """Return the places of the `needed` features in a feature vector, int64 [len(needed)].
 
-    Args:
-      names: names of the vector's features, in order.
-      needed: names of the wanted features.
-
     Raises:
       UserError: the compiler does not offer one of the wanted features.
     """

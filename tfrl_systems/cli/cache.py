@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from typing import Any
 
-from environments.caches.table import CACHES, clear_cache, usage_of
+from environments.caches.table import CACHES, usage_of
 from environments.errors import UserError
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show, show_json
@@ -73,7 +73,7 @@ def run_info(options: argparse.Namespace) -> int:
 
 def run_clear(options: argparse.Namespace) -> int:
     """Clear the caches that the command line names, or all."""
-    in_use = [name for name in options.name or CACHES if not clear_cache(CACHES[name])]
+    in_use = [name for name in options.name or CACHES if not CACHES[name].clear()]
     if in_use:
         raise UserError(
             f"cache: expected {', '.join(in_use)} free, found another process that uses it; "

@@ -1,4 +1,4 @@
-"""What keeping and recalling cost: compiles in the SQLite file, and small files when they are many.
+"""What keeping and recalling cost: compiles, and small entries when they are many.
 
 python -m tools.benchmarks.cache_costs
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from environments.caches.files import FileCache
+from environments.caches.cache import Cache
 from environments.caches.table import COSTS
 from environments.inlining.collection.store import Trajectory, TrajectoryStore
 from environments.inlining.compilers.object_size import ObjectSize
@@ -28,11 +28,11 @@ def main() -> int:
     """Measure, and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiles", type=int, default=500)
-    parser.add_argument("--files", type=int, default=5_000)
+    parser.add_argument("--entries", type=int, default=5_000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfrl-caches-") as directory:
         found = _of_compiles(pathlib.Path(directory) / "compiles.db", options.compiles)
-        found |= _of_files(pathlib.Path(directory) / "costs", options.files)
+        found |= _of_entries(pathlib.Path(directory) / "costs.db", options.entries)
     print(json.dumps(found))
     return 0
 
@@ -69,17 +69,17 @@ def _of_compiles(path: pathlib.Path, num_compiles: int) -> dict[str, float]:
     return found
 
 
-def _of_files(path: pathlib.Path, num_files: int) -> dict[str, float]:
-    cache = FileCache(path, COSTS.bound_bytes)
+def _of_entries(path: pathlib.Path, num_entries: int) -> dict[str, float]:
+    cache = Cache(path, COSTS.bound_bytes, COSTS.version)
 
     def put(number: int) -> None:
-        cache.put(str(number), b'{"ms": 1.0}')
+        cache.put_first(str(number), b'{"ms": 1.0}')
 
-    for number in range(num_files):
+    for number in range(num_entries):
         put(number)
-    last = range(num_files, num_files + 1000)
-    found = {"put_file_ms": _median_ms(put, last)}
-    found["get_file_ms"] = _median_ms(lambda number: cache.get(str(number)), last)
+    last = range(num_entries, num_entries + 1000)
+    found = {"put_entry_ms": _median_ms(put, last)}
+    found["get_entry_ms"] = _median_ms(lambda number: cache.get(str(number)), last)
     return found
 
 

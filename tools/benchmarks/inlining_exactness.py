@@ -25,8 +25,7 @@ import sys
 import numpy as np
 
 from environments.errors import Failure
-from environments.inlining.collection.episode import CompileEpisode
-from environments.inlining.collection.playing import compile_under
+from environments.inlining.collection.playing import compile_by_channel, compile_under
 from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.collection.tasks import ModuleStore, Play
 from environments.inlining.compilers.compiler import Compiler
@@ -74,14 +73,11 @@ class Check:
         if not isinstance(compiler, PluginClang):
             return True
         inside = compile_under(self.policy, compiler, module)
-        names = inside.trajectory.names
-        with CompileEpisode(compiler, module) as episode:
-            asked = episode.play(self.policy.begin(module.name, names))
-            data = episode.compilation.result().data
+        asked = compile_by_channel(self.policy, compiler, module)
         return (
-            np.array_equal(inside.trajectory.features, asked.features)
-            and np.array_equal(inside.trajectory.decisions, asked.decisions)
-            and inside.data == data
+            np.array_equal(inside.features, asked.features)
+            and np.array_equal(inside.decisions, asked.decisions)
+            and inside.data == asked.data
         )
 
     def keep(self, module_store: ModuleStore, result: dict[str, bool | int]) -> None:

@@ -83,7 +83,7 @@ def fit(objective: Objective, seed: int, hidden_sizes: list[int]) -> baselines.B
     from sklearn.neural_network import MLPRegressor
 
     free = np.random.default_rng(seed).uniform(-1, 1, (_EXAMPLES, objective.num_free))
-    minima = references.truth(objective, free, MINIMA.files()).x
+    minima = references.truth(objective, free, MINIMA.open()).x
     network = MLPRegressor(
         hidden_layer_sizes=hidden_sizes,
         activation="tanh",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.environments.inlining.linking.test_linking import ONE_OF_TWO
+from tests.environments.inlining.linking.conftest import ONE_OF_TWO
 from tests.tfrl_systems.conftest import write_corpus
 from tools.benchmarks import inlining_objectives
 

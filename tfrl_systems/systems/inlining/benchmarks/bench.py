@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from environments.errors import Failure, UserError
-from environments.inlining.collection.playing import compile_under
 from environments.inlining.collection.store import Trajectory, TrajectoryStore
+from environments.inlining.collection.tasks import Play
 from environments.inlining.compilers.compilation import CompilerError
 from environments.inlining.compilers.compiler import Compiler, run_policy
 from environments.inlining.compilers.embedded import EmbeddedLlvm
@@ -203,7 +203,7 @@ def _take_turns(
 
 def _score(compiler: Compiler, module: Module, policy: Policy) -> Trajectory:
     """Make one trajectory, as collection does."""
-    return compile_under(policy, compiler, module).trajectory
+    return Play(policy).run(compiler, module)
 
 
 @contextlib.contextmanager

@@ -17,10 +17,10 @@ from tools.benchmarks.bad_inputs.case import PERHAPS, Case, MakeFn, usage, with_
 
 _PLACES = {
     "the cache directory": ".",
-    "compiles": "compiles-2.db",
-    "its journal": "compiles-2.db-journal",
-    "costs": "costs",
-    "verified rules": "verified_rules",
+    "compiles": "compiles-3.db",
+    "its journal": "compiles-3.db-journal",
+    "costs": "costs-5.db",
+    "verified rules": "verified_rules-1.db",
     "plugins": "plugins",
     "the lock of the plugins": "plugins/.lock",
 }
@@ -94,8 +94,8 @@ def database() -> bytes:
     with tempfile.TemporaryDirectory() as scratch:
         path = pathlib.Path(scratch) / "a.db"
         with sqlite3.connect(path) as db:
-            db.execute("PRAGMA user_version = 2")
-            for table in ("compiles", "records"):
+            db.execute("PRAGMA user_version = 3")
+            for table in ("entries", "used"):
                 db.execute(f"CREATE TABLE {table} (key BLOB PRIMARY KEY, value BLOB)")
                 rows = [(bytes([k]) * 32, bytes(200)) for k in range(50)]
                 db.executemany(f"INSERT INTO {table} VALUES (?, ?)", rows)

@@ -178,16 +178,16 @@ def train(
 def _teller(task: OnlineTask, reporter: Reporter, iterations: int) -> OnIteration:
     """Return a function that reports finished iterations, failed chunks and evaluations."""
     advance = reporter.task("iterations", iterations)
-    told = 0
+    num_reported = 0
 
     def tell(record: Mapping[str, Any]) -> None:
-        nonlocal told
+        nonlocal num_reported
         for message in record["failures"]:
             reporter.say(f"left out: {message}")
         line = task.describe(record["evaluation"]) if "evaluation" in record else ""
         if line:
             reporter.say(f"iteration {record['iteration']}: {line}")
-        advance(record["iteration"] - told)
-        told = record["iteration"]
+        advance(record["iteration"] - num_reported)
+        num_reported = record["iteration"]
 
     return tell

@@ -93,8 +93,8 @@ class System:
         Returns:
           The groups "loop" and "agent", and any others that the system has.
         """
-        found = self.agent(agent)
-        return {"loop": found.make_loop_config(), "agent": found.make_config()}
+        method = self.agent(agent)
+        return {"loop": method.make_loop_config(), "agent": method.make_config()}
 
     def plan(
         self, agent: str, seed: int, settings: Mapping[str, Any], problem: Mapping[str, Any]
@@ -148,13 +148,13 @@ class System:
             return online.train(run, task, workdir, collect, reporter)
 
     def evaluate(
-        self, policies: Sequence[str], asked: Any, seed: int, reporter: Reporter
+        self, policies: Sequence[str], settings: Any, seed: int, reporter: Reporter
     ) -> dict[str, Any]:
         """Measure policies.
 
         Args:
           policies: directories that training wrote, or names in `policies`.
-          asked: what to evaluate on, an `evaluation_type`.
+          settings: what to evaluate on, an `evaluation_type`.
           seed: seed of everything random.
           reporter: receives the progress.
 
@@ -162,17 +162,17 @@ class System:
           What `tfrl evaluate --json` prints.
 
         Raises:
-          UserError: there is no such policy, or `asked` cannot be used.
+          UserError: there is no such policy, or `settings` cannot be used.
         """
         from tfrl_systems.training import playing
 
-        return playing.evaluate(self, policies, asked, seed, reporter)
+        return playing.evaluate(self, policies, settings, seed, reporter)
 
-    def bench(self, asked: Any, reporter: Reporter) -> dict[str, Any]:
+    def bench(self, settings: Any, reporter: Reporter) -> dict[str, Any]:
         """Measure the time and memory of the system's operations.
 
         Args:
-          asked: what to measure, a `bench_type`.
+          settings: what to measure, a `bench_type`.
           reporter: receives the progress.
 
         Returns:

@@ -12,7 +12,7 @@ from environments.inlining.compilers.compilation import CompiledModule
 from environments.inlining.compilers.compiler import Compiler
 from environments.inlining.corpus.modules import Module
 from environments.inlining.features import feature_names
-from environments.inlining.heuristics import Policy, one_at_a_time
+from environments.inlining.heuristics import Policy, row_by_row
 from environments.inlining.plugin.compiler import PluginClang
 
 
@@ -39,7 +39,7 @@ def compile_by_channel(
     policy: Policy, compiler: Compiler, module: Module, variation: Variation = POLICY_ALONE
 ) -> CompiledModule:
     """Compile a module as `compile_under` does, deciding in this process."""
-    decide = one_at_a_time(policy.begin(module.name, feature_names(compiler.announced)))
+    decide = row_by_row(policy.begin(module.name, feature_names(compiler.announced)))
     site_names = SiteNames()
     step = 0
     with CompileEpisode(compiler, module) as episode:

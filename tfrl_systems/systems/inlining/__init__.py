@@ -98,19 +98,19 @@ class Inlining(System):
         """See `System.settings`."""
         from environments.inlining.exploration.explore import ExplorationConfig
 
-        found = self.agent(agent)
+        method = self.agent(agent)
         if agent in self.own_agents:
             return {
-                "loop": found.make_loop_config(),
+                "loop": method.make_loop_config(),
                 "exploration": ExplorationConfig(),
                 "objective": ObjectiveConfig(),
                 "scope": ScopeConfig(),
-                "agent": found.make_config(baseline_feature="inlining_default"),
+                "agent": method.make_config(baseline_feature="inlining_default"),
             }
         from tfrl_systems.systems.inlining.learning import EpisodeConfig
 
         return {
-            "loop": found.make_loop_config(
+            "loop": method.make_loop_config(
                 iterations=100,
                 num_chunks=8,
                 episodes_per_chunk=4,
@@ -119,7 +119,7 @@ class Inlining(System):
             ),
             "episodes": EpisodeConfig(**_EPISODES_OF.get(agent, {})),
             "objective": ObjectiveConfig(),
-            "agent": found.make_config(**_OF.get(agent, {})),
+            "agent": method.make_config(**_OF.get(agent, {})),
         }
 
     def describe(self, run: TrainingRun) -> dict[str, Any]:
@@ -128,8 +128,8 @@ class Inlining(System):
         from tfrl_systems.systems.inlining.corpora import Corpora
 
         described = Corpora.of(run.problem).settings()
-        found = policies.fingerprints(getattr(run.settings["loop"], "baselines", ()))
-        return {**described, "baselines_sha256": found} if found else described
+        digests = policies.fingerprints(getattr(run.settings["loop"], "baselines", ()))
+        return {**described, "baselines_sha256": digests} if digests else described
 
     @contextlib.contextmanager
     def online_task(
@@ -154,18 +154,18 @@ class Inlining(System):
             return task.train(run, imitation, workdir, reporter)
 
     def evaluate(
-        self, policies: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
+        self, policies: Sequence[str], settings: Evaluation, seed: int, reporter: Reporter
     ) -> dict[str, Any]:
         """See `System.evaluate`."""
         from tfrl_systems.systems.inlining import evaluating
 
-        return evaluating.evaluate(policies, asked, seed, reporter)
+        return evaluating.evaluate(policies, settings, seed, reporter)
 
-    def bench(self, asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
+    def bench(self, settings: Benchmarks, reporter: Reporter) -> dict[str, Any]:
         """See `System.bench`."""
         from tfrl_systems.systems.inlining.benchmarks import bench
 
-        return bench.measure(asked, reporter)
+        return bench.measure(settings, reporter)
 
     def export(
         self, policy: str, form: str, compiler: str | None, output: pathlib.Path

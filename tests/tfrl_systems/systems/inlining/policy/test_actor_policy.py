@@ -47,7 +47,7 @@ def test_it_decides_as_the_agent_s_policy(agent, policy, rows):
 
 def test_rows_together_and_one_by_one_are_the_same(policy, rows):
     decide = policy.begin("module", OFFERED)
-    alone = [decide.one(row, step) for step, row in enumerate(rows.tolist())]
+    alone = [decide.decide_row(row, step) for step, row in enumerate(rows.tolist())]
     assert decide(rows, 0).tolist() == alone
     assert decide(rows[:0], 0).shape == (0,)
 

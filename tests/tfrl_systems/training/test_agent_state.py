@@ -71,7 +71,7 @@ def test_it_is_traced_again_only_for_other_variables(agent):
     assert len(set(map(id, writers))) == 2
 
 
-@pytest.mark.parametrize("kept", [b"", None], ids=["cut", "gone"])
+@pytest.mark.parametrize("content", [b"", None], ids=["cut", "gone"])
 def test_a_damaged_state_is_an_error_of_one_line(agent, tmp_path, content):
     AgentState(agent).save(tmp_path)
     for path in tmp_path.glob("state.*"):

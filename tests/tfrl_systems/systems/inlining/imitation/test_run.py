@@ -41,10 +41,10 @@ def train(
     margins=(0.0, 1.0),
 ):
     config = Config(iterations=iterations, baselines=("default", "never"), margins=margins)
-    told = []
+    reports = []
 
     def on_iteration(record, resumed):
-        told.append((record["number"], resumed))
+        reports.append((record["number"], resumed))
         if record["number"] == stop_after:
             raise Interrupted
 
@@ -59,16 +59,16 @@ def train(
             {"environment": "sites"},
             on_iteration,
         )
-    return result, told
+    return result, reports
 
 
 def test_a_resumed_run_is_the_run_itself(tmp_path):
-    whole, told = train(tmp_path / "whole")
-    assert told == [(1, False), (2, False)]
+    whole, reports = train(tmp_path / "whole")
+    assert reports == [(1, False), (2, False)]
     with pytest.raises(Interrupted):
         train(tmp_path / "cut", stop_after=1)
-    resumed, told = train(tmp_path / "cut", resume=True)
-    assert told == [(1, True), (2, False)]
+    resumed, reports = train(tmp_path / "cut", resume=True)
+    assert reports == [(1, True), (2, False)]
     for name in ("policy_sha256", "experience_sha256", "environment_steps"):
         assert resumed[name] == whole[name]
 

@@ -1,4 +1,4 @@
-"""The example of CONTRIBUTING.md works as it is printed: environment, record and test."""
+"""The examples of CONTRIBUTING.md work as printed: a system, and an agent for all systems."""
 
 from __future__ import annotations
 
@@ -17,16 +17,21 @@ from tests.checkout import ROOT, copy_sources
 
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 TABLE = "ENVIRONMENTS: dict[str, tuple[str, str]] = {\n"
+AGENTS = '"world_model", "bc_max")'
 TIMEOUT_S = 300
+
+
+def blocks(chapter):
+    """The Python of a chapter of CONTRIBUTING.md."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return BLOCK.findall(page.split(f"## {chapter}")[1].split("\n## ")[0])
 
 
 @pytest.fixture(scope="module")
 def example():
     """The files of the example by path, and the line for the table."""
-    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    chapter = page.split("## Adding a fourth system")[1].split("\n## ")[0]
     files, lines = {}, []
-    for block in BLOCK.findall(chapter):
+    for block in blocks("Adding a fourth system"):
         first, rest = block.split("\n", 1)
         if first.startswith("# "):
             files[first.removeprefix("# ")] = rest
@@ -38,7 +43,7 @@ def example():
 
 @pytest.fixture(scope="module")
 def checkout(example, tmp_path_factory):
-    """A copy of both packages with the example in it, as a reader would have added it."""
+    """A copy of both packages with the examples in it, as a reader would have added them."""
     files, line = example
     directory = copy_sources(tmp_path_factory.mktemp("checkout"))
     for path, text in files.items():
@@ -49,6 +54,13 @@ def checkout(example, tmp_path_factory):
     text = table.read_text(encoding="utf-8")
     assert text.count(TABLE) == 1
     table.write_text(text.replace(TABLE, TABLE + line), encoding="utf-8")
+    (agent,) = blocks("Adding an agent")
+    path, text = agent.split("\n", 1)
+    (directory / path.removeprefix("# ")).write_text(text, encoding="utf-8")
+    table = directory / "tfrl_systems" / "agents" / "table.py"
+    text = table.read_text(encoding="utf-8")
+    assert text.count(AGENTS) == 1
+    table.write_text(text.replace(AGENTS, AGENTS[:-1] + ', "a2c")'), encoding="utf-8")
     system = directory / "environments" / "caching"
     (system / "__init__.py").write_text('"""Caching."""\n', encoding="utf-8")
     return directory
@@ -92,6 +104,10 @@ DREAM = (
     *("tfrl", "train", "caching", "--agent", "world_model", "--workdir", "dreamed"),
     *(word for setting in (*SMALL, *FEW) for word in ("--set", setting)),
 )
+OWN_AGENT = (
+    *("tfrl", "train", "caching", "--agent", "a2c", "--workdir", "own"),
+    *("--iterations", "2", "--set", "evaluate_every=2"),
+)
 COMPARE = (
     *("tfrl", "evaluate", "caching", "--json"),
     *("--policy", "learned/policy", "--policy", "dreamed/policy", "--policy", "random"),
@@ -100,8 +116,9 @@ COMPARE = (
 
 @pytest.fixture(scope="module")
 def outcomes(checkout):
-    """Status and output of its tests, of two trainings, and of the comparison of all policies."""
-    done = run(checkout, "-c", IN_ONE_PROCESS, json.dumps((TESTS, LEARN, DREAM, COMPARE)))
+    """Status and output of its tests, of three trainings, and of the comparison of policies."""
+    commands = (TESTS, LEARN, DREAM, COMPARE, OWN_AGENT)
+    done = run(checkout, "-c", IN_ONE_PROCESS, json.dumps(commands))
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -128,6 +145,14 @@ def test_it_learns_and_is_compared_with_chance(checkout, outcomes):
     assert learned["requests"] == dreamed["requests"] == chance["requests"] == 30
     assert learned["misses"] < 0.95 * chance["misses"]
     assert 0 < dreamed["misses"] <= 30
+
+
+def test_an_agent_of_ones_own_learns(checkout, outcomes):
+    status, said = outcomes[4]
+    assert status == 0, said
+    result = json.loads((checkout / "own" / "result.json").read_text())
+    assert (result["agent"], result["settings"]["num_epochs"]) == ("a2c", 1)
+    assert result["environment_steps"] > 0
 
 
 def test_its_tests_can_fail(example, monkeypatch):

@@ -21,7 +21,7 @@ from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 from environments.tensor_graphs.rules.verification import verify as verify_module
 from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
 from environments.tensor_graphs.rules.verification.verify import needs, verify
-from tests.checkout import copy_sources
+from tests.checkout import ROOT, copy_sources
 from tests.environments.caches.entries import contents, execute
 
 SHIPPED = rule_files.read()
@@ -33,13 +33,13 @@ WITH_CONDITIONS = [
 
 REPEATED = "return op.Reshape(op.Reshape(x, shape=s), shape=t), op.Reshape(x, shape=t)"
 WHAT_RUNS = """
-import json
+import json, sys
 from environments.tensor_graphs.rules import files
 from environments.tensor_graphs.rules.verification import verify as module
 verify, module.verify = module.verify, lambda rule, _: verify(rule, 20)
 file = files.read()
 both = [rule.as_dict() for rules in (file.rules, files.load()) for rule in rules
-        if rule.name == "reshaped_twice"]
+        if rule.name == sys.argv[1]]
 print(json.dumps([both, [rule.name for rule in file.rules if not rule.verified_by]]))
 """
 
@@ -149,11 +149,14 @@ def checkout(tmp_path):
     text = layout.read_text()
     assert text.count(REPEATED) == 1
 
-    def run(edited):
+    def run(edited, name="reshaped_twice"):
         layout.write_text(text.replace(REPEATED, edited))
         environment = {**os.environ, "PYTHONPATH": str(directory)}
         return subprocess.run(
-            [sys.executable, "-c", WHAT_RUNS], cwd=directory, env=environment, capture_output=True
+            [sys.executable, "-c", WHAT_RUNS, name],
+            cwd=directory,
+            env=environment,
+            capture_output=True,
         )
 
     return run
@@ -166,6 +169,15 @@ def test_who_edits_a_rule_of_the_library_changes_what_runs(checkout):
     # It is listed as not verified, and verified before it runs; the others need nothing.
     assert read["verified_by"] == "" and "identity testing" in loaded["verified_by"]
     assert unverified == ["reshaped_twice"]
+
+
+def test_a_rule_that_is_added_as_the_guide_says_is_verified_before_it_runs(checkout):
+    chapter = (ROOT / "CONTRIBUTING.md").read_text().split("## Adding a rule of")[1]
+    added = chapter.split("```python\n")[1].split("```")[0]
+    ran = checkout(REPEATED + "\n\n\n" + added, "relu_of_a_square")
+    (read, loaded), unverified = json.loads(ran.stdout)
+    assert read["source"] == ["(Relu (Mul ?x ?x))"] and unverified == ["relu_of_a_square"]
+    assert loaded["verified_by"].startswith("floating point in 80 instances")
 
 
 def test_a_rule_of_the_library_that_becomes_wrong_is_refused(checkout):

@@ -105,12 +105,13 @@ def found_by(
 def _of_searches(options: Searches) -> Iterator[Trial]:
     for model in options.models:
         for policy in options.policies:
+            digest = learning.digest_of(policy)
             for seconds in options.seconds:
                 for seed in range(options.seeds if policy not in _SEARCHES else 1):
                     about = {"model": model, "policy": policy, "seed": seed, "limit_s": seconds}
                     kind = "led" if policy.startswith("regions:") else ""
                     name = slug(model, kind, policy, f"{seconds:g}s", seed)
-                    yield Trial(name, {**about, "limits": options.limits})
+                    yield Trial(name, {**about, "policy_sha256": digest, "limits": options.limits})
 
 
 def _measure_search(about: Record, _: pathlib.Path) -> Record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
@@ -58,6 +59,15 @@ def train(about: Record, workdir: pathlib.Path, **problem: Any) -> experiments.R
         reporter=experiments.Reporter(),
         **problem,
     )
+
+
+def digest_of(policy: str) -> str:
+    """Return a hash of the files of a policy's directory; "" for the name of one."""
+    directory = pathlib.Path(policy.removeprefix("regions:"))
+    paths = sorted(path for path in directory.rglob("*") if path.is_file())
+    if not paths:
+        return ""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 def why_not(system: str, agent: str) -> str:

@@ -52,11 +52,11 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> None:
     """Run a study and print its tables; exit with 1 if a record shows a fault."""
     study = table.find_study(options.study)
-    asked = study.options(**read_fields(options, study.options))
+    chosen = study.options(**read_fields(options, study.options))
     options.output.mkdir(parents=True, exist_ok=True)
     with Terminal() as terminal:
         records = runner.run(
-            options.study, asked, options.output, options.command, options.jobs, terminal
+            options.study, chosen, options.output, options.command, options.jobs, terminal
         )
     print((options.output / "table.md").read_text(encoding="utf-8"), end="")
     if any(study.is_wrong(record) for record in records):

@@ -39,8 +39,8 @@ class Problem:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def _cost(found: Mapping[str, Any]) -> str:
-    (model,) = found["models"]
+def _cost(evaluated: Mapping[str, Any]) -> str:
+    (model,) = evaluated["models"]
     after_ms = model["policies"][0]["estimated_ms_after"]
     return f"{100 * (after_ms / model['estimated_ms_before'] - 1):+.2f}%"
 
@@ -53,7 +53,7 @@ PROBLEMS = {
         {},
         {},
         ("random", "default"),
-        lambda found: f"{-found['policies'][0]['reduction_percent']:+.2f}%",
+        lambda evaluated: f"{-evaluated['policies'][0]['reduction_percent']:+.2f}%",
         {"ppo": 20, "reinforce": 20, "es": 20},
         {"max_bitcode_bytes": 100_000, "evaluate_every": 20},
     ),
@@ -70,7 +70,7 @@ PROBLEMS = {
         _ACKLEY,
         _ACKLEY,
         ("random", "constant", "scipy"),
-        lambda found: f"{found['policies'][0]['mse']:.2g}",
+        lambda evaluated: f"{evaluated['policies'][0]['mse']:.2g}",
     ),
 }
 
@@ -95,13 +95,13 @@ class Options(learning.Options):
         Raises:
           UsageError: there is no such agent, system or corpus.
         """
-        for flag, names, known in (
+        for flag, names, choices in (
             ("--agent", self.agents, NAMES),
             ("--system", self.systems, PROBLEMS),
         ):
-            if not set(names) <= set(known):
+            if not set(names) <= set(choices):
                 raise UsageError(
-                    f"{flag}: expected some of {', '.join(known)}; found {', '.join(names)}"
+                    f"{flag}: expected some of {', '.join(choices)}; found {', '.join(names)}"
                 )
         if self.corpus is not None and not self.corpus.is_dir():
             raise UsageError(f"--corpus: expected a directory, found {self.corpus}")
@@ -138,16 +138,16 @@ def _measure(about: Record, workdir: pathlib.Path) -> Record:
         settings = learning.known_settings(system, agent, about["settings"])
         fitting = {**about, "settings": settings}
         policy, figures = learning.trained(fitting, workdir, **learned_on)
-    found = learning.evaluate(system, [policy], about["seed"], **evaluated_on)
-    return {**figures, "text": problem.text_of(found)}
+    evaluated = learning.evaluate(system, [policy], about["seed"], **evaluated_on)
+    return {**figures, "text": problem.text_of(evaluated)}
 
 
 def _cell(records: Records) -> str:
     return "; ".join(
-        f"{one['text']} ({one['steps']:,} steps, {one['learning_s']:.0f} s)"
-        if "steps" in one
-        else str(one["text"])
-        for one in records
+        f"{record['text']} ({record['steps']:,} steps, {record['learning_s']:.0f} s)"
+        if "steps" in record
+        else str(record["text"])
+        for record in records
     )
 
 

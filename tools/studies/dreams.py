@@ -97,8 +97,8 @@ def _of_temperatures(options: Dreams) -> Iterator[Trial]:
 def _with_costs(records: Records) -> Iterator[Record]:
     for record in records:
         world_model = record["world_model"] or {}
-        (best,) = (one["percent"] for one in record["plays"] if one["way"] == "policy")
-        ratios = [one["ratio"] for one in record["plays"] if one["way"] == "measured"]
+        (best,) = (play["percent"] for play in record["plays"] if play["way"] == "policy")
+        ratios = [play["ratio"] for play in record["plays"] if play["way"] == "measured"]
         yield {
             **{"label": record["label"], "model": record["learned_on"][0], "best": best},
             **{"steps": record["steps"], "learning_s": record["learning_s"]},

@@ -120,7 +120,7 @@ def measure(about: Record, _: pathlib.Path) -> Record:
             for module, outcome in zip(modules, outcomes, strict=True)
             if not isinstance(outcome, Failure) and not all(outcome[pair] for pair in PAIRS)
         ],
-        "failures": [one.message for one in outcomes if isinstance(one, Failure)],
+        "failures": [outcome.message for outcome in outcomes if isinstance(outcome, Failure)],
     }
 
 

@@ -84,7 +84,7 @@ def found_by(
     policy: str, model: str, seed: int, limits: Record, seconds: float, rollouts: int | None = None
 ) -> dict[str, Any]:
     """Return what a search or policy came to on a model."""
-    found = learning.evaluate(
+    result = learning.evaluate(
         SYSTEM,
         [policy],
         seed,
@@ -92,7 +92,7 @@ def found_by(
         seconds=seconds,
         **{**limits, **({"rollouts": rollouts} if rollouts else {})},
     )
-    (evaluated,) = found["models"]
+    (evaluated,) = result["models"]
     (row,) = evaluated["policies"]
     return {
         "model": model,
@@ -239,7 +239,7 @@ def _measured(policy: str, model: str, about: Record) -> Record:
     from tfrl_systems import experiments
 
     began_s = time.monotonic()
-    found = experiments.optimize(
+    optimized = experiments.optimize(
         models.make(model),
         reporter=experiments.Reporter(),
         method="policy",
@@ -249,7 +249,7 @@ def _measured(policy: str, model: str, about: Record) -> Record:
     )
     return {
         "model": model,
-        "ratio": found["measured_ratio"],
+        "ratio": optimized["measured_ratio"],
         "seconds": time.monotonic() - began_s,
     }
 
@@ -257,7 +257,7 @@ def _measured(policy: str, model: str, about: Record) -> Record:
 def plays(records: Records) -> Iterator[Record]:
     """Yield a record for each play of a policy."""
     for record in records:
-        shared = {name: one for name, one in record.items() if name not in ("plays", "curve")}
+        shared = {name: field for name, field in record.items() if name not in ("plays", "curve")}
         names = record["learned_on"]
         for play in record["plays"]:
             kind = play["model"] if names == [play["model"]] else ", ".join(names)

@@ -191,11 +191,13 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
 
     def learn(agent: str, name: str, iterations: int | None, **settings: Any) -> Any:
         validation = {"validation": corpora["validation"]} if "validation" in corpora else {}
-        one = {"system": "inlining", "agent": agent, "seed": about["seed"]}
-        one |= {"iterations": iterations, "settings": {**about["settings"], **settings}}
+        about_run = {"system": "inlining", "agent": agent, "seed": about["seed"]}
+        about_run |= {"iterations": iterations, "settings": {**about["settings"], **settings}}
         place = workdir / "-".join(name.replace(",", "").split())
         problem = {**shared, **(validation if agent == "bc_max" else {})}
-        return learning.train(one, place, collect=Collect.with_workers(about["workers"]), **problem)
+        return learning.train(
+            about_run, place, collect=Collect.with_workers(about["workers"]), **problem
+        )
 
     for agent in about.get("begin", ()):
         policies[agent] = str(learn(agent, agent, about["rounds"], **_BY_OBJECT).policy)
@@ -231,13 +233,15 @@ def _write_corpora(about: Record, directory: pathlib.Path) -> dict[str, pathlib.
         corpus = Corpus.load(source)
         modules = small_modules(corpus, about["max_bitcode_bytes"])
         for part, is_held_out in (("train", False), ("heldout", True)):
-            of_part = [one for one in modules if (one.project in about["held_out"]) == is_held_out]
+            of_part = [
+                module for module in modules if (module.project in about["held_out"]) == is_held_out
+            ]
             chosen[part] = corpus, of_part
     else:
         for part in ("train", "validation", "heldout"):
             corpus = Corpus.load(source / part)
             modules = small_modules(corpus, about["max_bitcode_bytes"])
-            chosen[part] = corpus, [one for one in modules if one.language == "c++"]
+            chosen[part] = corpus, [module for module in modules if module.language == "c++"]
     for part, (corpus, of_part) in chosen.items():
         if not of_part:
             raise UserError(f"{source}: expected modules for {part}, found none small enough; "
@@ -250,21 +254,21 @@ def _sizes(
     corpus: pathlib.Path, policies: Mapping[str, str], about: Record, link: bool
 ) -> dict[str, Any]:
     """Return sizes by module, [text, code], and images, of each policy; and of which languages."""
-    asked = {name: about[name] for name in ("compiler", "cache", "workers")}
-    found = learning.evaluate(
-        "inlining", list(policies.values()), about["seed"], corpus=corpus, link=link, **asked
+    compiling = {name: about[name] for name in ("compiler", "cache", "workers")}
+    evaluated = learning.evaluate(
+        "inlining", list(policies.values()), about["seed"], corpus=corpus, link=link, **compiling
     )
     return {
-        "languages": {one.name: one.language for one in Corpus.load(corpus).modules},
+        "languages": {module.name: module.language for module in Corpus.load(corpus).modules},
         "policies": {
             name: {
                 "sizes": {
                     row["module"]: [row["size_bytes"], row["exec_bytes"]]
-                    for row in one["per_module"]
+                    for row in evaluation["per_module"]
                 },
-                "images": one.get("images", []),
+                "images": evaluation.get("images", []),
             }
-            for name, one in zip(policies, found["policies"], strict=True)
+            for name, evaluation in zip(policies, evaluated["policies"], strict=True)
         },
     }
 

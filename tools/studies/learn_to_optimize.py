@@ -58,8 +58,8 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
     figure = "msle" if function.endswith("rosenbrock") else "mse"
 
     def answered(policy: str, polish: int) -> Record:
-        found = learning.evaluate(SYSTEM, [policy], about["seed"], polish=polish, **problem)
-        return found["policies"][0]
+        evaluated = learning.evaluate(SYSTEM, [policy], about["seed"], polish=polish, **problem)
+        return evaluated["policies"][0]
 
     if about.get("is_baseline"):
         row = answered(about["agent"], 0)

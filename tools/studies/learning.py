@@ -87,7 +87,7 @@ def figures_of(run: experiments.Run, wall_s: float) -> dict[str, Any]:
     result = run.result
     evaluations = result["evaluation"]["iterations"]
     figure = next((name for name in _FIGURES if name in evaluations[0]), None)
-    places = [one.get("iteration", one.get("number")) for one in evaluations]
+    places = [evaluation.get("iteration", evaluation.get("number")) for evaluation in evaluations]
     return {
         "learning_s": wall_s,
         "steps": result["environment_steps"],
@@ -99,13 +99,15 @@ def figures_of(run: experiments.Run, wall_s: float) -> dict[str, Any]:
         "last": _numbers(result["evaluation"].get("last", evaluations[-1])),
         "last_tenth": _numbers(result["evaluation"].get("last_tenth", {})),
         "curve": [
-            [place, one[figure]] for place, one in zip(places, evaluations, strict=True) if figure
+            [place, evaluation[figure]]
+            for place, evaluation in zip(places, evaluations, strict=True)
+            if figure
         ],
     }
 
 
 def _numbers(evaluation: Mapping[str, Any]) -> dict[str, float]:
-    return {name: one for name, one in evaluation.items() if isinstance(one, int | float)}
+    return {name: number for name, number in evaluation.items() if isinstance(number, int | float)}
 
 
 def trained(about: Record, workdir: pathlib.Path, **problem: Any) -> tuple[str, dict[str, Any]]:
@@ -115,8 +117,8 @@ def trained(about: Record, workdir: pathlib.Path, **problem: Any) -> tuple[str, 
     return str(run.policy), figures_of(run, time.monotonic() - began_s)
 
 
-def evaluate(system: str, policies: Sequence[str], seed: int, **asked: Any) -> dict[str, Any]:
+def evaluate(system: str, policies: Sequence[str], seed: int, **problem: Any) -> dict[str, Any]:
     """Return what `tfrl evaluate --json` prints."""
     return experiments.evaluate(
-        system, policies=policies, seed=seed, reporter=experiments.Reporter(), **asked
+        system, policies=policies, seed=seed, reporter=experiments.Reporter(), **problem
     )

@@ -113,7 +113,7 @@ def _trials(options: Libraries) -> Iterator[Trial]:
 
 def _unpacked(name: str, directory: pathlib.Path) -> pathlib.Path:
     """Download and unpack a project of the corpus; return its sources."""
-    (project,) = (one for one in read_projects() if one.name == name)
+    (project,) = (project for project in read_projects() if project.name == name)
     downloaded, errors = download_all({name: project}, default_cache("sdists"))
     if errors:
         raise UserError("; ".join(errors))
@@ -179,7 +179,9 @@ def _by_image(records: Records) -> Iterator[Record]:
         for image in record["images"]:
             if "default_text_bytes" in image:
                 # Their change, not their saving, as people read of libraries.
-                figures: dict[str, Any] = {k: -one for k, one in image_savings(image).items()}
+                figures: dict[str, Any] = {
+                    k: -percent for k, percent in image_savings(image).items()
+                }
                 yield {**record, **figures, "image": pathlib.Path(image["path"]).name}
 
 
@@ -199,7 +201,9 @@ compares what is linked. It needs cmake and a clang whose plugins can be built."
             "Change of what is linked in both builds, and processor time over the plain build's.",
             ("project", "image"),
             {
-                "compiles steered": first(lambda one: f"{one['steered']} of {one['compiles']}"),
+                "compiles steered": first(
+                    lambda build: f"{build['steered']} of {build['compiles']}"
+                ),
                 "code": first("code_percent", "{:+.2f}%"),
                 "code + unwind + read-only": first("loaded_percent", "{:+.2f}%"),
                 "stripped file": first("file_percent", "{:+.2f}%"),

@@ -162,7 +162,7 @@ def _measure(about: Record, _: pathlib.Path) -> Record:
     return {
         "iterations": len(tiny.times_s),
         "usual_iteration_s": usual_s,
-        "growth": {name: None if math.isnan(one) else one for name, one in grows.items()},
+        "growth": {name: None if math.isnan(slope) else slope for name, slope in grows.items()},
         "samples": tiny.samples,
     }
 

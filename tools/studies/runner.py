@@ -35,7 +35,7 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def kept(path: pathlib.Path, trial: Trial, measure_fn: Task) -> Record:
+def record_of(path: pathlib.Path, trial: Trial, measure_fn: Task) -> Record:
     """Return the record of a trial that a file keeps; if there is none, make it.
 
     Raises:
@@ -68,7 +68,7 @@ def _measured(name: str, trial: Trial, output: pathlib.Path) -> Record:
     """Return the record of a trial. Workers get a study by its name, since it holds functions."""
     path = output / "records" / f"{trial.name}.json"
     study = find_study(name)
-    return kept(path, trial, lambda: study.measure(trial.about, output / "runs" / trial.name))
+    return record_of(path, trial, lambda: study.measure(trial.about, output / "runs" / trial.name))
 
 
 @contextlib.contextmanager

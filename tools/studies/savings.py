@@ -46,7 +46,7 @@ def smallest(candidates: Sequence[Sizes]) -> dict[str, Sequence[int]]:
     """
     return {
         name: min(
-            (sizes[name] for sizes in candidates if name in sizes), key=lambda one: one[_TEXT]
+            (sizes[name] for sizes in candidates if name in sizes), key=lambda size: size[_TEXT]
         )
         for name in candidates[0]
     }
@@ -100,10 +100,10 @@ def _together(
     sizes: dict[str, Sequence[int]] = {}
     default: dict[str, Sequence[int]] = {}
     for record, name in zip(records, names, strict=True):
-        found = record["parts"][part]
+        measured = record["parts"][part]
         for wanted, collected in ((name, sizes), ("default", default)):
-            for module, size in sizes_of(found["policies"], wanted).items():
-                if language in ("", found["languages"][module]):
+            for module, size in sizes_of(measured["policies"], wanted).items():
+                if language in ("", measured["languages"][module]):
                     collected[module] = size
     return sizes, default
 
@@ -119,8 +119,12 @@ def _figures(sizes: Sizes, default: Sizes) -> dict[str, float]:
 
 
 def _languages(records: Records) -> list[str]:
-    found = {one for record in records for one in record["parts"]["heldout"]["languages"].values()}
-    return [language for language in _LANGUAGES if language in found]
+    present = {
+        language
+        for record in records
+        for language in record["parts"]["heldout"]["languages"].values()
+    }
+    return [language for language in _LANGUAGES if language in present]
 
 
 def of_languages(records: Records) -> Iterator[Record]:
@@ -143,7 +147,7 @@ def _images(record: Record, name: str) -> list[Record]:
 
 def of_images(records: Records) -> Iterator[Record]:
     """Yield what the first variant's written policy saves in each project's image."""
-    for record in sorted(records, key=lambda one: one.get("held_out", [])):
+    for record in sorted(records, key=lambda record: record.get("held_out", [])):
         yield from _images(record, next(iter(shown(record).values())))
 
 
@@ -163,7 +167,9 @@ def of_iterations(records: Records) -> Iterator[Record]:
                     sizes, default = _together(folds, "heldout", [name] * len(folds), language)
                     percent = saving(sizes, default, _TEXT)
                     yield {**about, "language": _LANGUAGES[language], "percent": percent}
-                percents = [one["loaded_percent"] for fold in folds for one in _images(fold, name)]
+                percents = [
+                    image["loaded_percent"] for fold in folds for image in _images(fold, name)
+                ]
                 if percents:
                     yield {**about, "language": "images", "percent": statistics.fmean(percents)}
 
@@ -221,7 +227,9 @@ def points(records: Records) -> Iterable[Record]:
         for variant in folds[0]["written"]:
             for number in (0, *_numbers(folds[0], variant)):
                 name = f"{variant}/{number}" if number else "default"
-                images = [one["loaded_percent"] for fold in folds for one in _images(fold, name)]
+                images = [
+                    image["loaded_percent"] for fold in folds for image in _images(fold, name)
+                ]
                 about = {"panel": "held-out projects, linked", "line": variant}
                 if images:
                     percent = statistics.fmean(images)

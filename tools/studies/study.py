@@ -102,8 +102,8 @@ class Study:
 
 def values_of(records: Iterable[Record], value: Value) -> list[Any]:
     """Return a value of each record that has it."""
-    found = (record.get(value) if isinstance(value, str) else value(record) for record in records)
-    return [number for number in found if number is not None]
+    values = (record.get(value) if isinstance(value, str) else value(record) for record in records)
+    return [number for number in values if number is not None]
 
 
 def _summary(value: Value, form: str, middle_fn: Callable[[list[Any]], float]) -> Cell:

@@ -94,8 +94,8 @@ def _nothing(directory: pathlib.Path) -> None:
 def _trained(place: Place) -> dict[str, Any]:
     result = json.loads((place.work / "run" / "result.json").read_text(encoding="utf-8"))
     arrays = place.work / "run" / "policy" / "numpy_policy.npz"
-    found = {name: result[name] for name in _SAME}
-    return {**found, "policy": files.sha256(arrays) if arrays.exists() else ""}
+    same = {name: result[name] for name in _SAME}
+    return {**same, "policy": files.sha256(arrays) if arrays.exists() else ""}
 
 
 def _training(
@@ -119,7 +119,7 @@ def _training(
 
 
 def _slow_function(agent: str) -> Callable[[Place], tuple[str, ...]]:
-    function = ("--function", "tools.benchmarks.faults.slow_sphere:value")
+    function = ("--function", "tools.studies.functions:slow_sphere")
     return lambda place: ("learn_to_optimize", "--agent", agent, *function)
 
 
@@ -230,8 +230,8 @@ _ONLINE = {"evaluate_every": 20, "checkpoint_every": 2, "hidden_sizes": 8, "num_
 _COMPILERS = {"worker": ANY_WORKER, "compiler": ("kill_worker", "segfault_worker", "slow_pipe")}
 _SEARCHED = ("kill", "terminate", "pause", "disk_full", "clock_jump")
 SCENARIOS: Mapping[str, Scenario] = {
-    one.name: one
-    for one in (
+    scenario.name: scenario
+    for scenario in (
         _training(
             "ppo", _slow_function("ppo"),
             {**_ONLINE, "iterations": 20, "episodes_per_chunk": 8},

@@ -50,20 +50,22 @@ def _has(command: str, parts: tuple[str, ...]) -> bool:
 def find(mark: str) -> list[Process]:
     """Return the live processes with a mark; those that only wait to be buried are not alive."""
     wanted = f"{MARK}={mark}".encode()
-    found = []
+    marked = []
     for place in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             command = (place / "cmdline").read_bytes().replace(b"\0", b" ")
             is_marked = wanted in (place / "environ").read_bytes().split(b"\0")
             is_ours = is_marked or command.startswith(b"ray::") and _has_open_below(place, mark)
             if is_ours and is_alive(int(place.name)):
-                found.append(Process(int(place.name), command.decode(errors="replace")))
-    return found
+                marked.append(Process(int(place.name), command.decode(errors="replace")))
+    return marked
 
 
 def _has_open_below(place: pathlib.Path, directory: str) -> bool:
     """Return whether a process has a file open there: Ray's agents write over their environment."""
-    return any(str(one.readlink()).startswith(f"{directory}/") for one in (place / "fd").iterdir())
+    return any(
+        str(link.readlink()).startswith(f"{directory}/") for link in (place / "fd").iterdir()
+    )
 
 
 def is_alive(pid: int) -> bool:
@@ -89,7 +91,7 @@ class Target:
     def __init__(self, pid: int, mark: str) -> None:
         self._fd = os.pidfd_open(pid)
         self.pid = pid
-        if pid not in {one.pid for one in find(mark)}:
+        if pid not in {process.pid for process in find(mark)}:
             self.close()
             raise ProcessLookupError(pid)
 
@@ -127,9 +129,9 @@ def wait_until_gone(mark: str, timeout_s: float) -> tuple[list[Process], float]:
 
 def end(mark: str) -> None:
     """Kill all processes with a mark."""
-    while found := find(mark):
-        for one in found:
+    while marked := find(mark):
+        for process in marked:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(one.pid, signal.SIGKILL)
+                os.kill(process.pid, signal.SIGKILL)
         time.sleep(0.05)
     reap()

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tools.benchmarks.faults.processes import Target, find
-from tools.benchmarks.faults.scenarios import Place
+from tools.studies.faults.processes import Target, find
+from tools.studies.faults.scenarios import Place
 
 CheckFn = Callable[[], bool | None]
 """Whether a strike hit; None as long as that is open. It also goes on with what takes time."""
@@ -185,6 +185,7 @@ def make_clock_library(directory: pathlib.Path) -> pathlib.Path | None:
     compiler = shutil.which("cc")
     if compiler is None:
         return None
+    directory.mkdir(parents=True, exist_ok=True)
     source, library = pathlib.Path(__file__).with_name("clock.c"), directory / "clock.so"
     command = [compiler, "-O2", "-shared", "-fPIC", str(source), "-o", str(library), "-ldl"]
     subprocess.run(command, check=True, capture_output=True)
@@ -224,7 +225,7 @@ def pick(
     mark: str, roles: list[str], random: np.random.Generator
 ) -> tuple[Target, str] | tuple[None, str]:
     """Return one of a run's processes with one of the roles, and its role; None without one."""
-    candidates = sorted(one for one in find(mark) if one.role in roles)
+    candidates = sorted(process for process in find(mark) if process.role in roles)
     if not candidates:
         return None, ""
     chosen = candidates[int(random.integers(len(candidates)))]

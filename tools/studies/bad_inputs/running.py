@@ -18,11 +18,15 @@ import time
 import traceback
 
 from environments import files
-from tools.benchmarks.bad_inputs.case import Case
-from tools.benchmarks.faults.runs import GENERATED
+from tools.studies.bad_inputs.table import Case
+from tools.studies.faults.runs import GENERATED
 
 PROGRAM = "tfrl_systems.cli.main"
 TIME_LIMIT_S = 60.0
+FAULTS = (
+    *("tracebacks", "wrong status", "not one line", "stdout", "files left", "left running"),
+    "slow",
+)
 _MEMORY_BYTES = 24 << 30
 _OWN_LINE = re.compile(r"tfrl( [a-z_]+)*: ")
 _ROOT = pathlib.Path(__file__).parents[3]
@@ -75,7 +79,7 @@ def run(verb: str, case: Case, place: pathlib.Path, *, is_fresh: bool) -> Ending
         faults["left running"] = left
     said = (place / "stderr").read_text(errors="replace")
     shown = (place / "stdout").read_text(errors="replace")
-    faults |= _faults_of_text(said, shown, status, case.reports)
+    faults |= faults_of_text(said, shown, status, case.reports)
     after = _listing(place / "case")
     changed = sorted(
         name
@@ -189,7 +193,7 @@ def _children() -> list[int]:
     ]
 
 
-def _faults_of_text(
+def faults_of_text(
     said: str, shown: str, status: int | None, reports: bool = False
 ) -> dict[str, str]:
     """Return what is wrong with what a case wrote to stderr and stdout.

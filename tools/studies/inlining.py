@@ -192,7 +192,10 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
     def learn(agent: str, name: str, iterations: int | None, **settings: Any) -> Any:
         validation = {"validation": corpora["validation"]} if "validation" in corpora else {}
         about_run = {"system": "inlining", "agent": agent, "seed": about["seed"]}
-        about_run |= {"iterations": iterations, "settings": {**about["settings"], **settings}}
+        assigned = about["settings"]
+        if "begin" in about:  # --set is for all agents that have the field
+            assigned = learning.known_settings("inlining", agent, assigned)
+        about_run |= {"iterations": iterations, "settings": {**assigned, **settings}}
         place = workdir / "-".join(name.replace(",", "").split())
         problem = {**shared, **(validation if agent == "bc_max" else {})}
         return learning.train(

@@ -46,7 +46,7 @@ class Pools:
       most_workers: measured are 1, 2, 4, … workers, up to so many.
       losses: workers to kill.
       node_losses: nodes of a Ray cluster on this machine to kill.
-      jobs: jobs to average.
+      naps: jobs to average.
       seed: decides when workers are lost.
     """
 
@@ -56,7 +56,7 @@ class Pools:
     most_workers: int = option(32, metavar="N", minimum=1)
     losses: int = option(20, metavar="N", minimum=0)
     node_losses: int = option(5, metavar="N", minimum=0)
-    jobs: int = option(500, metavar="N", minimum=1)
+    naps: int = option(500, metavar="N", minimum=1)
     seed: int = option(0, metavar="S", minimum=0)
 
 
@@ -66,7 +66,7 @@ def _trials(options: Pools) -> Iterator[Trial]:
         shared_by_all = {"kind": kind, "seed": options.seed}
         yield Trial(f"{kind}-start", {**shared_by_all, "measure": "start"})
         for size in (0, 100_000, 1_000_000):
-            about = {"measure": "overhead", "result_bytes": size, "jobs": options.jobs}
+            about = {"measure": "overhead", "result_bytes": size, "jobs": options.naps}
             yield Trial(f"{kind}-{size}-bytes", {**shared_by_all, **about})
         for workers in counts:
             about = {"measure": "scaling", "workers": workers}

@@ -55,12 +55,14 @@ def draw(picture: Picture, records: Records, output: pathlib.Path) -> None:
     from matplotlib import figure
 
     panels = grouped(picture.derive(records), (picture.panels,))
+    if not panels:
+        return
     # The fixed salt and the missing date make equal pictures equal files.
     with matplotlib.rc_context({"svg.hashsalt": "tfrl", "font.size": 8}):
         drawn = figure.Figure(figsize=(3.8 * len(panels), 3.0), layout="constrained")
         axes = drawn.subplots(1, len(panels), squeeze=False)[0]
         for axis, ((title,), points) in zip(axes, panels.items(), strict=True):
-            _draw_panel(axis, picture, points)
+            draw_panel(axis, picture, points)
             axis.set(title=title, xlabel=picture.x, ylabel=picture.y_label)
             if picture.is_logarithmic:
                 axis.set_yscale("log")
@@ -68,7 +70,8 @@ def draw(picture: Picture, records: Records, output: pathlib.Path) -> None:
             drawn.savefig((output / picture.name).with_suffix(suffix), **settings)
 
 
-def _draw_panel(axis: Any, picture: Picture, points: Records) -> None:
+def draw_panel(axis: Any, picture: Picture, points: Records) -> None:
+    """Draw a line for each of the picture's, and its range."""
     for number, ((line,), members) in enumerate(grouped(points, (picture.lines,)).items()):
         colour = _COLOURS[number % len(_COLOURS)]
         places, lows, means, highs = zip(*_thinned(members, picture), strict=True)

@@ -20,7 +20,7 @@ def test_a_tiny_table(study):
 
 
 def test_the_table_by_hand():
-    found = [
+    records = [
         {"system": "tensor_graphs", "agent": "greedy", "text": "-1.00%"},
         {"system": "learn_to_optimize", "agent": "ppo", "text": "does not fit"},
         {
@@ -31,7 +31,7 @@ def test_the_table_by_hand():
             "learning_s": 5.4,
         },
     ]
-    *_, greedy, ppo = writing.to_markdown(agents.AGENTS.tables[0], found).splitlines()
+    *_, greedy, ppo = writing.to_markdown(agents.AGENTS.tables[0], records).splitlines()
     assert greedy == "| greedy | -1.00% |  |"
     assert ppo == "| ppo | -2% (1,234 steps, 5 s) | does not fit |"
 

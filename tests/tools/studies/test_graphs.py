@@ -22,10 +22,10 @@ def trials(study, **options):
 
 
 def test_which_policy_learns_on_what():
-    found = trials(graphs.GRAPHS, seeds=2, learn_on=("own", "several", "families"))
-    assert len({trial.name for trial in found}) == len(found) == 2 * (len(graphs.MODELS) + 2)
-    assert found[0].about["models"] == found[0].about["learned_on"] == ("bert-tiny",)
-    several = [trial for trial in found if trial.about["learned_on"] == graphs.SEVERAL]
+    planned = trials(graphs.GRAPHS, seeds=2, learn_on=("own", "several", "families"))
+    assert len({trial.name for trial in planned}) == len(planned) == 2 * (len(graphs.MODELS) + 2)
+    assert planned[0].about["models"] == planned[0].about["learned_on"] == ("bert-tiny",)
+    several = [trial for trial in planned if trial.about["learned_on"] == graphs.SEVERAL]
     assert len(several) == 2 and several[0].about["models"] == graphs.MODELS
     rewarded = trials(graphs.GRAPHS, models=("bert-tiny",), rewards=("R1", "R2"), seeds=1)
     assert [trial.about["settings"] for trial in rewarded] == [{"reward": "R1"}, {"reward": "R2"}]

@@ -29,12 +29,12 @@ def write_corpus(directory, irs):
 @pytest.fixture
 def modules(tmp_path):
     sizes = {"a": ("c++", 90), "b": ("c++", 60), "c": ("c++", 40), "d": ("c", 5), "e": ("c", 9)}
-    found = []
+    corpus_modules = []
     for project, (language, size_bytes) in sizes.items():
         path = tmp_path / project
         path.write_bytes(b"0" * size_bytes)
-        found.append(Module(f"{project}/m", path, project, language))
-    return found
+        corpus_modules.append(Module(f"{project}/m", path, project, language))
+    return corpus_modules
 
 
 def test_folds_are_even_in_each_language(modules):

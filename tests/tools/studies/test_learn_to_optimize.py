@@ -34,8 +34,8 @@ def test_learned_policies_beside_baselines(study):
 
 
 def test_what_the_quality_is_compared_with():
-    found = trials(QUALITY, seeds=2, agents=("ppo", "bc_max"))
-    names = [trial.name for trial in found]
+    planned = trials(QUALITY, seeds=2, agents=("ppo", "bc_max"))
+    names = [trial.name for trial in planned]
     # Each of 6 functions: what is random and the agents twice, two others once, CMA-ES where n > 2.
     assert len(set(names)) == len(names) == 6 * (3 * 2 + 2) + 1
     assert [name for name in names if "cma" in name] == ["rotated-Rosenbrock-n10-k3-cma-seed-0"]
@@ -53,11 +53,11 @@ def test_evaluations_are_counted(study):
     words = ("--agent", "ppo", "--seeds", 1, "--iterations", 2, "--set", "hidden_sizes=4")
     _, text, records = study("few_evaluations", *words)
     (record,) = records.values()
-    found = record["measured"]
+    measured = record["measured"]
     # 4 chunks of 40 episodes of 3 evaluations; and those of the scale and the validation.
-    assert found["evaluations"] - found["truth_evaluations"] >= 2 * 480
-    assert f"| ppo | {found['evaluations'] - found['truth_evaluations']:,} | " in text
-    assert found["steps"] == 2 * 4 * 40 * 2
+    assert measured["evaluations"] - measured["truth_evaluations"] >= 2 * 480
+    assert f"| ppo | {measured['evaluations'] - measured['truth_evaluations']:,} | " in text
+    assert measured["steps"] == 2 * 4 * 40 * 2
 
 
 def test_tables_by_hand():

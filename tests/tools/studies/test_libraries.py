@@ -11,11 +11,11 @@ from tools.studies import libraries
 
 @pytest.fixture
 def compiler():
-    found = [find_clang(name) for name in CLANGS]
-    path = next((path for path, _ in found if path), "")
+    clangs = [find_clang(name) for name in CLANGS]
+    path = next((path for path, _ in clangs if path), "")
     need_programs("cmake")
     if not path:
-        skip_if("; ".join(missing for _, missing in found))
+        skip_if("; ".join(missing for _, missing in clangs))
     return path.replace("++", "")
 
 

@@ -40,10 +40,10 @@ def test_a_sample_sees_memory_of_descendants_and_files(tmp_path):
         stdout=subprocess.PIPE,
     ) as parent:
         parent.stdout.readline()
-        found = long_runs.sample(tmp_path)
-    assert 64 <= found["workers_mib"] - before_mib < 128
-    assert found["files"] == 1 and found["disk_mib"] == 0.5
-    assert found["open_files"] >= 3 and found["threads"] >= 1
+        sample = long_runs.sample(tmp_path)
+    assert 64 <= sample["workers_mib"] - before_mib < 128
+    assert sample["files"] == 1 and sample["disk_mib"] == 0.5
+    assert sample["open_files"] >= 3 and sample["threads"] >= 1
 
 
 def test_numbers_of_all_iterations_are_not_kept(tmp_path):

@@ -36,12 +36,12 @@ RECORDS = [record(0, FIRST), record(1, SECOND)]
 
 
 def of_policy(records, policy, language):
-    (found,) = [
-        one
-        for one in savings.of_languages(records)
-        if (one["policy"], one["language"]) == (policy, language)
+    (figures,) = [
+        row
+        for row in savings.of_languages(records)
+        if (row["policy"], row["language"]) == (policy, language)
     ]
-    return found
+    return figures
 
 
 def test_savings_by_language():
@@ -62,20 +62,20 @@ def test_the_oracle_takes_the_best_of_what_it_met():
 def test_a_policy_that_cannot_compile_a_module():
     failed = record(0, FIRST)
     del failed["parts"]["heldout"]["policies"]["cost<-5"]["sizes"]["p/a.cpp"]
-    found = of_policy([failed], "cost<-5", "C++")
-    assert (found["modules"], found["text_percent"]) == (1, pytest.approx(10))
+    figures = of_policy([failed], "cost<-5", "C++")
+    assert (figures["modules"], figures["text_percent"]) == (1, pytest.approx(10))
     assert of_policy([failed], "learned", "C++")["modules"] == 2
 
 
 def test_folds_of_a_seed_are_added_up():
     """Twice the same fold under other names saves the same share of twice the modules."""
-    other = record(0, FIRST)
-    part = other["parts"]["heldout"]
-    part["languages"] = {f"other/{name}": one for name, one in MODULES.items()}
+    copy = record(0, FIRST)
+    part = copy["parts"]["heldout"]
+    part["languages"] = {f"other/{name}": language for name, language in MODULES.items()}
     for policy in part["policies"].values():
-        policy["sizes"] = {f"other/{name}": one for name, one in policy["sizes"].items()}
-    found = of_policy([RECORDS[0], other], "learned", "C++")
-    assert (found["modules"], found["text_percent"]) == (4, pytest.approx(7.5))
+        policy["sizes"] = {f"other/{name}": size for name, size in policy["sizes"].items()}
+    figures = of_policy([RECORDS[0], copy], "learned", "C++")
+    assert (figures["modules"], figures["text_percent"]) == (4, pytest.approx(7.5))
 
 
 def test_the_tables_of_folds():
@@ -92,15 +92,17 @@ def test_the_tables_of_folds():
 def test_points_of_the_curves():
     points = list(savings.points(RECORDS[:1]))
     by_line = {
-        line: [one["percent"] for one in points if (one["panel"], one["line"]) == (panel, line)]
-        for panel, line in {(one["panel"], one["line"]) for one in points}
+        line: [
+            point["percent"] for point in points if (point["panel"], point["line"]) == (panel, line)
+        ]
+        for panel, line in {(point["panel"], point["line"]) for point in points}
         if panel == "held-out modules"
     }
     # All three modules: 400 bytes by default, 395 after one iteration, 365 after two.
     assert by_line["learned"] == pytest.approx([0, 1.25, 8.75])
     # The oracle keeps b of the first iteration.
     assert by_line["oracle of learned"] == pytest.approx([0, 1.25, 10])
-    linked = [one["percent"] for one in points if one["panel"] == "held-out projects, linked"]
+    linked = [point["percent"] for point in points if point["panel"] == "held-out projects, linked"]
     assert linked == pytest.approx([12.5] * 3)
 
 
@@ -131,14 +133,14 @@ def test_the_table_of_baselines():
     assert "| oracle | 15.00 | 15.00 | 15.00 | 0.0 | 2 |  |  |" in text
     assert "| exploring | 12.50 (10.00..15.00) | 12.50 (10.00..15.00) |" in text
     assert "| ppo | 5.00 | 5.00 | 5.00 | 1.0 | 2 | 12.50 | 0.00 |" in text
-    lines = {one["line"] for one in savings.points(records)}
+    lines = {point["line"] for point in savings.points(records)}
     assert lines == {"exploring", "oracle of exploring", "ppo", "es"}
 
 
 def test_the_table_of_causes():
-    other = {**IMAGE, "project": "q", "text_bytes": 170}  # 220 of 160: 37.5% larger
+    larger = {**IMAGE, "project": "q", "text_bytes": 170}  # 220 of 160: 37.5% larger
     parts = record(0, FIRST)
-    parts["parts"]["heldout"]["policies"]["learned/2"]["images"] = [IMAGE, other]
+    parts["parts"]["heldout"]["policies"]["learned/2"]["images"] = [IMAGE, larger]
     text = writing.to_markdown(inlining.CAUSES.tables[0], [parts])
     assert "| part | fitted in 1 | fitted in 2 | written in the end | its worst project |" in text
     assert "| learned | 12.50 | -12.50 | -12.50 | -37.50 |" in text

@@ -326,14 +326,16 @@ def image(seed: int) -> list[Damage]:
     """Return ELF files that are damaged, some of them where it matters, in their headers."""
     good = pathlib.Path("/bin/true").read_bytes()
     sections = int.from_bytes(good[40:48], "little")
-    found = [one for one in any_file(good, seed) if "pipe" not in one.what + one.name]
+    damages = [damage for damage in any_file(good, seed) if "pipe" not in damage.what + damage.name]
     # cp would copy for hours what is sparse, and wait for a pipe.
-    found = [one for one in found if one.name == "given" and "sparse" not in one.what]
+    damages = [
+        damage for damage in damages if damage.name == "given" and "sparse" not in damage.what
+    ]
     for part, (start, end) in {"header": (16, 64), "sections": (sections, len(good))}.items():
         for flip in flips(good[start:end], seed, 12):
             make_fn = _spliced(good[:start], flip.make_fn, good[end:])
-            found.append(Damage(f"{flip.what} in its {part}", make_fn))
-    return found
+            damages.append(Damage(f"{flip.what} in its {part}", make_fn))
+    return damages
 
 
 def _spliced(before: bytes, make_fn: MakeFn, after: bytes) -> MakeFn:

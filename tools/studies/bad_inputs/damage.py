@@ -115,8 +115,8 @@ def in_a_file(path: pathlib.Path) -> None:
 
 def make_socket(path: pathlib.Path) -> None:
     """Make a socket, whose path may be longer than the system takes."""
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(os.path.relpath(path) if len(str(path)) > 100 else str(path))
+    with socket.socket(socket.AF_UNIX) as endpoint:
+        endpoint.bind(os.path.relpath(path) if len(str(path)) > 100 else str(path))
 
 
 def _make_sparse(path: pathlib.Path) -> None:
@@ -148,7 +148,9 @@ def any_file(good: bytes, seed: int, without: Collection[str] = ()) -> list[Dama
         "without its last bytes": good[:-2],
         "with bytes in front": b"\xde\xad\xbe\xef" + good,
     }
-    return [one for one in (*places(), *contents(wrong.items())) if one.what not in without]
+    return [
+        damage for damage in (*places(), *contents(wrong.items())) if damage.what not in without
+    ]
 
 
 def _zip() -> bytes:

@@ -182,7 +182,9 @@ def forged(arrays: Mapping[str, np.ndarray]) -> Iterator[tuple[str, bytes]]:
             "of dates": np.zeros(array.shape, "datetime64[s]"),
             "of records": np.zeros(array.shape, [("a", "f4")]),
         }
-        rest = {other: kept for other, kept in arrays.items() if other != name}
+        rest = {
+            rest_name: rest_array for rest_name, rest_array in arrays.items() if rest_name != name
+        }
         yield f"without {name}", packed(rest)
         for what, bad in wrong.items():
             yield f"{name} {what}", packed({**rest, name: bad})

@@ -85,11 +85,13 @@ def run(verb: str, case: Case, place: pathlib.Path, *, is_fresh: bool) -> Ending
         name
         for name in before.keys() | after.keys()
         if before.get(name) != after.get(name)
-        and not any(name == one or name.startswith(f"{one}/") for one in case.leaves)
+        and not any(name == allowed or name.startswith(f"{allowed}/") for allowed in case.leaves)
     )
     # A fork ends without what a program does at its exit.
-    made = [one.name for one in (place / "tmp").iterdir() if not one.name.startswith(GENERATED)]
-    changed += [f"$TMPDIR/{name}" for name in made]
+    leftovers = [
+        path.name for path in (place / "tmp").iterdir() if not path.name.startswith(GENERATED)
+    ]
+    changed += [f"$TMPDIR/{name}" for name in leftovers]
     if changed:
         faults["files left"] = ", ".join(changed[:5])
     shutil.rmtree(place, ignore_errors=True)
@@ -158,8 +160,8 @@ def _wait(pid: int, until_s: float) -> int | None:
     """Return a child's exit status (minus the signal that ended it); None if it had to be ended."""
     pause_s = 0.001
     while time.monotonic() < until_s:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
             return os.waitstatus_to_exitcode(status)
         time.sleep(pause_s)
         pause_s = min(0.05, 2 * pause_s)
@@ -175,8 +177,8 @@ def _end_others() -> str:
     until_s = time.monotonic() + 2.0
     while children := _children():
         for pid in children:
-            found, _ = os.waitpid(pid, os.WNOHANG)
-            if not found and time.monotonic() > until_s:
+            ended, _ = os.waitpid(pid, os.WNOHANG)
+            if not ended and time.monotonic() > until_s:
                 command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
                 names.append(command.replace(b"\0", b" ").decode(errors="replace")[:80])
                 os.kill(pid, signal.SIGKILL)
@@ -225,7 +227,7 @@ def faults_of_text(
 
 def _listing(directory: pathlib.Path) -> dict[str, str]:
     """Return what is in a directory: kind and content of each entry, by its relative name."""
-    found = {}
+    entries = {}
     for parent, directories, names in os.walk(directory):
         for name in (*directories, *names):
             path = pathlib.Path(parent, name)
@@ -235,5 +237,5 @@ def _listing(directory: pathlib.Path) -> dict[str, str]:
                 content = str(path.readlink())
             elif stat.S_ISREG(about.st_mode) and about.st_size < 1 << 28:
                 content = files.sha256(path)
-            found[str(path.relative_to(directory))] = f"{stat.S_IFMT(about.st_mode)} {content}"
-    return found
+            entries[str(path.relative_to(directory))] = f"{stat.S_IFMT(about.st_mode)} {content}"
+    return entries

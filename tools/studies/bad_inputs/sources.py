@@ -83,7 +83,7 @@ def sources(seed: int) -> list[Damage]:
 
 def bitcode(seed: int) -> list[Damage]:
     """Return what can be wrong with a file that has the name of bitcode."""
-    flipped = [one._replace(status=(1,)) for one in flips(_BITCODE, seed, 10)]
+    flipped = [damage._replace(status=(1,)) for damage in flips(_BITCODE, seed, 10)]
     return [*_perhaps(any_file(_BITCODE, seed)), *flipped]
 
 

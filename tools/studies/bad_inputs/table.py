@@ -286,7 +286,7 @@ def cases(verb: str, seed: int, scratch: pathlib.Path) -> list[Case]:
       seed: of the damage.
       scratch: a directory for what several cases need.
     """
-    found = [case for row in ROWS[verb] for case in row.cases(seed)]
+    damaged = [case for row in ROWS[verb] for case in row.cases(seed)]
     wrong: list[tuple[str, str, tuple[int, ...]]]
     wrong = [(f"usage: {words[:200]}", words, USAGE) for words in commands.USAGE.get(verb, ())]
     wrong += [(what, words, USAGE) for what, words in commands.numbers(verb)]
@@ -298,8 +298,8 @@ def cases(verb: str, seed: int, scratch: pathlib.Path) -> list[Case]:
         environment, line = parsed(words)
         make_fn = beside.maker(Damage("", nothing))
         case = Case(what, line, make_fn, status, (), environment, words in reporting)
-        found.append(case)
-    return found + (list(_resumed(seed, scratch)) if verb == "train" else [])
+        damaged.append(case)
+    return damaged + (list(_resumed(seed, scratch)) if verb == "train" else [])
 
 
 def _resumed(seed: int, scratch: pathlib.Path) -> Iterator[Case]:

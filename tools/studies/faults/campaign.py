@@ -247,8 +247,8 @@ def _with_all(records: study.Records) -> Iterator[study.Record]:
 
 
 def _by_kind(records: study.Records) -> Iterator[study.Record]:
-    found = (item for record in records for item in record["struck"].items())
-    yield from ({"kind": kind, "hit": hit} for kind, hit in sorted(found))
+    struck = (item for record in records for item in record["struck"].items())
+    yield from ({"kind": kind, "hit": hit} for kind, hit in sorted(struck))
 
 
 def _is_wrong(record: study.Record) -> bool:

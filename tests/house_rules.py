@@ -213,30 +213,30 @@ def _second(module: str) -> str:
 
 def environments_import_no_learning(source: Source) -> Iterator[Violation]:
     if source.path.startswith("environments/"):
-        for imported in source.imports:
-            if imported.is_within("tfrl_systems"):
-                rule = f"environments never imports tfrl_systems (here {imported.name})"
-                yield Violation(source.path, imported.line, rule)
+        for found in source.imports:
+            if found.is_within("tfrl_systems"):
+                rule = f"environments never imports tfrl_systems (here {found.name})"
+                yield Violation(source.path, found.line, rule)
 
 
 def systems_are_strangers(source: Source) -> Iterator[Violation]:
     own = _second(source.module)
     if source.path.startswith("environments/") and own in SYSTEMS:
-        for imported in source.imports:
-            system = _second(imported.name)
-            if imported.is_within("environments") and system in SYSTEMS and system != own:
-                rule = f"the systems never import each other ({own} imports {imported.name})"
-                yield Violation(source.path, imported.line, rule)
+        for found in source.imports:
+            other = _second(found.name)
+            if found.is_within("environments") and other in SYSTEMS and other != own:
+                rule = f"the systems never import each other ({own} imports {found.name})"
+                yield Violation(source.path, found.line, rule)
 
 
 def environments_import_only_tf_types(source: Source) -> Iterator[Violation]:
     if source.path.startswith("environments/"):
         names = TENSORFLOW_ALLOWED + TENSORFLOW_ALLOWED_IN.get(source.path, ())
-        for imported in source.imports:
-            if imported.is_within(*TENSORFLOW_PACKAGES) and not imported.is_within(*names):
+        for found in source.imports:
+            if found.is_within(*TENSORFLOW_PACKAGES) and not found.is_within(*names):
                 allowed = ", ".join(names)
-                rule = f"environments imports {imported.name}; of TensorFlow's world only {allowed}"
-                yield Violation(source.path, imported.line, rule)
+                rule = f"environments imports {found.name}; of TensorFlow's world only {allowed}"
+                yield Violation(source.path, found.line, rule)
 
 
 def rooms_follow_the_arrows(source: Source) -> Iterator[Violation]:
@@ -246,17 +246,13 @@ def rooms_follow_the_arrows(source: Source) -> Iterator[Violation]:
     if room and room not in ARROWS:
         yield Violation(source.path, 1, f"room {room} of tfrl_systems has no entry in ARROWS")
         return
-    for imported in source.imports:
-        imported_room = _second(imported.name)
+    for found in source.imports:
+        other = _second(found.name)
         allowed = {room, *ARROWS.get(room, ())}
-        if (
-            imported.is_within("tfrl_systems")
-            and imported_room in ARROWS
-            and imported_room not in allowed
-        ):
+        if found.is_within("tfrl_systems") and other in ARROWS and other not in allowed:
             name = room or "tfrl_systems itself"
-            rule = f"{name} never imports {imported_room}: against the arrows (ARROWS)"
-            yield Violation(source.path, imported.line, rule)
+            rule = f"{name} never imports {other}: against the arrows (ARROWS)"
+            yield Violation(source.path, found.line, rule)
 
 
 def system_rooms_follow_the_arrows(source: Source) -> Iterator[Violation]:
@@ -267,11 +263,11 @@ def system_rooms_follow_the_arrows(source: Source) -> Iterator[Violation]:
     if room not in arrows:
         yield Violation(source.path, 1, f"room {room} of {system} has no entry in SYSTEM_ARROWS")
         return
-    for imported in source.imports:
-        other_system, imported_room = _system_and_room(imported.name)
-        if other_system == system and imported_room and imported_room not in {room, *arrows[room]}:
-            rule = f"{room} never imports {imported_room}: against the arrows (SYSTEM_ARROWS)"
-            yield Violation(source.path, imported.line, rule)
+    for found in source.imports:
+        other_system, other = _system_and_room(found.name)
+        if other_system == system and other and other not in {room, *arrows[room]}:
+            rule = f"{room} never imports {other}: against the arrows (SYSTEM_ARROWS)"
+            yield Violation(source.path, found.line, rule)
 
 
 def _system_and_room(module: str) -> tuple[str, str]:
@@ -289,19 +285,19 @@ def _system_and_room(module: str) -> tuple[str, str]:
 
 def only_the_top_rooms_import_both(source: Source) -> Iterator[Violation]:
     if source.path.startswith("tfrl_systems/") and _second(source.module) not in TOP_ROOMS:
-        for imported in source.imports:
-            if imported.is_within("environments") and not imported.is_within(*SHARED_MODULES):
-                rule = f"only experiments and cli import environments (here {imported.name})"
-                yield Violation(source.path, imported.line, rule)
+        for found in source.imports:
+            if found.is_within("environments") and not found.is_within(*SHARED_MODULES):
+                rule = f"only experiments and cli import environments (here {found.name})"
+                yield Violation(source.path, found.line, rule)
 
 
 def scripts_import_no_command_line(source: Source) -> Iterator[Violation]:
     """Scripts call `experiments`, as users' own do. Inside the packages the arrows forbid it."""
     if source.path.startswith(SCRIPTS):
-        for imported in source.imports:
-            if imported.is_within("tfrl_systems.cli"):
-                rule = f"only cli imports cli (here {imported.name}); call tfrl_systems.experiments"
-                yield Violation(source.path, imported.line, rule)
+        for found in source.imports:
+            if found.is_within("tfrl_systems.cli"):
+                rule = f"only cli imports cli (here {found.name}); call tfrl_systems.experiments"
+                yield Violation(source.path, found.line, rule)
 
 
 def files_are_short(source: Source) -> Iterator[Violation]:
@@ -346,9 +342,9 @@ def calls_are_clean(source: Source) -> Iterator[Violation]:
 def nothing_is_pickled(source: Source) -> Iterator[Violation]:
     if source.path in PICKLING_ALLOWED:
         return
-    for imported in source.imports:
-        if imported.is_within(*PICKLERS):
-            yield Violation(source.path, imported.line, f"no pickle ({imported.name})")
+    for found in source.imports:
+        if found.is_within(*PICKLERS):
+            yield Violation(source.path, found.line, f"no pickle ({found.name})")
 
 
 RULES = (
@@ -374,8 +370,7 @@ def import_cycle(sources: Sequence[Source]) -> list[str]:
     modules = {source.module for source in sources}
     edges = {
         source.module: sorted(
-            {_longest_prefix(imported.name, modules) for imported in source.imports}
-            - {source.module, ""}
+            {_longest_prefix(found.name, modules) for found in source.imports} - {source.module, ""}
         )
         for source in sources
     }

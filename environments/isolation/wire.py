@@ -72,28 +72,28 @@ def _packed(value: Any, parts: list[memoryview]) -> Any:
         return {"bytes": len(value)}
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "OSU":
-            return {"texts": [_text(one) for one in value.reshape(-1)], "shape": value.shape}
+            return {"texts": [_text(text) for text in value.reshape(-1)], "shape": value.shape}
         parts.append(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
         return {"dtype": value.dtype.name, "shape": value.shape}
     if isinstance(value, dict):
-        return {"pairs": [[_packed(one, parts) for one in pair] for pair in value.items()]}
-    return [_packed(one, parts) for one in value]
+        return {"pairs": [[_packed(part, parts) for part in pair] for pair in value.items()]}
+    return [_packed(element, parts) for element in value]
 
 
 def _unpacked(value: Any, cursor: _Cursor) -> Any:
     if isinstance(value, list):
-        return [_unpacked(one, cursor) for one in value]
+        return [_unpacked(element, cursor) for element in value]
     if not isinstance(value, dict):
         return value
     if "bytes" in value:
         return bytes(cursor.take(value["bytes"]))
     if "pairs" in value:
-        return dict([_unpacked(one, cursor) for one in pair] for pair in value["pairs"])
+        return dict([_unpacked(part, cursor) for part in pair] for pair in value["pairs"])
     shape = tuple(value["shape"])
     if "texts" in value:
-        found = np.empty(len(value["texts"]), object)
-        found[:] = value["texts"]
-        return found.reshape(shape)
+        texts = np.empty(len(value["texts"]), object)
+        texts[:] = value["texts"]
+        return texts.reshape(shape)
     dtype = _dtype(value["dtype"])
     num_bytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
     return np.frombuffer(cursor.take(num_bytes), dtype).reshape(shape)

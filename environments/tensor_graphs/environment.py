@@ -303,18 +303,18 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
 
     def _first_view(self, start: Model | State, name: str) -> View:
         """Return the view that an episode begins with, from the cache if it is there."""
-        known = self._starts.get(start)
-        if known is None:
+        first = self._starts.get(start)
+        if first is None:
             if isinstance(start, State) and start.engine is self._engine:
                 state = start
             else:
                 state = self._engine.start(start.graph)
             tracker = Tracker(state.graph, state.node_costs_ms, self._settings.constants)
-            known = self._starts[start] = View(name, state, tracker)
+            first = self._starts[start] = View(name, state, tracker)
             if len(self._starts) > _MAX_STARTS:
                 self._starts.popitem(last=False)
         self._starts.move_to_end(start)
-        view = known.copy()
+        view = first.copy()
         view.name = name
         return view
 
@@ -349,12 +349,14 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
 
 
 def _constant(value: Any, dtype: type) -> np.ndarray:
-    made: np.ndarray = np.asarray(value, dtype)
-    made.setflags(write=False)
-    return made
+    # Time steps share these arrays, so nobody may write to them.
+    array: np.ndarray = np.asarray(value, dtype)
+    array.setflags(write=False)
+    return array
 
 
 _FIRST, _MID, _LAST = (
-    _constant(one, np.int32) for one in (ts.StepType.FIRST, ts.StepType.MID, ts.StepType.LAST)
+    _constant(step_type, np.int32)
+    for step_type in (ts.StepType.FIRST, ts.StepType.MID, ts.StepType.LAST)
 )
-_NO_REWARD, _ZERO, _ONE = (_constant(one, np.float32) for one in (0, 0, 1))
+_NO_REWARD, _ZERO, _ONE = (_constant(number, np.float32) for number in (0, 0, 1))

@@ -123,8 +123,8 @@ def end_to_end(backend: Backend, seconds: float = 1.0, sizes: Sizes = NONE_OPEN)
       sizes: the sizes that the models leave open, as the objective has them.
     """
 
-    def measure(first: Graph, other: Graph) -> float:
-        models = write(first), write(other)
+    def measure(first: Graph, graph: Graph) -> float:
+        models = write(first), write(graph)
         inputs = random_inputs(models[0], sizes=OpenSizes(first).with_symbols(sizes))
         return compare(*models, inputs, backend, seconds=seconds).ratio.value
 

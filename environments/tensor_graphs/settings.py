@@ -69,7 +69,7 @@ class Settings:
           UserError: a number is too small.
         """
         counts = ("measure_every", "patience", "random_steps", *SIZES)
-        for name, least in (("max_steps", 1), *((one, 0) for one in counts)):
-            found = getattr(self, name)
-            if found < least:
-                raise UserError(f"{name}: expected {least} or more, found {found}; correct it")
+        for name, least in (("max_steps", 1), *((count, 0) for count in counts)):
+            number = getattr(self, name)
+            if number < least:
+                raise UserError(f"{name}: expected {least} or more, found {number}; correct it")

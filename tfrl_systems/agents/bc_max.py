@@ -1,216 +1,297 @@
-"""BC-Max: an agent that clones the best known decisions.
+"""BC-Max for policies of any kind: clone the best episode that is known of each context.
 
 T. V. Marinov, A. Agarwal, M. Trofin: Scalable RL for Systems via Offline Imitation from Multiple
-Baselines: A Case Study in Compiler Optimization (2024).
+Baselines (2024). In iteration i workers play several baselines in each context: what the system's
+teachers know, such as searches, and the policy of iteration i - 1 (Algorithm 4). The agent keeps
+the cheapest episode of each context (`lessons`), and takes steps of Adam on
 
-The agent is the learning step of Algorithm 1, line 7 (the same line in Algorithm 4): a weighted
-cross-entropy over state-action pairs,
+    - Σ_x w_x Σ_h Σ_a q(a | s_{x,h}) log π(a | s_{x,h})
 
-    min over π of  - Σ_j w_j Σ_h log π(a_{j,h} | s_{j,h}),
+over the steps h of the best episode of context x. q is 1 for the action that was taken, as in line
+7 of Algorithm 1 (whose factor a before the logarithm is a slip, see `bc_max`). Where several
+actions are as good, because the best episode takes them later and could as well take them now, the
+teacher says so by `targets`, and q gives each the same share.
 
-The paper prints this with a factor a_{j,h} before the logarithm, which would drop every action 0.
-Equation (2) has no such factor, and neither has this agent. The pairs come from the best trajectory
-of each module (`training.decisions.best_per_context`), or from better labels if there are any.
-`episodes.labelled_experience` makes experience from them.
+A teacher that knows what the other actions cost adds a second label, `regrets`, as inlining learns
+from single flips: regret_weight Σ_a π(a | s) regret(a | s) is then a part of each step's loss.
 
-`train` fits the model from scratch to all pairs that it is given. The result depends on the pairs,
-the configuration and the seed, but not on earlier training.
+`agents.bc_max` is the same algorithm for decisions between 0 and 1 by features.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tf_agents.agents import tf_agent
-from tf_agents.policies import greedy_policy
+from tf_agents.policies import actor_policy, greedy_policy
+from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
-from tf_agents.trajectories import trajectory
+from tf_agents.utils import common
 
-from environments.errors import UserError
-from tfrl_systems import episodes
-from tfrl_systems.networks import decision_network, trees, votes
-from tfrl_systems.policies import decision_policy, numpy_policy
+from tfrl_systems.agents import policy_gradients
+from tfrl_systems.agents.lessons import Known, Lessons, Steps
+from tfrl_systems.episodes import Experience
+from tfrl_systems.networks.adam import Adam
+from tfrl_systems.networks.array_function import ArrayFunction
+from tfrl_systems.networks.graph_actors import NEEDED, GraphActorNetwork
 
-# Loss and agreement are computed on at most this many rows, evenly spread.
-_MAX_SCORED_ROWS = 10_000
+# Float actions that differ by less than this share of half their range agree.
+_NEAR = 0.1
+
+COLLECTS = "lessons"
+
+CONTEXT_WEIGHTS = ("even", "buckets", "hedge")
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    """Settings of a BC-Max agent.
+class Config(policy_gradients.NetworkConfig):
+    """Settings of a cloning agent, beside those of its network.
 
     Attributes:
-      model: kind of model: "trees" (boosted decision trees) or "networks" (perceptrons).
-      num_models: members of the ensemble; their logits are averaged.
-      features: names of the observations that the model sees; () for all.
-      baseline_feature: observation that holds the baseline's action; "" for no baseline.
-      scope_feature: observation that is 1 where the policy may depart from the baseline; "" if it
-        may do so everywhere.
-      margin: logit added in favour of the baseline's action; the policy departs from the baseline
-        only if it is surer than this. Below 0 it departs before it is sure.
-      seed: decides all randomness of the training.
-      num_trees: trees: boosting rounds of each member.
-      max_leaf_nodes: trees: the most leaves of a tree, at most 64.
-      tree_learning_rate: trees: shrinkage, the factor of each tree's logits.
-      min_samples_leaf: trees: the fewest rows that a leaf may hold.
-      l2: trees: L2 regularisation of the leaves.
-      feature_fraction: trees: share of the features that each split may choose from.
-      hidden_sizes: networks: units of the hidden layers, at most 256 each.
-      num_knots: networks: quantiles of the normalisation.
-      epochs: networks: passes over the data.
-      batch_size: networks: rows of a minibatch.
-      network_learning_rate: networks: Adam's learning rate at the start; it falls linearly to 0.
-      weight_decay: networks: decoupled weight decay, multiplied by the learning rate.
+      attempts: episodes that the policy plays in each context, where it is the only teacher.
+      updates: steps of Adam in each iteration.
+      batch_size: steps of episodes that each of them sees.
+      max_lesson_steps: the most steps that are remembered; the oldest contexts are forgotten.
+      context_weights: how contexts count: "even"; "buckets" gives each order of magnitude of cost
+        the same weight (D.3); "hedge" begins with that, and shifts towards those that the learned
+        policies left dear (D.4).
+      hedge_eta: step size of Hedge, η.
+      regret_weight: weight of the regrets that teachers know; 0 to learn from the best steps only.
+      gradient_clipping: greatest norm of a gradient; 0 for no limit.
+      action_std: standard deviation of float actions that the policy draws at first, as a share of
+        half their range.
+      final_action_std: the same at the end. In between it falls by equal factors.
     """
 
-    model: str = "networks"
-    num_models: int = 3
-    features: tuple[str, ...] = ()
-    baseline_feature: str = "inlining_default"
-    scope_feature: str = ""
-    margin: float = 0.0
-    seed: int = 0
-    num_trees: int = 100
-    max_leaf_nodes: int = 16
-    tree_learning_rate: float = 0.1
-    min_samples_leaf: int = 20
-    l2: float = 1.0
-    feature_fraction: float = 0.5
-    hidden_sizes: tuple[int, ...] = (64, 64)
-    num_knots: int = 65
-    epochs: int = 30
-    batch_size: int = 256
-    network_learning_rate: float = 3e-3
-    weight_decay: float = 1e-2
+    attempts: int = 8
+    updates: int = 100
+    batch_size: int = 64
+    max_lesson_steps: int = 20_000
+    context_weights: str = "even"
+    hedge_eta: float = 1.0
+    regret_weight: float = 0.0
+    gradient_clipping: float = 1.0
+    action_std: float = 0.5
+    final_action_std: float = 0.05
 
 
-BCMaxInfo = collections.namedtuple("BCMaxInfo", ["agreement", "num_rows"])
-"""The weighted share of the rows whose action the greedy policy takes, and the number of rows."""
+class Info(NamedTuple):
+    """What an iteration's training came to.
+
+    Attributes:
+      agreement: share of the steps, in the last quarter of the updates, at which the likeliest
+        action is one of those to imitate; for float actions, the share within a tenth of half
+        the range.
+      contexts: number of contexts that are known.
+      steps: number of steps of their episodes.
+      learned_over_best: cost of the policy before this iteration over that of the best episode, in
+        the contexts of this iteration where both are known; 0 if there are none.
+    """
+
+    agreement: float
+    contexts: float
+    steps: float
+    learned_over_best: float
 
 
-def make_agent(
-    config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
-) -> tf_agent.TFAgent:
-    """Make a BC-Max agent.
+def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec) -> BCMaxAgent:
+    """Make an agent that clones the best known episodes.
 
     Args:
       config: settings of the agent.
-      time_step_spec: spec whose observation is a dict of integer scalars by feature name.
-      action_spec: spec of an integer scalar, 0 or 1.
+      time_step_spec: spec whose observation is a nest of numbers, or a graph with a list of
+        actions.
+      action_spec: spec of a bounded float32 vector, or of an integer scalar whose least value is 0;
+        for graphs, of (xfer_id, location).
 
     Returns:
       The agent.
 
     Raises:
-      UserError: a setting is out of its range, or does not fit the specs.
+      UserError: a setting is out of its range, or the specs are of another kind.
     """
-    offered = time_step_spec.observation
-    if not isinstance(offered, dict) or any(spec.shape.rank for spec in offered.values()):
-        raise UserError("bc_max: expected a dict of integer scalars as observation; found another")
-    if action_spec.shape.rank or (np.min(action_spec.minimum), np.max(action_spec.maximum)) != (
-        0,
-        1,
-    ):
-        raise UserError(f"bc_max: expected a scalar action, 0 or 1; found {action_spec}")
-    _check(config, tuple(offered))
-    return BCMaxAgent(config, time_step_spec, action_spec)
+    ranges = {
+        "attempts": config.attempts >= 1,
+        "updates": config.updates >= 1,
+        "batch_size": config.batch_size >= 1,
+        "max_lesson_steps": config.max_lesson_steps >= 1,
+        "context_weights": config.context_weights in CONTEXT_WEIGHTS,
+        "hedge_eta": config.hedge_eta >= 0,
+        "regret_weight": config.regret_weight >= 0,
+        "final_action_std": config.final_action_std > 0,
+    }
+    policy_gradients.check("cloning", config, ranges)
+    return BCMaxAgent(
+        config, tensor_spec.from_spec(time_step_spec), tensor_spec.from_spec(action_spec)
+    )
 
 
 class BCMaxAgent(tf_agent.TFAgent):
-    """A BC-Max agent; make it with `make_agent`, which checks the arguments.
+    """The agent; make it with `make_agent`, which checks the arguments.
 
-    `policy` takes the likelier action; `collect_policy` draws an action. `train` takes a Trajectory
-    [B, T] and weights [B, T] (1 if None); boundary steps never count. `train` needs eager
-    execution: do not wrap it in `common.function`.
+    `train` takes `Experience` whose info holds `cost`; see `Lessons.add`. The trajectory's policy
+    info may hold `targets`, float32 [B, T, A], and `regrets`, float32 [B, T, A], for each of the A
+    actions that the observation lists.
+
+    Attributes:
+      optimizer: the Adam optimizer.
+      actor_network: the network of the policy.
+      lessons: the best episodes so far.
     """
-
-    # TensorFlow cannot trace scikit-learn; the networks have graph functions of their own.
-    _enable_functions = False
 
     def __init__(
         self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
     ) -> None:
         self._config = config
-        self._feature_names = config.features or tuple(sorted(time_step_spec.observation))
-        self._model = _make_model(config, len(self._feature_names))
-        collect_policy = decision_policy.DecisionPolicy(
-            time_step_spec,
-            action_spec,
-            self._model,
-            self._feature_names,
-            config.baseline_feature,
-            config.margin,
-            dataclasses.asdict(config),
-            config.scope_feature,
-        )
-        self._decision_policy = collect_policy
+        actor = policy_gradients.make_actor(config, time_step_spec, action_spec)
+        self.actor_network = actor
+        variables = list(actor.trainable_variables)
+        self.optimizer = Adam(config.learning_rate, variables, config.gradient_clipping)
+        self.lessons = Lessons(config.max_lesson_steps)
+        collect_policy = actor_policy.ActorPolicy(time_step_spec, action_spec, actor)
+        self._update_fn = ArrayFunction(self._update)
         super().__init__(
             time_step_spec,
             action_spec,
-            policy=greedy_policy.GreedyPolicy(collect_policy),
-            collect_policy=collect_policy,
+            greedy_policy.GreedyPolicy(collect_policy),
+            collect_policy,
             train_sequence_length=None,
             train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
         )
 
-    def set_margins(self, margin: float, outside_margin: float) -> None:
-        """Set the policy's margins; see `DecisionPolicy.set_margins`."""
-        self._decision_policy.set_margins(margin, outside_margin)
+    def set_progress(self, progress: float) -> None:
+        """Set learning rate and standard deviation; `progress` goes from 0 to 1 in training."""
+        config, falling = self._config, policy_gradients.falling
+        rates = config.learning_rate, config.final_learning_rate
+        self.optimizer.set_learning_rate(falling(*rates, progress))
+        self.actor_network.set_std(falling(config.action_std, config.final_action_std, progress))
 
-    def _train(
-        self, experience: trajectory.Trajectory, weights: Any = None, **_: Any
-    ) -> tf_agent.LossInfo:
-        if not tf.executing_eagerly():
-            raise RuntimeError("BCMaxAgent.train: expected eager execution, found a tf.function")
-        counted = episodes.step_weights(experience)
-        if weights is not None:
-            counted = counted * np.broadcast_to(np.asarray(weights, np.float64), counted.shape)
-        (rows,) = np.nonzero(counted.reshape(-1))
-        if not len(rows):
-            raise UserError("bc_max: expected rows with positive weight to learn from, found none")
-        chosen = counted.reshape(-1)[rows]
-        if not np.all(np.isfinite(chosen) & (chosen > 0)):
-            raise ValueError("bc_max: expected weights that are finite and not negative")
-
-        def column(values: Any) -> np.ndarray:
-            return np.asarray(values).reshape(-1)[rows].astype(np.int64)
-
-        features = np.stack(
-            [column(experience.observation[name]) for name in self._feature_names], axis=1
-        )
-        actions = column(experience.action)
-        self._model.fit(features, actions, chosen / chosen.mean(), self._config.seed)
+    def _train(self, experience: Experience, weights: None = None) -> tf_agent.LossInfo:
+        number = int(self.train_step_counter.numpy())
+        generator = np.random.default_rng([self._config.seed, number])
+        self.lessons.add(self._as_seen(experience), number)
+        known = self.lessons.known
+        assert known is not None
+        of_contexts = context_weights(known, self._config)
+        found = []
+        for _ in range(self._config.updates):
+            steps = self.lessons.draw(self._config.batch_size, of_contexts, generator)
+            found.append(self._update_fn(steps))
         self.train_step_counter.assign_add(1)
-        scored = rows[:: -(-len(rows) // _MAX_SCORED_ROWS)]
-        return self._score(experience, scored, counted.reshape(-1)[scored], len(rows))
+        late = np.array(found[len(found) * 3 // 4 :], np.float64)
+        loss, agreement = late.mean(axis=0).tolist()
+        info = Info(
+            agreement,
+            float(len(known.cost)),
+            float(self.lessons.num_steps),
+            _learned_over_best(known, number),
+        )
+        return tf_agent.LossInfo(loss, info)
 
-    def _score(
-        self,
-        experience: trajectory.Trajectory,
-        rows: np.ndarray,
-        weights: np.ndarray,
-        num_rows: int,
-    ) -> tf_agent.LossInfo:
-        policy = numpy_policy.NumpyPolicy.from_policy(self.policy)
-        features = np.stack(
-            [
-                np.asarray(experience.observation[name]).reshape(-1)[rows].astype(np.int64)
-                for name in policy.feature_names
-            ],
-            axis=1,
+    def _as_seen(self, experience: Experience) -> Experience:
+        """Return experience with those parts of observations that the network needs."""
+        if not isinstance(self.actor_network, GraphActorNetwork):
+            return experience
+        observation = experience.trajectory.observation
+        needed = {name: observation[name] for name in NEEDED}
+        steps = experience.trajectory._replace(observation=needed)
+        return dataclasses.replace(experience, trajectory=steps)
+
+    def _update(self, steps: Steps) -> tuple[tf.Tensor, tf.Tensor]:
+        """Do one step of Adam; return the loss before it, and the agreement."""
+        variables = self.actor_network.trainable_variables
+        with tf.GradientTape() as tape:
+            loss, agreement = self._loss(steps)
+        # Only a value network would read the encoder's last vectors of whole graphs.
+        gradients = tape.gradient(
+            loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
-        towards = 2 * np.asarray(experience.action).reshape(-1)[rows] - 1
-        surplus = towards * policy.logits(features)
-        loss = np.average(np.logaddexp(0.0, -surplus), weights=weights)
-        agreement = np.average(surplus > 0, weights=weights)
-        return tf_agent.LossInfo(
-            tf.constant(loss, tf.float32), BCMaxInfo(float(agreement), num_rows)
+        self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss, agreement
+
+    def _loss(self, steps: Steps) -> tuple[tf.Tensor, tf.Tensor]:
+        # Not by `__call__`, which wants the parts of an observation that the network does not need.
+        distribution, _ = self.actor_network.call(steps.observation)
+        if "targets" not in steps.info:
+            logs = common.log_probability(distribution, steps.action, self._action_spec)
+            return -tf.reduce_mean(logs), tf.reduce_mean(self._agrees(distribution, steps.action))
+        logs = tf.nn.log_softmax(distribution.logits)
+        losses = -tf.reduce_sum(steps.info["targets"] * logs, axis=-1)
+        if self._config.regret_weight:
+            regrets = tf.reduce_sum(steps.info["regrets"] * tf.exp(logs), axis=-1)
+            losses += self._config.regret_weight * regrets
+        likeliest = tf.argmax(distribution.logits, axis=-1)
+        agrees = tf.gather(steps.info["targets"], likeliest, batch_dims=1) > 0
+        return tf.reduce_mean(losses), tf.reduce_mean(tf.cast(agrees, tf.float32))
+
+    def _agrees(self, distribution: Any, action: tf.Tensor) -> tf.Tensor:
+        """Return for each step whether the likeliest action is the one to imitate, float32 [N]."""
+        mode = distribution.mode()
+        if mode.dtype.is_floating:
+            half = (self._action_spec.maximum - self._action_spec.minimum) / 2
+            is_near = tf.abs(mode - action) <= _NEAR * half
+            return tf.cast(tf.reduce_all(is_near, axis=-1), tf.float32)
+        return tf.cast(tf.equal(mode, tf.cast(action, mode.dtype)), tf.float32)
+
+    def report(self) -> dict[str, Any]:
+        """Return the entry `bc_max` of result.json."""
+        known = self.lessons.known
+        return {
+            "contexts": 0 if known is None else len(known.cost),
+            "steps": self.lessons.num_steps,
+        }
+
+    def tables(self) -> Mapping[str, Any]:
+        """Return no pictures."""
+        return {}
+
+    def save(self, directory: pathlib.Path) -> None:
+        """Write into a directory what a resumed run needs beside the variables."""
+        self.lessons.save(directory)
+
+    def restore(self, directory: pathlib.Path) -> None:
+        """Read what `save` wrote.
+
+        Raises:
+          UserError: a file is missing or damaged.
+        """
+        nothing = tensor_spec.zero_spec_nest(
+            (self.time_step_spec.observation, self.action_spec), [1]
         )
+        observation, action = tf.nest.map_structure(lambda one: one.numpy(), nothing)
+        info: Any = ()
+        if isinstance(self.actor_network, GraphActorNetwork):
+            observation = {name: observation[name] for name in NEEDED}
+            names = ("targets", "regrets") if self._config.regret_weight else ("targets",)
+            info = {name: np.zeros(observation["action_mask"].shape, np.float32) for name in names}
+        self.lessons.restore(directory, Steps(observation, action, info))
+
+
+def context_weights(known: Known, config: Config) -> np.ndarray:
+    """Return the weight of each context, float64 [L]; `context_weights` of the settings says how.
+
+    A context in which no learned policy was played in an iteration counts there as if that policy
+    had done its best.
+    """
+    if config.context_weights == "even":
+        return np.ones(len(known.cost))
+    sizes = np.maximum(known.cost, 0.0)
+    if config.context_weights == "buckets":
+        return bucket_weights(sizes)
+    met = np.where(np.isnan(known.learned_cost), sizes, known.learned_cost)
+    learned = [np.where(known.iteration == one, met, sizes) for one in np.unique(known.iteration)]
+    return hedge_weights(sizes, np.stack(learned), config.hedge_eta)
+
+
+def _learned_over_best(known: Known, iteration: int) -> float:
+    is_new = (known.iteration == iteration) & ~np.isnan(known.learned_cost)
+    best = float(known.cost[is_new].sum())
+    return float(known.learned_cost[is_new].sum()) / best if best else 0.0
 
 
 def bucket_weights(sizes: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -268,70 +349,3 @@ def hedge_weights(
 def _buckets(sizes: Sequence[float] | np.ndarray) -> np.ndarray:
     """Return the bucket m(x) of each size: the number of bits of its whole part."""
     return np.frexp(np.floor(np.asarray(sizes, np.float64)))[1]
-
-
-def _make_model(config: Config, num_features: int) -> votes.DecisionModel:
-    if config.model == "trees":
-        return trees.BoostedTrees(
-            num_features,
-            trees.TreeSettings(
-                num_models=config.num_models,
-                num_trees=config.num_trees,
-                max_leaf_nodes=config.max_leaf_nodes,
-                learning_rate=config.tree_learning_rate,
-                min_samples_leaf=config.min_samples_leaf,
-                l2=config.l2,
-                feature_fraction=config.feature_fraction,
-            ),
-        )
-    return decision_network.DecisionNetworks(
-        num_features,
-        decision_network.NetworkSettings(
-            num_models=config.num_models,
-            hidden_sizes=config.hidden_sizes,
-            num_knots=config.num_knots,
-            epochs=config.epochs,
-            batch_size=config.batch_size,
-            learning_rate=config.network_learning_rate,
-            weight_decay=config.weight_decay,
-        ),
-    )
-
-
-def _check(config: Config, offered: tuple[str, ...]) -> None:
-    """Raise a UserError that names the first setting that is out of its range."""
-    needed = [*config.features, *filter(None, [config.baseline_feature, config.scope_feature])]
-    missing = sorted(set(needed) - set(offered))
-    allowed = {
-        "model": config.model in ("trees", "networks"),
-        "num_models": 1 <= config.num_models <= 1000,
-        "features": not missing,
-        "scope_feature": bool(config.baseline_feature) or not config.scope_feature,
-        "margin": abs(config.margin) <= votes.MAX_LOGIT,
-        "num_trees": config.num_trees >= 1,
-        "max_leaf_nodes": 2 <= config.max_leaf_nodes <= 64,
-        "tree_learning_rate": config.tree_learning_rate > 0,
-        "min_samples_leaf": config.min_samples_leaf >= 1,
-        "l2": config.l2 >= 0,
-        "feature_fraction": 0 < config.feature_fraction <= 1,
-        "hidden_sizes": all(
-            1 <= size <= decision_network.MAX_HIDDEN_UNITS for size in config.hidden_sizes
-        ),
-        "num_knots": config.num_knots >= 2,
-        "epochs": config.epochs >= 1,
-        "batch_size": config.batch_size >= 1,
-        "network_learning_rate": config.network_learning_rate > 0,
-        "weight_decay": config.weight_decay >= 0,
-    }
-    for name, holds in allowed.items():
-        if holds:
-            continue
-        if name == "features":
-            raise UserError(
-                f"bc_max: expected observations called {', '.join(missing)}, found only "
-                f"{', '.join(offered)}; name others in features, baseline_feature and scope_feature"
-            )
-        raise UserError(
-            f"bc_max: expected {name} within its range, found {getattr(config, name)!r}; "
-            "see agents.bc_max.Config"
-        )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -31,6 +31,8 @@ from tfrl_systems.agents import policy_gradients
 from tfrl_systems.networks.adam import Adam
 from tfrl_systems.networks.array_function import ArrayFunction
 from tfrl_systems.policies.directions import Directions, Perturbation
+
+COLLECTS = "directions"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,8 +169,3 @@ def centred_ranks(returns: np.ndarray) -> np.ndarray:
     known = np.where(np.isfinite(returns), returns, -np.inf)
     ranks: np.ndarray = scipy.stats.rankdata(known).reshape(returns.shape)
     return (ranks - 1) / max(ranks.size - 1, 1) - 0.5
-
-
-def takes_directions(agent: Any) -> bool:
-    """Return whether an agent learns from directions, and not from episodes."""
-    return isinstance(agent, ESAgent)

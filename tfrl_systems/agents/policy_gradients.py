@@ -26,7 +26,7 @@ class NetworkConfig:
     """Settings of an actor network and of its learning rate.
 
     The defaults suit no system in particular. The settings that suit a system are in its record
-    (`experiments/systems/`).
+    (`systems/`).
 
     Attributes:
       hidden_sizes: units of the hidden layers, in the actor and in the value network.

@@ -34,6 +34,8 @@ from tfrl_systems.networks.array_function import ArrayFunction
 # normalised rewards.
 _LEAST_ERROR = 1e-4
 
+COLLECTS = "episodes"
+
 
 @dataclasses.dataclass(frozen=True)
 class Config(policy_gradients.Config):

@@ -28,6 +28,8 @@ from tf_agents.trajectories import trajectory
 from tfrl_systems.agents import policy_gradients
 from tfrl_systems.networks.array_function import ArrayFunction
 
+COLLECTS = "episodes"
+
 
 @dataclasses.dataclass(frozen=True)
 class Config(policy_gradients.Config):

@@ -37,6 +37,8 @@ from tfrl_systems.world_models.fitting import Fitter, Losses, Replay, Steps
 from tfrl_systems.world_models.judging import Judge, Judgement
 from tfrl_systems.world_models.mdn_rnn import Shape, WorldModel
 
+COLLECTS = "dreams"
+
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "thesis": {
         "num_members": 1,

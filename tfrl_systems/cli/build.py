@@ -8,7 +8,7 @@ from typing import Any
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import say, show_json
 from tfrl_systems.experiments.arguments import path_of_file
-from tfrl_systems.experiments.reporting import Terminal
+from tfrl_systems.reporting import Terminal
 
 _DESCRIPTION = """\
 Runs COMMAND, and lets a policy decide what its clangs inline.
@@ -69,7 +69,7 @@ def _fill(parser: shared.LazyParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Build as the command line says; return the command's exit status."""
-    from tfrl_systems.experiments.systems.inlining import steered_build
+    from tfrl_systems.systems.inlining.building import steered_build
 
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     asked = steered_build.Build(

@@ -9,7 +9,7 @@ from typing import Any
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import say, show, show_json
 from tfrl_systems.experiments.arguments import path_of_file, whole_number
-from tfrl_systems.experiments.reporting import Terminal, format_table
+from tfrl_systems.reporting import Terminal, format_table
 
 _BUILD = """\
 Compiles sources to LLVM bitcode as clang hands it to -Oz, one module for each source.

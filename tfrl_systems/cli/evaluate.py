@@ -10,8 +10,8 @@ from tfrl_systems.cli import options as shared
 from tfrl_systems.cli import texts
 from tfrl_systems.cli.console import show, show_json
 from tfrl_systems.experiments.arguments import add_fields, read_fields
-from tfrl_systems.experiments.reporting import Terminal
-from tfrl_systems.experiments.system import find_system
+from tfrl_systems.experiments.records import find_system
+from tfrl_systems.reporting import Terminal
 
 
 def add_parser(subparsers: Any) -> None:

@@ -74,11 +74,11 @@ def _export(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     """Write the file or directory; return what is told of it, and how to use it."""
     output = options.output
     if options.format == "onnx":
-        from tfrl_systems.experiments.systems.learn_to_optimize.exporting import export_onnx
+        from tfrl_systems.systems.learn_to_optimize.exporting import export_onnx
 
         use = f"onnxruntime.InferenceSession('{output}').run(['x'], {{'c': c}})"
         return export_onnx(options.policy, output), use
-    from tfrl_systems.experiments.systems.inlining import exporting
+    from tfrl_systems.systems.inlining import exporting
 
     if options.format == "mlgo":
         found = exporting.export_mlgo(options.policy, options.compiler or "embedded", output)

@@ -8,8 +8,8 @@ from typing import Any
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show, show_json
 from tfrl_systems.experiments.arguments import add_fields, path_of_file, read_fields
-from tfrl_systems.experiments.reporting import Terminal
-from tfrl_systems.experiments.settings import make
+from tfrl_systems.reporting import Terminal
+from tfrl_systems.settings import make
 
 _DESCRIPTION = """\
 Rewrites an ONNX model by verified rules so that it runs faster and computes the same.
@@ -61,7 +61,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _fill(parser: shared.LazyParser) -> None:
-    from tfrl_systems.experiments.systems.tensor_graphs.optimize.optimization import Optimization
+    from tfrl_systems.systems.tensor_graphs.optimize.optimization import Optimization
 
     parser.add_argument("model", type=path_of_file, metavar="MODEL.onnx", help="the model")
     parser.add_argument(
@@ -77,10 +77,7 @@ def _fill(parser: shared.LazyParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Optimise a model as the command line says."""
-    from tfrl_systems.experiments.systems.tensor_graphs.optimize.optimization import (
-        Optimization,
-        optimize,
-    )
+    from tfrl_systems.systems.tensor_graphs.optimize.optimization import Optimization, optimize
 
     asked = make(Optimization, read_fields(options, Optimization))
     with Terminal() as terminal:

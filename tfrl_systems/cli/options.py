@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from environments.errors import UsageError
 from environments.machine import num_processors
 from tfrl_systems.experiments.arguments import take_negatives, whole_number
-from tfrl_systems.experiments.system import summary_of, system_names
+from tfrl_systems.experiments.records import summary_of, system_names
 
 if TYPE_CHECKING:
     from tfrl_systems.drivers.collect import Collect

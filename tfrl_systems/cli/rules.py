@@ -13,7 +13,7 @@ from environments.errors import UserError
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import say, show, show_json
 from tfrl_systems.experiments.arguments import path_of_file, whole_number
-from tfrl_systems.experiments.reporting import Terminal
+from tfrl_systems.reporting import Terminal
 
 if TYPE_CHECKING:
     from environments.tensor_graphs.rules.language.rule import Rule
@@ -168,11 +168,11 @@ def run_generate(options: argparse.Namespace) -> int:
     from environments.tensor_graphs.rules.generation.collect import Thoroughness, make_rules
     from environments.tensor_graphs.rules.generation.vocabularies import VOCABULARIES
 
-    wanted = options.vocabulary or [one.name for one in VOCABULARIES]
-    known = {one.name: one for one in VOCABULARIES}
+    wanted = options.vocabulary or [vocabulary.name for vocabulary in VOCABULARIES]
+    vocabularies = {vocabulary.name: vocabulary for vocabulary in VOCABULARIES}
     for name in wanted:
-        if name not in known:
-            raise UserError(f"no vocabulary {name!r}; choose among: {', '.join(known)}")
+        if name not in vocabularies:
+            raise UserError(f"no vocabulary {name!r}; choose among: {', '.join(vocabularies)}")
     files.check_place(options.output)
     began_s = time.monotonic()
     file = make_rules(
@@ -180,7 +180,7 @@ def run_generate(options: argparse.Namespace) -> int:
         options.seed,
         options.max_size,
         Thoroughness(options.instances, tuple(range(1, options.seeds + 1)), options.jobs),
-        [known[name] for name in wanted],
+        [vocabularies[name] for name in wanted],
         rule_files.read(options.reuse) if options.reuse else None,
         _command(options),
         lambda text: say(f"{time.monotonic() - began_s:5.0f} s  {text}"),
@@ -202,7 +202,7 @@ def run_verify(options: argparse.Namespace) -> int:
         verdicts = verify_all(
             file.rules, options.instances, seeds, options.jobs, lambda: advance(1)
         )
-    wrong = {name: one.how for name, one in verdicts.items() if not one.is_right}
+    wrong = {name: verdict.how for name, verdict in verdicts.items() if not verdict.is_right}
     for rule in file.rules:
         if rule.name not in wrong and (denied := _denied(rule, verdicts[rule.name])):
             wrong[rule.name] = denied
@@ -211,18 +211,18 @@ def run_verify(options: argparse.Namespace) -> int:
             {
                 "name": name,
                 "right": name not in wrong,
-                "how": one.how,
-                "instances": one.num_instances,
-                "may_change_nonfinite": bool(one.nonfinite_change),
-                "may_lose_digits": bool(one.digit_loss),
-                "types": list(one.types),
+                "how": verdict.how,
+                "instances": verdict.num_instances,
+                "may_change_nonfinite": bool(verdict.nonfinite_change),
+                "may_lose_digits": bool(verdict.digit_loss),
+                "types": list(verdict.types),
             }
-            for name, one in verdicts.items()
+            for name, verdict in verdicts.items()
         ]
         show_json({"rules": entries, "instances": options.instances, "seeds": list(seeds)})
     else:
         right = len(verdicts) - len(wrong)
-        count = sum(one.num_instances for one in verdicts.values())
+        count = sum(verdict.num_instances for verdict in verdicts.values())
         show(f"{right} of {len(verdicts)} rules are right, in {count:,} instances")
     for name, how in wrong.items():
         say(f"{name}: {how}")
@@ -236,11 +236,11 @@ def run_list(options: argparse.Namespace) -> int:
     file = rule_files.read(options.file)
     if options.json:
         entries = [
-            one.as_dict()
-            | {"origin": file.origins[one.name], "instances": file.instances.get(one.name, 0)}
-            for one in file.rules
+            rule.as_dict()
+            | {"origin": file.origins[rule.name], "instances": file.instances.get(rule.name, 0)}
+            for rule in file.rules
         ]
-        show_json({"rules": entries, "made": file.made})
+        show_json({"rules": entries, "made": file.provenance})
         return 0
     for rule in file.rules:
         show(f"{rule}\n    {file.origins[rule.name]}; {rule.verified_by or 'not verified'}")
@@ -248,10 +248,10 @@ def run_list(options: argparse.Namespace) -> int:
         for mark, is_marked in _marks(rule).items():
             if is_marked:
                 show(f"    {mark}")
-    counts = collections.Counter(file.origins[one.name] for one in file.rules)
+    counts = collections.Counter(file.origins[rule.name] for rule in file.rules)
     origins = ", ".join(f"{count} {origin}" for origin, count in sorted(counts.items()))
     marks = collections.Counter(
-        mark for one in file.rules for mark, is_marked in _marks(one).items() if is_marked
+        mark for rule in file.rules for mark, is_marked in _marks(rule).items() if is_marked
     )
     marked = ", ".join(f"{marks[mark]} {mark}" for mark in (_NONFINITE, _DIGITS))
     show(f"{len(file.rules)} rules: {origins}; {marked}")
@@ -268,39 +268,33 @@ def _denied(rule: Rule, verdict: Verdict) -> str:
         return f"changes NaN or infinity, which its file denies: {verdict.nonfinite_change}"
     if verdict.digit_loss and not rule.may_lose_digits:
         return f"loses digits, which its file denies: {verdict.digit_loss}"
-    wrong = [one for one in rule.types if one not in verdict.types]
+    wrong = [group for group in rule.types if group not in verdict.types]
     return f"is not right for these of its types: {', '.join(wrong)}" if wrong else ""
 
 
 def run_import(options: argparse.Namespace) -> int:
     """Import the rules of a TASO file that are right."""
     from environments.tensor_graphs.rules import files as rule_files
+    from environments.tensor_graphs.rules.taso.file import read_taso_file
     from environments.tensor_graphs.rules.taso.importing import import_taso
 
     if options.output is not None:
         files.check_place(options.output)
+    rules = read_taso_file(options.file)
     with Terminal() as progress:
-        advance: Any = None
-
-        def on_rule(total: int) -> None:
-            nonlocal advance
-            if advance is None:
-                advance = progress.task("verifying", total)
-            else:
-                advance(1)
-
-        found = import_taso(options.file, options.instances, progress_fn=on_rule)
+        advance = progress.task("verifying", len(rules))
+        taken = import_taso(rules, options.instances, progress_fn=lambda: advance(1))
     if options.output is not None:
-        origins = {one.name: rule_files.IMPORTED for one in found.accepted}
-        made = {"command": _command(options), "rejected": found.rejected}
-        rule_files.write(rule_files.RuleFile(found.accepted, origins, made), options.output)
+        origins = {rule.name: rule_files.IMPORTED for rule in taken.accepted}
+        record = {"command": _command(options), "rejected": taken.rejected}
+        rule_files.write(rule_files.RuleFile(taken.accepted, origins, record), options.output)
     if options.json:
-        rejected = [{"rule": name, "reason": why} for name, why in found.rejected.items()]
-        show_json({"accepted": len(found.accepted), "rejected": rejected})
+        rejected = [{"rule": name, "reason": why} for name, why in taken.rejected.items()]
+        show_json({"accepted": len(taken.accepted), "rejected": rejected})
         return 0
-    for name, why in found.rejected.items():
+    for name, why in taken.rejected.items():
         say(f"{name} is not taken: {why}")
-    show(f"{len(found.accepted)} rules taken, {len(found.rejected)} not")
+    show(f"{len(taken.accepted)} rules taken, {len(taken.rejected)} not")
     return 0
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfrl_systems.experiments import Run
-from tfrl_systems.experiments.reporting import describe_seconds, format_table, percent
+from tfrl_systems.reporting import describe_seconds, format_table, percent
 
 Found = Mapping[str, Any]
 

@@ -7,10 +7,10 @@ import functools
 from typing import Any
 
 from tfrl_systems import experiments
+from tfrl_systems.agents.table import AGENTS
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli import texts
 from tfrl_systems.cli.console import show, show_json
-from tfrl_systems.experiments.agents import AGENTS
 from tfrl_systems.experiments.arguments import (
     add_assignments,
     add_fields,
@@ -19,9 +19,10 @@ from tfrl_systems.experiments.arguments import (
     read_fields,
     whole_number,
 )
-from tfrl_systems.experiments.reporting import Terminal
-from tfrl_systems.experiments.settings import describe
-from tfrl_systems.experiments.system import System, find_system, summary_of
+from tfrl_systems.experiments.records import find_system, summary_of
+from tfrl_systems.reporting import Terminal
+from tfrl_systems.settings import describe
+from tfrl_systems.training.system import System
 
 _DESCRIPTION = """\
 {purpose}

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 from environments.errors import UsageError
 from environments.machine import num_processors
-from tfrl_systems.experiments.reporting import Reporter, Terminal
-from tfrl_systems.experiments.settings import as_options, make, with_seed, with_values
-from tfrl_systems.experiments.system import System, find_system, system_names
-from tfrl_systems.experiments.training_run import TrainingRun
+from tfrl_systems.experiments.records import find_system, system_names
+from tfrl_systems.reporting import Reporter, Terminal
+from tfrl_systems.settings import as_options, make
+from tfrl_systems.training.system import System
+from tfrl_systems.training.training_run import TrainingRun
 
 if TYPE_CHECKING:
     import onnx
@@ -95,13 +96,7 @@ def plan(
       UsageError: there is no such system, agent, setting or field.
       UserError: an argument cannot be used.
     """
-    record = find_system(system)
-    if reason := record.why_not(agent):
-        raise UsageError(f"{system}: {reason}")
-    asked: Any = make(record.problem_type, problem)
-    how = record.agent(agent)
-    chosen = with_values(record.settings(agent, asked), how.expanded(settings or {}))
-    return record.complete(TrainingRun(system, agent, asked, with_seed(chosen, seed), seed, how))
+    return find_system(system).plan(agent, seed, settings or {}, problem)
 
 
 def train(
@@ -140,6 +135,7 @@ def train(
       UsageError: there is no such system, agent, setting or field.
       UserError: an argument cannot be used, or nothing can be learned.
     """
+    from tfrl_systems.drivers.collect import shared
     from tfrl_systems.training.checkpoints import open_workdir
 
     teller = reporter or Terminal()
@@ -147,31 +143,16 @@ def train(
     record = find_system(system)
     run = plan(system, agent=agent, seed=seed, settings=given, **problem)
     place = pathlib.Path(workdir)
+    collect = collect or default_collect(record)
     with open_workdir(place, run.identity(record.describe(run)), resume=resume) as opened:
         result = opened.result()
         if result is not None and result["iterations"] == run.settings["loop"].iterations:
             teller.say(f"{workdir}: already finished")
         else:
-            result = _train(record, run, opened, collect or default_collect(record), teller)
+            # A run has several pools, one after another or side by side.
+            with shared(collect):
+                result = record.train(run, opened, collect, teller)
     return Run(run, place, result)
-
-
-def _train(
-    record: System, run: TrainingRun, workdir: Any, collect: Collect, reporter: Reporter
-) -> dict[str, Any]:
-    from tfrl_systems.drivers.collect import shared
-
-    # A run has several pools, one after another or side by side.
-    with shared(collect):
-        if run.how.is_online:
-            from tfrl_systems.experiments import online
-
-            with record.online_task(run, collect, reporter) as task:
-                return online.train(run, task, workdir, collect, reporter)
-        from tfrl_systems.experiments import imitation
-
-        with record.imitation_task(run, collect, reporter) as offline:
-            return imitation.train(run, offline, workdir, reporter)
 
 
 def dream(run: Run, *, seed: int = 0) -> tuple[Trajectory, DreamEnvironment]:
@@ -283,11 +264,11 @@ def optimize(
       UsageError: there is no such field, or two fields contradict each other.
       UserError: a file cannot be read or written, or an argument cannot be used.
     """
-    from tfrl_systems.experiments.systems.tensor_graphs.optimize import optimization
+    from tfrl_systems.systems.tensor_graphs.optimize import optimization
 
     teller = reporter or Terminal()
     if not isinstance(model, str | os.PathLike):
-        from tfrl_systems.experiments.systems.tensor_graphs.optimize import in_memory
+        from tfrl_systems.systems.tensor_graphs.optimize import in_memory
 
         target = None if output is None else pathlib.Path(output)
         return in_memory.optimize(model, target, asked, teller)

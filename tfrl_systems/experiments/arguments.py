@@ -11,7 +11,7 @@ from typing import Any
 
 from environments import files
 from environments.errors import UsageError
-from tfrl_systems.experiments.settings import Field, fields_of, shown
+from tfrl_systems.settings import Field, fields_of, shown
 
 # What begins like a negative number, such as -5,5 or -inf or -1e3: a value, and no option's name.
 _NEGATIVE = re.compile(r"-\.?\d|-inf|-nan", re.IGNORECASE)

@@ -8,17 +8,16 @@ import tree
 from tf_agents.trajectories.trajectory import Trajectory
 
 from environments.errors import UsageError
-from tfrl_systems.agents.world_model import WorldModelAgent
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.drivers.jobs import Chunk
-from tfrl_systems.experiments import online
-from tfrl_systems.experiments.reporting import Reporter
-from tfrl_systems.experiments.system import find_system
-from tfrl_systems.experiments.training_run import TrainingRun
+from tfrl_systems.experiments.records import find_system
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.training import online
 from tfrl_systems.training.agent_state import AgentState
 from tfrl_systems.training.checkpoints import Workdir
+from tfrl_systems.training.training_run import TrainingRun
 from tfrl_systems.world_models.dream import DreamEnvironment
 
 
@@ -29,7 +28,7 @@ def dream(
     record, iterations = find_system(run.system), run.settings["loop"].iterations
     with record.online_task(run, Collect.with_workers(1), Reporter()) as task:
         agent = online.make_agent(run, task)
-        if not isinstance(agent, WorldModelAgent):
+        if run.how.collects != "dreams":
             raise UsageError(f"dream: expected a run of world_model, found one of {run.agent}")
         AgentState(agent).restore(Workdir(workdir).checkpoint(iterations))
         runner = task.make_runner(NumpyActor.from_policy(agent.collect_policy))()

@@ -19,7 +19,7 @@ from tf_agents.policies import policy_saver, tf_policy
 
 from environments import files
 from environments.errors import UserError
-from tfrl_systems.policies import decision_policy, numpy_actor, numpy_policy, policy_files
+from tfrl_systems.policies import numpy_actor, policy_files
 from tfrl_systems.policies.policy_files import load_policy_json
 
 __all__ = ["load_policy_json", "save_policy"]
@@ -78,12 +78,13 @@ def _replace(target: pathlib.Path, fresh: pathlib.Path, old: pathlib.Path) -> No
 
 
 def _parts(policy: tf_policy.TFPolicy) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return a policy's description for policy.json, and the arrays that NumPy needs."""
-    parts = (policy, *policy.submodules)
-    if any(isinstance(one, decision_policy.DecisionPolicy) for one in parts):
-        inner = decision_policy.unwrap(policy)
-        names = numpy_policy.NumpyPolicy.from_policy(inner).feature_names
-        return {**inner.describe(), "features_needed": list(names)}, inner.arrays()
+    """Return a policy's description for policy.json, and the arrays that NumPy needs.
+
+    A policy of a system's own, or the one that it wraps, says both by a method `saved_parts`.
+    """
+    for part in (policy, *policy.submodules):
+        if hasattr(part, "saved_parts"):
+            return part.saved_parts()
     network, variables = numpy_actor.read_policy(policy)
     arrays = {name: variable.numpy() for name, variable in variables.items()}
     return network.describe(), arrays

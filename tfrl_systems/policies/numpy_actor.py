@@ -5,13 +5,14 @@ Only `NumpyActor.from_policy`, `read_policy` and `act` import TensorFlow or TF-A
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from environments.errors import UserError
-from tfrl_systems.policies import distributions, variables
+from tfrl_systems.policies import distributions, policy_files, variables
 from tfrl_systems.policies.numpy_controller import NumpyController
 from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
 from tfrl_systems.policies.numpy_network import NumpyNetwork
@@ -188,3 +189,32 @@ def read_policy(policy: tf_policy.TFPolicy) -> tuple[Any, dict[str, tf.Variable]
         for name, nest in zip(_NORMALISER, normaliser.variables, strict=False):
             named |= {f"{name}_{i}": each for i, each in enumerate(tf.nest.flatten(nest))}
     return networks[0], named
+
+
+def load_network(directory: pathlib.Path | str, kind: str = "actor") -> Any:
+    """Load the actor network of a saved policy, without importing TensorFlow.
+
+    Args:
+      directory: the policy's directory.
+      kind: one of `NETWORKS`.
+
+    Returns:
+      The network.
+
+    Raises:
+      UserError: there is no policy, one of another kind, or its files are damaged.
+    """
+    described = policy_files.load_policy_json(directory)
+    if described["kind"] != kind:
+        raise UserError(
+            f"{directory}: expected a policy of the kind {kind}, found one of {described['kind']}; "
+            "name another"
+        )
+    arrays = policy_files.load_arrays(directory, described)
+    try:
+        return NETWORKS[kind](described, arrays)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{directory}: expected a policy whose files fit each other, found {error!r}; "
+            "export the policy again"
+        ) from error

@@ -223,7 +223,9 @@ class _PointerHead:
         if known and np.array_equal(known[0], ids) and np.array_equal(known[1], targets):
             return known[2]
         arrays, size = self._arrays, self._hash_size
-        built = arrays["targets"][targets] * (targets > 0)[..., np.newaxis]
+        # Operators that are newer than the policy count as none, as for nodes.
+        known_targets = np.where(targets < len(arrays["targets"]), targets, 0)
+        built = arrays["targets"][known_targets] * (known_targets > 0)[..., np.newaxis]
         made = arrays["first_hash"][ids % size] + arrays["second_hash"][ids // size % size]
         made = (made + built.sum(axis=-2)).astype(np.float32)
         self._known = ids.copy(), targets.copy(), made

@@ -177,7 +177,7 @@ def sha256(data: bytes) -> str:
 
 def _reader(variables: list[Any]) -> Callable[[], list[np.ndarray]]:
     """Return a function that reads all variables at once."""
-    from tfrl_systems.networks.array_function import ArrayFunction  # workers have no TensorFlow
+    from tfrl_systems.networks.array_function import ArrayFunction
 
     return ArrayFunction(lambda: [each.read_value() for each in variables])
 

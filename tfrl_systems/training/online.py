@@ -1,315 +1,192 @@
-"""Online training: collect with the current policy, learn from that experience, and repeat.
-
-The loop is the thesis's (Distributed data collection for reinforcement learning, ch. 3.2.4 and
-Algorithm 5.1), with collection in chunks (`drivers/`). Iteration i collects the chunks (i, 0),
-(i, 1), … with the variables that iteration i - 1 left, and trains on all of them together. The
-experience depends only on the seed, the iteration and the variables. So a run gives the same result
-with any number of workers, and after it was killed and resumed.
-"""
+"""Training with PPO, REINFORCE and other online agents, for every system: collect, then learn."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import hashlib
-import math
 import pathlib
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tf_agents.agents import tf_agent
+from tf_agents.trajectories import time_step as ts
 
-from environments.errors import Failure, UserError
-from tfrl_systems.drivers.jobs import Chunk, Pool, PoolError
-from tfrl_systems.episodes import Collected, Experience
-from tfrl_systems.policies import variables
-from tfrl_systems.policies.policy_files import load_policy_json
-from tfrl_systems.training.agent_state import AgentState, Remembering
-from tfrl_systems.training.checkpoints import Checkpoint, Workdir
-from tfrl_systems.training.curves import MAX_POINTS, Curves
-from tfrl_systems.training.entropy import mean_entropy
-from tfrl_systems.training.heatmap import Heatmap
-from tfrl_systems.training.summaries import write_settings
-
-# The parts that the time of an online run is divided into.
-_PARTS = ("collecting", "broadcasting", "waiting", "training", "evaluating")
-_FROM_1 = {"minimum": 1}
-# The newest is what a resumed run begins with. If it is damaged, there is the one before it.
-_NUM_CHECKPOINTS = 2
-
-COUNTED = ("function_evaluations", "truth_evaluations")
-"""How often the system's own function was evaluated, and how many of these found true minima."""
-
-EvaluateFn = Callable[[bytes], Mapping[str, float | Heatmap]]
-"""(all variables of the collect policy, as one buffer) -> figures by name, and pictures for
-TensorBoard. Figures to minimise are named "cost", or "cost/…" if there are several. Those named
-"steps", or "steps/…", count steps of the real environment. The figures in `COUNTED` are added up
-over the run."""
-
-SavePolicyFn = Callable[[pathlib.Path], None]
-"""Writes the policy into a directory that does not exist yet."""
-
-OnIteration = Callable[[Mapping[str, Any]], None]
-"""Called after each iteration with its record."""
+from tfrl_systems.agents.policy_gradients import NetworkConfig
+from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
+from tfrl_systems.drivers.direction_runner import MakeDirectionRunner, ScoreFn, mean_return
+from tfrl_systems.drivers.jobs import Chunk, MakeRunner
+from tfrl_systems.drivers.lesson_runner import MakeLessonRunner
+from tfrl_systems.drivers.requirements import Requirements
+from tfrl_systems.episodes import Experience
+from tfrl_systems.policies.directions import SIGNS
+from tfrl_systems.policies.export import save_policy
+from tfrl_systems.policies.numpy_actor import NumpyActor
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.training.checkpoints import Workdir
+from tfrl_systems.training.loop import EvaluateFn, OnIteration, OnlineLoop, run_online
+from tfrl_systems.training.training_run import TrainingRun
+from tfrl_systems.training.warm_start import copy_actor
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    """Settings of the loop. The defaults suit no system in particular.
+class OnlineTask:
+    """What training needs from a system to learn a policy in it online.
 
     Attributes:
-      iterations: number of iterations; each collects and then learns.
-      num_chunks: chunks that each iteration collects, and so the most workers that can be busy.
-      episodes_per_chunk: episodes of a chunk, played side by side if the environment can do so.
-        Results depend on this number, but not on the number of workers.
-      max_failed_chunks: the most chunks of one iteration that may fail every time they are tried;
-        the iteration then learns from the others.
-      evaluate_every: iterations from one evaluation to the next; the last is always evaluated.
-      checkpoint_every: iterations from one checkpoint to the next; the last is always saved.
-      seed: decides all randomness.
+      time_step_spec: time step spec of the system's environments.
+      action_spec: action spec of the system's environments.
+      make_runner: actor without variables -> function that makes a worker's runner. The function is
+        sent to the workers.
+      make_evaluate_fn: agent -> function that measures the agent's policy.
+      about: further entries of policy.json, besides the model, environment and agent.
+      begin: agent -> None; prepares the agent's first policy.
+      prepare: (directory of the run, reporter) -> what was counted; called before runners are made.
+        What it measures stays in the directory for when the run is resumed.
+      describe: evaluation -> one line for people to read, or "".
+      timeout_s: seconds that a worker may take for one chunk.
+      score_fn: what episodes came to, for agents that compare policies by whole chunks.
+      make_teacher: the same as `make_runner`, for agents that clone: the runner gives episodes of
+        the system's teachers and of the policy (`agents.bc_max`). None where there are no other
+        teachers than the policy itself.
+      requirements: what runners need where they run.
     """
 
-    iterations: int = dataclasses.field(default=100, metadata=_FROM_1)
-    num_chunks: int = dataclasses.field(default=4, metadata=_FROM_1)
-    episodes_per_chunk: int = dataclasses.field(default=16, metadata=_FROM_1)
-    max_failed_chunks: int = 0
-    evaluate_every: int = dataclasses.field(default=10, metadata=_FROM_1)
-    checkpoint_every: int = dataclasses.field(default=10, metadata=_FROM_1)
-    seed: int = 0
-
-    @property
-    def record_every(self) -> int:
-        """Iterations from one point of the curves to the next.
-
-        Every evaluation is a point; in runs with more than `MAX_POINTS`, every second, third, ….
-        """
-        num_evaluations = self.iterations // self.evaluate_every
-        return self.evaluate_every * max(-(-num_evaluations // MAX_POINTS), 1)
+    time_step_spec: ts.TimeStep
+    action_spec: Any
+    make_runner: Callable[[NumpyActor], MakeRunner[Chunk, Experience]]
+    make_evaluate_fn: Callable[[Any], EvaluateFn]
+    about: Mapping[str, Any]
+    begin: Callable[[Any], None] = lambda agent: None
+    prepare: Callable[[Workdir, Reporter], Mapping[str, int]] = lambda workdir, reporter: {}
+    describe: Callable[[Mapping[str, Any]], str] = lambda evaluation: ""
+    timeout_s: float = 300.0
+    score_fn: ScoreFn = mean_return
+    make_teacher: Callable[[NumpyActor], MakeRunner[Chunk, Experience]] | None = None
+    requirements: Requirements = Requirements()
 
 
-class OnlineLoop:
-    """The online loop; each call of `step` runs one iteration.
-
-    Args:
-      agent: the agent that learns; the runners get the variables of its collect policy.
-      train_fn: trains the agent: (iteration from 0, what was collected) -> the agent's loss info.
-      pool: collects the chunks.
-      config: settings of the loop.
-      counts_evaluation: whether steps of evaluations are counted too, because an agent is judged by
-        how few real steps it needs.
-      counts: what was counted before the loop.
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """A way of collecting what an agent learns from; the agent's module names it by `COLLECTS`.
 
     Attributes:
-      iteration: number of finished iterations.
-      environment_steps: number of steps; padding does not count.
-      experience_sha256: digest of the experience of all iterations so far.
-      counts: sums by name, of `COUNTED`; empty in systems that count nothing.
+      make_runner: (run, task, agent, actor without variables) -> what makes a worker's runner, and
+        how many times the episodes of a chunk such a runner plays.
+      training_data: what a pool collected -> what the agent's `train` takes.
+      counts_evaluation: whether `environment_steps` counts the steps of evaluations too, because an
+        agent is judged by how few real steps it needs.
     """
 
-    def __init__(
-        self,
-        agent: tf_agent.TFAgent,
-        train_fn: Callable[[int, Any], tf_agent.LossInfo],
-        pool: Pool[Chunk, Any],
-        config: Config,
-        counts_evaluation: bool = False,
-        counts: Mapping[str, int] | None = None,
-    ) -> None:
-        self._agent = agent
-        self._state = AgentState(agent)
-        self._counts_evaluation = counts_evaluation
-        self._train_fn = train_fn
-        self._pool = pool
-        self._config = config
-        self._packer = variables.Packer(agent.collect_policy.variables())
-        self.iteration = 0
-        self.environment_steps = 0
-        self.experience_sha256 = hashlib.sha256().hexdigest()
-        self.counts = dict(counts or {})
-
-    def variables(self) -> bytes:
-        """Return all variables of the collect policy as they are now, in one buffer."""
-        return self._packer.to_bytes(self.iteration)
-
-    def step(self) -> dict[str, Any]:
-        """Run one iteration, and return its record.
-
-        Raises:
-          UserError: the loss is not a finite number.
-          PoolError: the pool cannot go on, or too many chunks failed.
-        """
-        before = self._pool.timings
-        self._pool.broadcast(self.variables())
-        experience, failures = self._collect()
-        spent = self._pool.timings - before
-        started_s = time.perf_counter()
-        loss_info = self._train_fn(self.iteration, experience)
-        loss = float(loss_info.loss)
-        training_s = time.perf_counter() - started_s
-        if not math.isfinite(loss):
-            raise UserError(
-                f"iteration {self.iteration + 1}: expected a finite loss, found {loss}; lower the "
-                "learning rate (--set learning_rate=…) or scale the reward"
-            )
-        self.iteration += 1
-        digest = hashlib.sha256((self.experience_sha256 + experience.sha256()).encode())
-        self.experience_sha256 = digest.hexdigest()
-        self.environment_steps += experience.num_steps
-        self._count({"function_evaluations": experience.evaluations})
-        return {
-            "iteration": self.iteration,
-            "environment_steps": self.environment_steps,
-            "loss": loss,
-            "losses": {name: float(part) for name, part in loss_info.extra._asdict().items()},
-            "entropy": mean_entropy(experience) if isinstance(experience, Experience) else None,
-            "mean_return": experience.mean_return,
-            "steps_per_episode": experience.num_steps / experience.num_episodes,
-            "seconds": {
-                "collecting": spent.collecting_s,
-                "broadcasting": spent.broadcasting_s,
-                "waiting": spent.waiting_s,
-                "training": training_s,
-            },
-            "failures": failures,
-            "jobs_per_s": [worker.jobs_per_s for worker in spent.workers],
-        }
-
-    def evaluate(self, evaluate_fn: EvaluateFn, record: dict[str, Any]) -> None:
-        """Evaluate the policy, and add what was found to the record of the iteration."""
-        began_s = time.perf_counter()
-        found = dict(evaluate_fn(self.variables()))
-        self._count({name: found.pop(name) for name in COUNTED if name in found})
-        heatmaps = {name: one for name, one in found.items() if isinstance(one, Heatmap)}
-        if isinstance(self._agent, Remembering):
-            tables = self._agent.tables()
-            heatmaps |= {title: Heatmap.of(title, table) for title, table in tables.items()}
-        figures = {name: one for name, one in found.items() if not isinstance(one, Heatmap)}
-        if self._counts_evaluation:
-            steps = [one for name, one in figures.items() if name.partition("/")[0] == "steps"]
-            self.environment_steps += round(sum(steps))
-        record |= {"heatmaps": heatmaps, "evaluation": figures}
-        record["environment_steps"] = self.environment_steps
-        record["seconds"]["evaluating"] = time.perf_counter() - began_s
-
-    def _count(self, counts: Mapping[str, Any]) -> None:
-        for name, count in counts.items():
-            if count:
-                self.counts[name] = self.counts.get(name, 0) + round(count)
-
-    def _collect(self) -> tuple[Collected, list[str]]:
-        """Return the experience of an iteration's chunks, and the messages of failed chunks."""
-        config = self._config
-        chunks = [Chunk(self.iteration, index, config.seed) for index in range(config.num_chunks)]
-        found = self._pool.map(chunks)
-        failures = [one.message for one in found if isinstance(one, Failure)]
-        if len(failures) > min(config.max_failed_chunks, len(chunks) - 1):
-            raise PoolError(f"{len(failures)} of {len(chunks)} chunks failed: {failures[0]}")
-        collected = [one for one in found if not isinstance(one, Failure)]
-        joined = type(collected[0]).concatenate(collected)
-        return joined, [*failures, *joined.messages]
-
-    def save(self, directory: pathlib.Path) -> None:
-        """Save all that a resumed run needs beside `record`."""
-        self._state.save(directory)
-
-    def record(self) -> dict[str, Any]:
-        """Return the values that a resumed run needs beside the files that `save` writes."""
-        return {
-            "iteration": self.iteration,
-            "environment_steps": self.environment_steps,
-            "experience_sha256": self.experience_sha256,
-            "counts": self.counts,
-        }
-
-    def report(self) -> dict[str, Any]:
-        """Return what the agent has to tell at the end."""
-        return dict(self._agent.report()) if isinstance(self._agent, Remembering) else {}
-
-    def restore(self, kept: Checkpoint) -> None:
-        """Return to the state in which `kept` was saved.
-
-        Raises:
-          UserError: the checkpoint is of another agent, or damaged.
-        """
-        self._state.restore(kept.directory)
-        self.iteration = kept.record["iteration"]
-        self.environment_steps = kept.record["environment_steps"]
-        self.experience_sha256 = kept.record["experience_sha256"]
-        self.counts = dict(kept.record.get("counts", {}))
+    make_runner: Callable[[TrainingRun, OnlineTask, Any, NumpyActor], tuple[Any, int]]
+    training_data: Callable[[Any], Any] = lambda collected: collected
+    counts_evaluation: bool = False
 
 
-def run_online(
-    loop: OnlineLoop,
-    config: Config,
-    workdir: Workdir,
-    evaluate_fn: EvaluateFn,
-    save_policy_fn: SavePolicyFn,
-    about: Mapping[str, Any],
-    on_iteration: OnIteration,
+def _episodes(run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor) -> tuple[Any, int]:
+    return task.make_runner(actor), 1
+
+
+def _lessons(run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor) -> tuple[Any, int]:
+    """Let the system's teachers play too; where there are none, let the policy play repeatedly."""
+    attempts = run.settings["agent"].attempts
+    if task.make_teacher is not None:
+        return task.make_teacher(actor), attempts
+    make_runner: Any = task.make_runner(actor)
+    return MakeLessonRunner(make_runner, attempts), attempts
+
+
+def _directions(
+    run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor
+) -> tuple[Any, int]:
+    perturbation = agent.perturbation(run.settings["loop"].iterations)
+    make_runner = MakeDirectionRunner(task.make_runner(actor), perturbation, task.score_fn)
+    return make_runner, len(SIGNS)
+
+
+def _padded(collected: Experience) -> Any:
+    return collected.with_usual_length().trajectory
+
+
+WAYS: Mapping[str, Way] = {
+    "episodes": Way(_episodes, _padded),
+    "lessons": Way(_lessons),
+    "directions": Way(_directions),
+    "dreams": Way(_episodes, _padded, counts_evaluation=True),
+}
+
+
+def make_agent(run: TrainingRun, task: OnlineTask) -> Any:
+    """Make the run's agent, before it has learned anything.
+
+    Raises:
+      UserError: a setting is out of its range, or the agent cannot learn with the system's specs.
+    """
+    config = run.settings["agent"]
+    agent = run.how.make_agent(config, task.time_step_spec, task.action_spec)
+    task.begin(agent)
+    if isinstance(config, NetworkConfig) and config.warm_start:
+        copy_actor(agent.actor_network, config.warm_start)
+    return agent
+
+
+def train(
+    run: TrainingRun, task: OnlineTask, workdir: Workdir, collect: Collect, reporter: Reporter
 ) -> dict[str, Any]:
-    """Train from the start, or continue from the last checkpoint that `workdir` holds.
+    """Train, or go on with the run in `workdir`.
 
     Args:
-      loop: the loop, before its first iteration.
-      config: settings of the loop.
-      workdir: the run's directory.
-      evaluate_fn: measures the policy, for the record and the curves only.
-      save_policy_fn: writes the policy.
-      about: fields for result.json: "environment" and "agent".
-      on_iteration: called with the record of each iteration.
+      run: what to train, and how.
+      task: what the system provides for online learning.
+      workdir: directory of the run.
+      collect: where experience is collected.
+      reporter: receives the progress.
 
     Returns:
       The contents of result.json.
     """
-    curves = Curves()
-    seconds = dict.fromkeys(_PARTS, 0.0)
-    kept = workdir.load(workdir.last())
-    if kept is not None:
-        loop.restore(kept)
-        curves = Curves(kept.record["evaluations"], kept.record["training"])
-        seconds |= kept.record["seconds"]
-    save = functools.partial(_save, loop, config.iterations, save_policy_fn)
-    write_settings(workdir.tensorboard, workdir.settings)
-    while loop.iteration < config.iterations:
-        record = loop.step()
-        number, is_last = loop.iteration, loop.iteration == config.iterations
-        if is_last or number % config.evaluate_every == 0:
-            loop.evaluate(evaluate_fn, record)
-        if is_last or number % config.record_every == 0:
-            curves.add(record)
-        seconds = {name: spent + record["seconds"].get(name, 0) for name, spent in seconds.items()}
-        if is_last or number % config.checkpoint_every == 0:
-            curves.write(workdir.tensorboard, number)
-            workdir.save(number, save, {**loop.record(), **curves.record(), "seconds": seconds})
-            workdir.prune(_NUM_CHECKPOINTS)
-        on_iteration(record)
-    result = {
-        **about,
-        "seed": config.seed,
-        "iterations": config.iterations,
-        "environment_steps": loop.environment_steps,
-        **loop.counts,
-        "seconds": seconds,
-        "experience_sha256": loop.experience_sha256,
-        "policy_sha256": variables.sha256(loop.variables()),
-        **curves.summary(),
-        **({about["agent"]: told} if (told := loop.report()) else {}),
-        **_provenance(workdir, config.iterations),
-    }
-    workdir.finish(config.iterations, result)
-    return result
+    config = run.settings["loop"]
+    way, agent = WAYS[run.how.collects], make_agent(run, task)
+    counts = task.prepare(workdir, reporter)
+    about = {**task.about, "environment": run.system, "agent": run.agent}
+
+    def learn(iteration: int, collected: Any) -> tf_agent.LossInfo:
+        loss_info = agent.train(way.training_data(collected))
+        # Move on only after learning, so that experience is collected and learned from at the same
+        # progress (standard deviation, learning rate).
+        agent.set_progress((iteration + 1) / config.iterations)
+        return loss_info
+
+    def save(directory: pathlib.Path) -> None:
+        described = {**about, "seed": config.seed, "run": dict(workdir.settings)}
+        save_policy(directory, agent.policy, described)
+
+    actor = NumpyActor.from_policy(agent.collect_policy)
+    make_runner, num_rounds = way.make_runner(run, task, agent, actor)
+    supervision = Supervision(timeout_s=num_rounds * task.timeout_s)
+    with make_pool(collect, make_runner, supervision, task.requirements) as pool:
+        return run_online(
+            OnlineLoop(agent, learn, pool, config, way.counts_evaluation, counts),
+            config,
+            workdir,
+            task.make_evaluate_fn(agent),
+            save,
+            {name: about[name] for name in ("environment", "agent")},
+            _teller(task, reporter, config.iterations),
+        )
 
 
-def _save(
-    loop: OnlineLoop, last: int, save_policy_fn: SavePolicyFn, directory: pathlib.Path
-) -> None:
-    """Save an iteration; with the last one, its policy too."""
-    loop.save(directory)
-    if loop.iteration == last:
-        save_policy_fn(directory / "policy")
+def _teller(task: OnlineTask, reporter: Reporter, iterations: int) -> OnIteration:
+    """Return a function that reports finished iterations, failed chunks and evaluations."""
+    advance = reporter.task("iterations", iterations)
+    told = 0
 
+    def tell(record: Mapping[str, Any]) -> None:
+        nonlocal told
+        for message in record["failures"]:
+            reporter.say(f"left out: {message}")
+        line = task.describe(record["evaluation"]) if "evaluation" in record else ""
+        if line:
+            reporter.say(f"iteration {record['iteration']}: {line}")
+        advance(record["iteration"] - told)
+        told = record["iteration"]
 
-def _provenance(workdir: Workdir, number: int) -> dict[str, Any]:
-    saved = load_policy_json(workdir.checkpoint(number) / "policy")
-    return {"settings": dict(workdir.settings), "versions": saved["versions"]}
+    return tell

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from environments.errors import UsageError
-from tfrl_systems.experiments.agents import AGENTS as NAMES
-from tfrl_systems.experiments.settings import option
+from tfrl_systems.agents.table import AGENTS as NAMES
+from tfrl_systems.settings import option
 from tools.studies import learning
 from tools.studies.study import Picture, Record, Records, Study, Table, Trial, points_of_curves
 

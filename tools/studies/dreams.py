@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from tfrl_systems.experiments.settings import option
+from tfrl_systems.settings import option
 from tools.studies import graphs
 from tools.studies.study import Record, Records, Study, Table, Trial, median
 

@@ -24,7 +24,7 @@ from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.execution.measuring import ratio_of
 from environments.tensor_graphs.execution.sizes import OpenSizes
 from tfrl_systems import experiments
-from tfrl_systems.experiments.settings import option
+from tfrl_systems.settings import option
 from tools.studies.study import Cell, Record, Records, Study, Table, Trial, first
 
 PEERS = {

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from environments.errors import UsageError
-from tfrl_systems.experiments.settings import option
+from tfrl_systems.settings import option
 from tools.studies import learning
 from tools.studies.study import (
     Picture,

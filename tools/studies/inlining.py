@@ -17,8 +17,8 @@ from environments.errors import UserError
 from environments.inlining.corpus.building import write_subset
 from environments.inlining.corpus.modules import DESCRIPTION_FILE, Corpus, Module
 from tfrl_systems.drivers.collect import Collect
-from tfrl_systems.experiments.settings import option
-from tfrl_systems.experiments.systems.inlining.problem import Compiling
+from tfrl_systems.settings import option
+from tfrl_systems.systems.inlining.problem import Compiling
 from tools.studies import learning
 from tools.studies.savings import (
     of_images,

@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 from collections.abc import Iterable, Iterator
 
-from tfrl_systems.experiments.settings import option
+from tfrl_systems.settings import option
 from tools.studies import functions, learning
 from tools.studies.study import (
     Picture,

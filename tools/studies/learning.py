@@ -11,7 +11,7 @@ from typing import Any
 
 from tfrl_systems import experiments
 from tfrl_systems.experiments.arguments import read_assignments
-from tfrl_systems.experiments.settings import option
+from tfrl_systems.settings import option
 from tools.studies.study import Record
 
 # The figure that an evaluation during a training reports first.

@@ -12,9 +12,9 @@ from typing import Any
 
 from environments.errors import UsageError, UserError
 from environments.inlining.plugin.compiler import why_no_plugins
-from tfrl_systems.experiments.reporting import Terminal
-from tfrl_systems.experiments.settings import option
-from tfrl_systems.experiments.systems.inlining import steered_build
+from tfrl_systems.reporting import Terminal
+from tfrl_systems.settings import option
+from tfrl_systems.systems.inlining.building import steered_build
 from tools.distributions import default_cache, download_all
 from tools.fetch_corpus import extract, read_projects
 from tools.studies import learning

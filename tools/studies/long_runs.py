@@ -19,8 +19,8 @@ import psutil
 
 from tfrl_systems import experiments
 from tfrl_systems.drivers.collect import POOLS, Collect
-from tfrl_systems.experiments.reporting import Advance, Reporter
-from tfrl_systems.experiments.settings import option
+from tfrl_systems.reporting import Advance, Reporter
+from tfrl_systems.settings import option
 from tools.studies.study import Record, Study, Table, Trial, first
 
 _DAY_S = 24 * 3600

@@ -20,7 +20,7 @@ import psutil
 from environments.errors import Failure
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool, shared
 from tfrl_systems.drivers.jobs import Pool, PoolError
-from tfrl_systems.experiments.settings import option
+from tfrl_systems.settings import option
 from tools.studies.sleeping import Attempt, MakeSleeper, Nap, read_diary
 from tools.studies.study import Record, Study, Table, Trial, first, median
 

@@ -23,14 +23,14 @@ class Constants:
 
     def __init__(self) -> None:
         self._values: dict[Ref, np.ndarray] = {}
-        self._known: dict[tuple[TensorType | None, int], list[tuple[np.ndarray, Ref]]] = {}
+        self._sketches: dict[tuple[TensorType | None, int], list[tuple[np.ndarray, Ref]]] = {}
 
     def twins(self, number: int, node: Node, name_fn: Callable[[Ref], Ref]) -> list[Ref | None]:
-        """Add a constant node, and find earlier outputs with the same values as its outputs.
+        """Add a node that depends on constants alone, and find earlier outputs with its values.
 
         Args:
           number: number of the node.
-          node: a node that depends on constants alone.
+          node: the node.
           name_fn: maps an output to one that has the same values and whose values are known.
 
         Returns:
@@ -38,29 +38,29 @@ class Constants:
           the values cannot be computed.
         """
         values = self._compute(node, name_fn)
-        found: list[Ref | None] = []
+        twins: list[Ref | None] = []
         for output, value in enumerate(values):
             ref = Ref(number, output)
             self._values[ref] = value
-            found.append(self._twin(ref, value, node.types[output]))
-        return found
+            twins.append(self._twin(ref, value, node.types[output]))
+        return twins
 
     def _compute(self, node: Node, name_fn: Callable[[Ref], Ref]) -> list[np.ndarray]:
         if node.op == CONSTANT:
             return [] if node.value is None else [_wide(node.value)]
         if node.op not in OPERATORS:
             return []
-        given: list[np.ndarray] = []
+        inputs: list[np.ndarray] = []
         for ref in node.inputs:
             value = None if ref is None else self._values.get(name_fn(ref))
             if value is None:
                 return []
-            given.append(value)
-        if sum(one.size for one in given) > _MOST_ELEMENTS:
+            inputs.append(value)
+        if sum(array.size for array in inputs) > _MOST_ELEMENTS:
             return []
         try:
             with np.errstate(all="ignore"):
-                return list(evaluate(node.op, given, node.attributes))
+                return list(evaluate(node.op, inputs, node.attributes))
         except (ArithmeticError, IndexError, TypeError, ValueError):
             return []
 
@@ -68,11 +68,11 @@ class Constants:
         if value.dtype.kind not in "fiub":
             return None
         sketch = _sketch(value)
-        known = self._known.setdefault((kind, value.size), [])
-        for other, twin in known:
-            if np.abs(sketch - other).max() <= _TOLERANCE * (1e-30 + np.abs(other).max()):
+        sketches = self._sketches.setdefault((kind, value.size), [])
+        for earlier, twin in sketches:
+            if np.abs(sketch - earlier).max() <= _TOLERANCE * (1e-30 + np.abs(earlier).max()):
                 return twin
-        known.append((sketch, ref))
+        sketches.append((sketch, ref))
         return None
 
 

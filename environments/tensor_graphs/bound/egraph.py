@@ -66,12 +66,7 @@ class EGraph:
         self._num_rules = 0
 
     def add(self, number: int, node: Node) -> None:
-        """Add an operation.
-
-        Args:
-          number: number of the operation.
-          node: the operation; its inputs must have been added before.
-        """
+        """Add an operation under a number; its inputs must have been added before."""
         label = self._labels.setdefault((node.op, node.attributes), len(self._labels))
         inputs = "(Nil)"
         for ref in reversed(node.inputs):
@@ -80,9 +75,9 @@ class EGraph:
         self._num_outputs[number] = len(node.types)
         self._actions += [_tensor(Ref(number, k)) for k in range(len(node.types))]
 
-    def union(self, one: Ref, other: Ref) -> None:
+    def union(self, first: Ref, second: Ref) -> None:
         """Declare two tensors equal."""
-        self._actions.append(f"(union {_tensor(one)} {_tensor(other)})")
+        self._actions.append(f"(union {_tensor(first)} {_tensor(second)})")
 
     def classes(self) -> Classes:
         """Return the classes that follow from everything added so far."""

@@ -77,10 +77,10 @@ def bound(
         cost_ms = objective.node_cost_ms(universe, numbers[number])
         operations.append(Operation(number, gives, tuple(dict.fromkeys(needs)), cost_ms))
     outputs = {view.names[ref] for ref in graph.outputs} - view.constants
-    found = extract(operations, outputs, began_s + seconds)
+    extraction = extract(operations, outputs, began_s + seconds)
     return Bound(
-        found.cost_ms,
-        found.bound_ms,
+        extraction.cost_ms,
+        extraction.bound_ms,
         saturation.is_complete,
         sum(node.op != CONSTANT for node in view.nodes.values()),
         time.monotonic() - began_s,

@@ -14,7 +14,7 @@ import dataclasses
 import heapq
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,57 +72,52 @@ def extract(
     """
     if not outputs:
         return Extraction(0.0, 0.0, ())
-    known = greedy(operations, outputs)
-    operations = _useful(operations, outputs, known.cost_ms)
-    given: dict[Ref, list[int]] = {}
-    for position, one in enumerate(operations):
-        for name in one.gives:
-            given.setdefault(name, []).append(position)
-    rows: list[Mapping[int, float]] = [dict.fromkeys(given[name], 1.0) for name in set(outputs)]
-    lower = [1.0] * len(rows)
-    for position, one in enumerate(operations):
-        for name in set(one.needs):
-            rows.append({**dict.fromkeys(given.get(name, ()), 1.0), position: -1.0})
-            lower.append(0.0)
-    costs = np.array([one.cost_ms for one in operations])
+    fallback = greedy(operations, outputs)
+    operations = _useful(operations, outputs, fallback.cost_ms)
+    givers: dict[Ref, list[int]] = {}
+    for position, operation in enumerate(operations):
+        for name in operation.gives:
+            givers.setdefault(name, []).append(position)
+    program = _Program(np.array([operation.cost_ms for operation in operations]))
+    for name in set(outputs):
+        program.require(givers[name])
+    for position, operation in enumerate(operations):
+        for name in set(operation.needs):
+            program.require(givers.get(name, ()), position)
     bound_ms = 0.0
     while True:
         left_s = deadline_s - time.monotonic()
-        solution = _solve(costs, rows, lower, max(left_s, 0.1))
+        solution = program.solve(max(left_s, 0.1))
         if solution.x is None:
-            return Extraction(known.cost_ms, bound_ms, known.chosen)
+            return Extraction(fallback.cost_ms, bound_ms, fallback.chosen)
         bound_ms = max(bound_ms, float(solution.mip_dual_bound))
         chosen = set(np.flatnonzero(solution.x > 0.5).tolist())
         founded, used = _founded(operations, chosen)
         if set(outputs) <= founded:
-            found = tuple(sorted(operations[one].number for one in used))
-            return Extraction(sum(operations[one].cost_ms for one in used), bound_ms, found)
+            numbers = tuple(sorted(operations[position].number for position in used))
+            return Extraction(
+                sum(operations[position].cost_ms for position in used), bound_ms, numbers
+            )
         if left_s <= 0:
-            return Extraction(known.cost_ms, bound_ms, known.chosen)
+            return Extraction(fallback.cost_ms, bound_ms, fallback.chosen)
         for group in _circles(operations, chosen, founded):
             # An operation that needs one of these classes also needs an operation that gives one
             # of them without the others.
             support = {
                 position
                 for name in group
-                for position in given[name]
+                for position in givers[name]
                 if not group & set(operations[position].needs)
             }
-            needing = [one for one in chosen if group & set(operations[one].needs)]
+            needing = [position for position in chosen if group & set(operations[position].needs)]
             if group & set(outputs):
-                rows.append(dict.fromkeys(support, 1.0))
-                lower.append(1.0)
+                program.require(support)
             for position in needing:
-                rows.append({**dict.fromkeys(support, 1.0), position: -1.0})
-                lower.append(0.0)
+                program.require(support, position)
 
 
 def greedy(operations: Sequence[Operation], outputs: Collection[Ref]) -> Extraction:
-    """Choose for each class the operation that is cheapest as a tree.
-
-    Args:
-      operations: all operations to choose from.
-      outputs: classes that the graph must compute.
+    """Choose for each class that the outputs need the operation that is cheapest as a tree.
 
     Returns:
       The graph of the chosen operations. Its cost counts shared operations once; its bound is 0.
@@ -133,22 +128,22 @@ def greedy(operations: Sequence[Operation], outputs: Collection[Ref]) -> Extract
     sums: dict[Ref, float] = {}
     chosen: dict[Ref, Operation] = {}
 
-    def push(one: Operation) -> None:
-        cost_ms = one.cost_ms + sum(sums[name] for name in set(one.needs))
-        for name in one.gives:
-            heapq.heappush(queue, (cost_ms, one.number, name, one))
+    def push(operation: Operation) -> None:
+        cost_ms = operation.cost_ms + sum(sums[name] for name in set(operation.needs))
+        for name in operation.gives:
+            heapq.heappush(queue, (cost_ms, operation.number, name, operation))
 
-    for one in operations:
-        missing[one.number] = len(set(one.needs))
-        for name in set(one.needs):
-            users.setdefault(name, []).append(one)
-        if not one.needs:
-            push(one)
+    for operation in operations:
+        missing[operation.number] = len(set(operation.needs))
+        for name in set(operation.needs):
+            users.setdefault(name, []).append(operation)
+        if not operation.needs:
+            push(operation)
     while queue:
-        cost_ms, _, name, one = heapq.heappop(queue)
+        cost_ms, _, name, operation = heapq.heappop(queue)
         if name in chosen:
             continue
-        sums[name], chosen[name] = cost_ms, one
+        sums[name], chosen[name] = cost_ms, operation
         for user in users.get(name, ()):
             missing[user.number] -= 1
             if not missing[user.number]:
@@ -156,11 +151,13 @@ def greedy(operations: Sequence[Operation], outputs: Collection[Ref]) -> Extract
     needed: dict[int, Operation] = {}
     todo = list(outputs)
     while todo:
-        one = chosen[todo.pop()]
-        if one.number not in needed:
-            needed[one.number] = one
-            todo += one.needs
-    return Extraction(sum(one.cost_ms for one in needed.values()), 0.0, tuple(sorted(needed)))
+        operation = chosen[todo.pop()]
+        if operation.number not in needed:
+            needed[operation.number] = operation
+            todo += operation.needs
+    return Extraction(
+        sum(operation.cost_ms for operation in needed.values()), 0.0, tuple(sorted(needed))
+    )
 
 
 def _useful(
@@ -172,27 +169,35 @@ def _useful(
     is a lower bound on the cost of any graph with that operation: the operations of a chain all
     differ.
     """
-    left = [one for one in operations if not set(one.gives) & set(one.needs)]
+    operations = [
+        operation for operation in operations if not set(operation.gives) & set(operation.needs)
+    ]
     to: dict[Ref, float] = {}
     behind = dict.fromkeys(outputs, 0.0)
+
+    def costs_ms(operation: Operation) -> tuple[float, float]:
+        """Return the least cost of what an operation needs, and of what follows it."""
+        before = max((to.get(name, math.inf) for name in operation.needs), default=0.0)
+        return before, min(behind.get(name, math.inf) for name in operation.gives)
+
     changed = True
     while changed:
         changed = False
-        for one in left:
-            before = max((to.get(name, math.inf) for name in one.needs), default=0.0) + one.cost_ms
-            after = min(behind.get(name, math.inf) for name in one.gives) + one.cost_ms
-            for names, known, value in ((one.gives, to, before), (one.needs, behind, after)):
+        for operation in operations:
+            before, after = costs_ms(operation)
+            for names, least_ms, value in (
+                (operation.gives, to, before + operation.cost_ms),
+                (operation.needs, behind, after + operation.cost_ms),
+            ):
                 for name in names:
-                    if value < known.get(name, math.inf):
-                        known[name] = value
+                    if value < least_ms.get(name, math.inf):
+                        least_ms[name] = value
                         changed = True
+    most_ms *= 1 + 1e-9
     return [
-        one
-        for one in left
-        if max((to.get(name, math.inf) for name in one.needs), default=0.0)
-        + one.cost_ms
-        + min(behind.get(name, math.inf) for name in one.gives)
-        <= most_ms * (1 + 1e-9)
+        operation
+        for operation in operations
+        if sum(costs_ms(operation)) + operation.cost_ms <= most_ms
     ]
 
 
@@ -207,10 +212,10 @@ def _circles(
     for position in chosen:
         for name in operations[position].gives:
             if name not in founded:
-                needs = (one for one in operations[position].needs if one not in founded)
+                needs = (need for need in operations[position].needs if need not in founded)
                 below.setdefault(name, set()).update(needs)
     order = {name: number for number, name in enumerate(below)}
-    links = [(order[name], order[one]) for name, ones in below.items() for one in ones]
+    links = [(order[name], order[need]) for name, needs in below.items() for need in needs]
     rows, columns = np.array(links, int).reshape(-1, 2).T
     adjacency = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), (len(order),) * 2)
     _, labels = csgraph.connected_components(adjacency, connection="strong")
@@ -228,33 +233,46 @@ def _founded(operations: Sequence[Operation], chosen: Collection[int]) -> tuple[
     used: set[int] = set()
     waiting = sorted(chosen)
     while True:
-        ready = [one for one in waiting if founded.issuperset(operations[one].needs)]
+        ready = [position for position in waiting if founded.issuperset(operations[position].needs)]
         if not ready:
             return founded, used
-        for one in ready:
-            founded.update(operations[one].gives)
-            used.add(one)
-        waiting = [one for one in waiting if one not in used]
+        for position in ready:
+            founded.update(operations[position].gives)
+            used.add(position)
+        waiting = [position for position in waiting if position not in used]
 
 
-def _solve(
-    costs: np.ndarray, rows: Sequence[Mapping[int, float]], lower: Sequence[float], seconds: float
-) -> optimize.OptimizeResult:
-    from scipy import optimize, sparse
+class _Program:
+    """Which operations are chosen, as an integer program; each row is a demand on them."""
 
-    counts = [len(row) for row in rows]
-    matrix = sparse.csr_matrix(
-        (
-            np.concatenate([np.fromiter(row.values(), float, len(row)) for row in rows]),
-            np.concatenate([np.fromiter(row.keys(), int, len(row)) for row in rows]),
-            np.concatenate([[0], np.cumsum(counts)]),
-        ),
-        shape=(len(rows), len(costs)),
-    )
-    return optimize.milp(
-        costs,
-        constraints=optimize.LinearConstraint(matrix, np.asarray(lower), np.inf),
-        integrality=np.ones(len(costs)),
-        bounds=optimize.Bounds(0, 1),
-        options={"time_limit": seconds, "mip_rel_gap": 1e-6},
-    )
+    def __init__(self, costs_ms: np.ndarray) -> None:
+        self._costs_ms = costs_ms
+        self._rows: list[Mapping[int, float]] = []
+        self._lower: list[float] = []
+
+    def require(self, positions: Iterable[int], user: int | None = None) -> None:
+        """Demand one of the operations, always or wherever their user is chosen."""
+        row = dict.fromkeys(positions, 1.0)
+        self._rows.append(row if user is None else {**row, user: -1.0})
+        self._lower.append(1.0 if user is None else 0.0)
+
+    def solve(self, seconds: float) -> optimize.OptimizeResult:
+        """Return the cheapest choice, or what is known about it after some seconds."""
+        from scipy import optimize, sparse
+
+        rows, num_operations = self._rows, len(self._costs_ms)
+        matrix = sparse.csr_matrix(
+            (
+                np.concatenate([np.fromiter(row.values(), float, len(row)) for row in rows]),
+                np.concatenate([np.fromiter(row.keys(), int, len(row)) for row in rows]),
+                np.concatenate([[0], np.cumsum([len(row) for row in rows])]),
+            ),
+            shape=(len(rows), num_operations),
+        )
+        return optimize.milp(
+            self._costs_ms,
+            constraints=optimize.LinearConstraint(matrix, np.asarray(self._lower), np.inf),
+            integrality=np.ones(num_operations),
+            bounds=optimize.Bounds(0, 1),
+            options={"time_limit": seconds, "mip_rel_gap": 1e-6},
+        )

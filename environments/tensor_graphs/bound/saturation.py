@@ -64,11 +64,7 @@ class Saturation:
     """
 
     def __init__(self, graph: Graph, rules: Sequence[Rule]) -> None:
-        """Begin with a graph.
-
-        Args:
-          graph: the first graph; its operations are the first members of the classes.
-          rules: the rules to apply.
+        """Begin with a graph, whose operations are the first members of the classes.
 
         Raises:
           UserError: egglog is not installed.
@@ -78,7 +74,7 @@ class Saturation:
         self._rules = [_Rule(rule, opset) for rule in rules]
         self._edit: Edit = graph.edit()
         self._egraph = EGraph()
-        self._known: dict[int, Node] = {}
+        self._nodes: dict[int, Node] = {}
         self._done: set[Any] = set()
         self._constants = Constants()
         self._name_of: dict[Ref, Ref] = {}
@@ -95,17 +91,17 @@ class Saturation:
           deadline_s: the time.monotonic() at which to stop.
         """
         while not self.is_complete:
-            found_any = False
+            has_grown = False
             for rule in self._rules:
-                for found in rule.matches(self.view):
-                    if len(self._known) > max_nodes or time.monotonic() > deadline_s:
+                for match in rule.matches(self.view):
+                    if len(self._nodes) > max_nodes or time.monotonic() > deadline_s:
                         self.view = self._look()
                         return
-                    if found.key in self._done:
+                    if match.key in self._done:
                         continue
-                    self._done.add(found.key)
-                    found_any |= self._apply(found)
-            self.is_complete = not found_any
+                    self._done.add(match.key)
+                    has_grown |= self._apply(match)
+            self.is_complete = not has_grown
             self.view = self._look()
 
     def finish(self) -> tuple[Graph, dict[int, int]]:
@@ -116,37 +112,37 @@ class Saturation:
             ).node
             for number, node in self.view.nodes.items()
         }
-        every = [Ref(number, 0) for number in {*self._known, *numbers.values()}]
+        every = [Ref(number, 0) for number in {*self._nodes, *numbers.values()}]
         self._edit.set_outputs(every, [f"{ref.node}" for ref in every])
         return self._edit.finish()[0], numbers
 
-    def _apply(self, found: _Match) -> bool:
+    def _apply(self, match: _Match) -> bool:
         """Apply a match; return whether this declared any new equality."""
-        plan = found.plan
-        made = list(found.refs)
+        plan = match.plan
+        refs = list(match.refs)
         for step in plan.steps:
             inputs = [
-                None if place is None else _at(made, place, plan.num_variables)
+                None if place is None else _at(refs, place, plan.num_variables)
                 for place in step.inputs
             ]
             ref = self._edit.add(step.op, inputs, step.attributes, step.types, step.value)
-            if len(found.replaced) > 1 and ref.node not in self._known:
+            if len(match.replaced) > 1 and ref.node not in self._nodes:
                 self._merged[ref.node] = frozenset().union(
-                    *(self.view.merged[one] for one in found.replaced)
+                    *(self.view.merged[name] for name in match.replaced)
                 )
             self._add(ref.node)
-            made.append(ref)
+            refs.append(ref)
         is_new = False
-        for old, place in zip(found.replaced, plan.results, strict=True):
-            new = _at(made, place, plan.num_variables)
+        for old, place in zip(match.replaced, plan.results, strict=True):
+            new = _at(refs, place, plan.num_variables)
             if self.view.names.get(new) != old:
                 self._egraph.union(old, new)
                 is_new = True
         return is_new
 
     def _add(self, number: int) -> None:
-        if number not in self._known:
-            node = self._known[number] = self._edit.node(number)
+        if number not in self._nodes:
+            node = self._nodes[number] = self._edit.nodes[number]
             self._egraph.add(number, node)
             if self._edit.is_constant(number):
                 twins = self._constants.twins(number, node, lambda ref: self._name_of.get(ref, ref))
@@ -167,7 +163,7 @@ class Saturation:
         names = {ref: names_of[name] for ref, name in classes.tensors.items()}
         nodes: dict[int, Node] = {}
         first: dict[str, int] = {}
-        for number, node in self._known.items():
+        for number, node in self._nodes.items():
             if first.setdefault(classes.operations[number], number) == number:
                 inputs = tuple(None if ref is None else names[ref] for ref in node.inputs)
                 nodes[number] = dataclasses.replace(node, inputs=inputs)
@@ -180,7 +176,7 @@ class Saturation:
             nodes,
             view_members,
             names,
-            {one: self._edit.type_of(one) for one in names_of.values()},
+            {name: self._edit.type_of(name) for name in names_of.values()},
             constants,
             {names_of[name]: self._merged_from(names, refs) for name, refs in members.items()},
             _users(nodes, view_members, constants),
@@ -188,33 +184,35 @@ class Saturation:
 
     def _merged_from(self, names: Mapping[Ref, Ref], members: Sequence[Ref]) -> frozenset[Ref]:
         first = min(members)
-        return frozenset(names[one] for one in self._merged.get(first.node, (first,)))
+        return frozenset(names[ref] for ref in self._merged.get(first.node, (first,)))
 
     def _constant_classes(self, classes: Classes) -> set[str]:
         """Return the classes with a member that is computed from constants alone."""
-        found: set[str] = set()
+        constants: set[str] = set()
         while True:
-            before = len(found)
-            for number, node in self._known.items():
+            before = len(constants)
+            for number, node in self._nodes.items():
                 if node.op in (INPUT, OPAQUE):
                     continue
-                given = [classes.tensors[ref] for ref in node.inputs if ref is not None]
-                if node.op == CONSTANT or all(one in found for one in given):
-                    found.update(classes.tensors[Ref(number, k)] for k in range(len(node.types)))
-            if len(found) == before:
-                return found
+                inputs = [classes.tensors[ref] for ref in node.inputs if ref is not None]
+                if node.op == CONSTANT or all(name in constants for name in inputs):
+                    constants.update(
+                        classes.tensors[Ref(number, k)] for k in range(len(node.types))
+                    )
+            if len(constants) == before:
+                return constants
 
 
 def _users(
     nodes: Mapping[int, Node], members: Mapping[Ref, Sequence[Ref]], constants: Collection[Ref]
 ) -> dict[tuple[str, int, Ref | None], list[Ref]]:
-    found: dict[tuple[str, int, Ref | None], dict[Ref, None]] = {}
+    users: dict[tuple[str, int, Ref | None], dict[Ref, None]] = {}
     for name, refs in members.items():
         for node in (nodes[ref.node] for ref in refs if name not in constants):
-            found.setdefault((node.op, -1, None), {})[name] = None
-            for position, given in enumerate(node.inputs):
-                found.setdefault((node.op, position, given), {})[name] = None
-    return {key: list(names) for key, names in found.items()}
+            users.setdefault((node.op, -1, None), {})[name] = None
+            for position, name_of_input in enumerate(node.inputs):
+                users.setdefault((node.op, position, name_of_input), {})[name] = None
+    return {key: list(names) for key, names in users.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,41 +242,41 @@ class _Rule:
         """Yield every match of the rule."""
         for order, (parts, roots) in enumerate(self._orders):
             empty = Found([None] * len(parts.variables), [None] * len(self._names), [])
-            for replaced, found in self._roots(view, roots, (), empty):
-                match = self._finish(view, order, replaced, found)
+            for replaced, bindings in self._roots(view, roots, (), empty):
+                match = self._finish(view, order, replaced, bindings)
                 if match is not None:
                     yield match
 
     def _roots(
-        self, view: View, roots: Sequence[_Part], taken: tuple[Ref, ...], found: Found
+        self, view: View, roots: Sequence[_Part], taken: tuple[Ref, ...], bindings: Found
     ) -> Iterator[tuple[tuple[Ref, ...], Found]]:
         """Match the remaining expressions of the source, one after another."""
         if len(taken) == len(roots):
-            yield taken, found
+            yield taken, bindings
             return
         root = roots[len(taken)]
-        for name in root.candidates(view, found):
+        for name in root.candidates(view, bindings):
             merged = view.merged[name]
-            if not all(merged.isdisjoint(view.merged[one]) for one in taken):
+            if not all(merged.isdisjoint(view.merged[other_name]) for other_name in taken):
                 continue
             after = (taken[i] for i, j in self._ascending if j == len(taken))
-            if any(name < one for one in after):
+            if any(name < smaller for smaller in after):
                 continue
-            for here in root.matches(view, name, found):
+            for here in root.matches(view, name, bindings):
                 yield from self._roots(view, roots, (*taken, name), here)
 
     def _finish(
-        self, view: View, order: int, replaced: tuple[Ref, ...], found: Found
+        self, view: View, order: int, replaced: tuple[Ref, ...], bindings: Found
     ) -> _Match | None:
-        refs: tuple[Ref, ...] = tuple(found.refs[: self._num_variables])  # type: ignore[arg-type]
-        values = tuple(found.values)
+        refs: tuple[Ref, ...] = tuple(bindings.refs[: self._num_variables])  # type: ignore[arg-type]
+        values = tuple(bindings.values)
         plan = self._planner.plan(
             tuple(view.types[ref] for ref in refs),
             tuple(ref in view.constants for ref in refs),
             values,
             self._opset,
         )
-        if plan is None or plan.types != tuple(view.types[one] for one in replaced):
+        if plan is None or plan.types != tuple(view.types[name] for name in replaced):
             return None
         return _Match((self._name, order, replaced, refs, values), refs, replaced, plan)
 
@@ -290,32 +288,32 @@ class _Part:
     pattern: Pattern
     children: tuple[tuple[int, _Part], ...]
 
-    def candidates(self, view: View, found: Found) -> list[Ref]:
+    def candidates(self, view: View, bindings: Found) -> list[Ref]:
         """Return classes that may have a matching member; a bound variable narrows them down."""
         for variable, path in self.pattern.paths.items():
-            bound = found.refs[variable]
+            bound = bindings.refs[variable]
             if len(path) == 1 and bound is not None:
                 return view.users.get((self.pattern.op, path[0], bound), [])
         return view.users.get((self.pattern.op, -1, None), [])
 
-    def matches(self, view: View, name: Ref, found: Found) -> Iterator[Found]:
+    def matches(self, view: View, name: Ref, bindings: Found) -> Iterator[Found]:
         """Yield the bindings for each member of the class that matches this part."""
         for ref in view.members[name]:
             if ref.output == self.pattern.output and view.nodes[ref.node].op == self.pattern.op:
-                here = found.copy()
+                here = bindings.copy()
                 if self.pattern.match(view.nodes, ref.node, here):
                     yield from self._descend(view, self.children, here)
 
     def _descend(
-        self, view: View, children: tuple[tuple[int, _Part], ...], found: Found
+        self, view: View, children: tuple[tuple[int, _Part], ...], bindings: Found
     ) -> Iterator[Found]:
         if not children:
-            yield found
+            yield bindings
             return
         (slot, part), *rest = children
-        name = found.refs[slot]
+        name = bindings.refs[slot]
         assert name is not None
-        for here in part.matches(view, name, found):
+        for here in part.matches(view, name, bindings):
             yield from self._descend(view, tuple(rest), here)
 
 
@@ -325,25 +323,25 @@ class _Parts:
     def __init__(self, rule: Rule) -> None:
         self.variables = list(rule.variables)
         self._names = rule.names
-        self._known: dict[Apply, str] = {}
+        self._variables: dict[Apply, str] = {}
 
     def compile(self, root: Apply) -> _Part:
         inputs: list[Any] = []
         children: list[tuple[int, _Part]] = []
-        for given in root.inputs:
-            if not isinstance(given, Apply):
-                inputs.append(given)
+        for operand in root.inputs:
+            if not isinstance(operand, Apply):
+                inputs.append(operand)
                 continue
-            name = self._known.get(given)
+            name = self._variables.get(operand)
             if name is None:
-                name = self._known[given] = f"#{len(self.variables)}"
+                name = self._variables[operand] = f"#{len(self.variables)}"
                 self.variables.append(name)
-                children.append((len(self.variables) - 1, self.compile(given)))
+                children.append((len(self.variables) - 1, self.compile(operand)))
             inputs.append(Variable(name))
-        one = Apply(root.op, tuple(inputs), root.attributes, root.output)
-        return _Part(Pattern(one, self.variables, self._names), tuple(children))
+        operator = Apply(root.op, tuple(inputs), root.attributes, root.output)
+        return _Part(Pattern(operator, self.variables, self._names), tuple(children))
 
 
-def _at(made: Sequence[Ref], place: Any, num_variables: int) -> Ref:
-    ref = made[place.number]
+def _at(refs: Sequence[Ref], place: Any, num_variables: int) -> Ref:
+    ref = refs[place.number]
     return ref if place.number < num_variables else Ref(ref.node, place.output)

@@ -69,15 +69,15 @@ class AnalyticObjective:
 
 def node_figures(graph: Graph, node: Node, sizes: Sizes = NONE_OPEN) -> Figures:
     """Return the work of a node; it must not be an Input or constant."""
-    inputs = [_at(one, sizes) for one in input_types(graph, node)]
-    return work(node.op, inputs, [_at(one, sizes) for one in node.types], node.attributes)
+    inputs = [_at(kind, sizes) for kind in input_types(graph, node)]
+    return work(node.op, inputs, [_at(kind, sizes) for kind in node.types], node.attributes)
 
 
 def _at(kind: TensorType | None, sizes: Sizes) -> TensorType | None:
     """Return a type with numbers for its open sizes."""
     if kind is None or kind.shape is None or kind.is_static:
         return kind
-    return TensorType(kind.dtype, tuple(max(0, sizes.value(one)) for one in kind.shape))
+    return TensorType(kind.dtype, tuple(max(0, sizes.value(size)) for size in kind.shape))
 
 
 def input_types(graph: Graph, node: Node) -> list[TensorType | None]:
@@ -111,11 +111,13 @@ def work(
 
 def figures(graph: Graph, sizes: Sizes = NONE_OPEN) -> Figures:
     """Return the work of a graph: the sum over its operators, as if none were fused."""
-    found = [
+    works = [
         node_figures(graph, node, sizes)
         for number, node in graph.nodes.items()
         if node.op not in (INPUT, CONSTANT) and not graph.is_constant(number)
     ]
     return Figures(
-        sum(one.flops for one in found), sum(one.bytes_moved for one in found), len(found)
+        sum(figures.flops for figures in works),
+        sum(figures.bytes_moved for figures in works),
+        len(works),
     )

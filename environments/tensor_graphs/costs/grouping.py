@@ -68,16 +68,12 @@ class Groups:
 
     def members(self, leader: int) -> tuple[int, ...]:
         """Return the nodes of a group, each after its inputs."""
-        found: dict[int, None] = {}
-        self._collect(leader, leader, found)
-        return tuple(found)
+        members: dict[int, None] = {}
+        self._collect(leader, leader, members)
+        return tuple(members)
 
     def around(self, numbers: Iterable[int]) -> set[int]:
-        """Return all nodes that are in a group with one of the given nodes.
-
-        Args:
-          numbers: the nodes; those that the graph does not have, Inputs and constants are ignored.
-        """
+        """Return all nodes that are in a group with a computed one of the given nodes."""
         leaders = {
             self.leader(number)
             for number in numbers
@@ -87,10 +83,9 @@ class Groups:
 
     def _leader(self, number: int) -> tuple[int, int]:
         """Return the last node of a node's group, and the largest number of edges to it."""
-        found = self._leaders.get(number)
-        if found is None:
-            found = self._leaders[number] = self._find(number)
-        return found
+        if number not in self._leaders:
+            self._leaders[number] = self._find(number)
+        return self._leaders[number]
 
     def _find(self, number: int) -> tuple[int, int]:
         graph = self.graph
@@ -102,20 +97,20 @@ class Groups:
             later = graph.nodes[user]
             if (node.op, later.op) not in _JOINS or not self._may_join(node, later):
                 return alone
-        found = [self._leader(user) for user in users]
-        steps = 1 + max(steps for _, steps in found)
-        if steps > _MOST_STEPS or any(leader != found[0][0] for leader, _ in found):
+        leaders = [self._leader(user) for user in users]
+        steps = 1 + max(steps for _, steps in leaders)
+        if steps > _MOST_STEPS or any(leader != leaders[0][0] for leader, _ in leaders):
             return alone
-        return found[0][0], steps
+        return leaders[0][0], steps
 
     def _is_computed(self, number: int) -> bool:
         return not self.graph.is_constant(number) and self.graph.nodes[number].op != INPUT
 
-    def _collect(self, number: int, leader: int, found: dict[int, None]) -> None:
+    def _collect(self, number: int, leader: int, members: dict[int, None]) -> None:
         for used in self.graph.nodes[number].used:
-            if used not in found and self._is_computed(used) and self.leader(used) == leader:
-                self._collect(used, leader, found)
-        found[number] = None
+            if used not in members and self._is_computed(used) and self.leader(used) == leader:
+                self._collect(used, leader, members)
+        members[number] = None
 
     def _may_join(self, node: Node, user: Node) -> bool:
         graph = self.graph
@@ -150,7 +145,7 @@ class Groups:
         )
 
     def _has_rank(self, node: Node, rank: int) -> bool:
-        return all(one is not None and len(one.shape or ()) == rank for one in node.types)
+        return all(kind is not None and len(kind.shape or ()) == rank for kind in node.types)
 
     def _is_scalar(self, ref: Ref) -> bool:
         tensor = self.graph.type_of(ref)

@@ -55,18 +55,18 @@ class Kernel:
         """A text that is the same for kernels that take the same time."""
         usual = _defaults(self.node.op_type, self.node.domain, self.opsets.get(self.node.domain, 0))
         attributes = sorted(
-            one.SerializeToString()
-            for one in self.node.attribute
-            if one.SerializeToString() != usual.get(one.name)
+            attribute.SerializeToString()
+            for attribute in self.node.attribute
+            if attribute.SerializeToString() != usual.get(attribute.name)
         )
         inputs = [
             "" if array is None else _key_of(array, is_weight)
             for array, is_weight in zip(self.inputs, self.is_weight, strict=True)
         ]
-        asked = [bool(name) for name in self.node.output]
+        is_used = [bool(name) for name in self.node.output]
         opset = self.opsets.get(self.node.domain, 0)
         name = f"{self.node.domain}.{self.node.op_type}-{opset}"
-        return f"{name}{inputs}{self._places}{asked}{attributes}"
+        return f"{name}{inputs}{self._places}{is_used}{attributes}"
 
     @property
     def _places(self) -> list[int]:
@@ -77,13 +77,13 @@ class Kernel:
     @property
     def description(self) -> str:
         """The operator and the shapes of its inputs, for people to read."""
-        shapes = ("?" if one is None else f"{list(one.shape)}" for one in self.inputs)
+        shapes = ("?" if array is None else f"{list(array.shape)}" for array in self.inputs)
         return f"{self.node.op_type}({', '.join(shapes)})"
 
     @property
     def size_bytes(self) -> int:
         """Size of all inputs in bytes."""
-        return sum(0 if one is None else one.nbytes for one in self.inputs)
+        return sum(0 if array is None else array.nbytes for array in self.inputs)
 
     def model(self, copies: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
         """Make a model of several copies of the kernel, each with its own inputs and weights.
@@ -124,48 +124,50 @@ class Kernel:
         return helper.make_model(graph, ir_version=8, opset_imports=opsets), feeds
 
 
-def kernels_of(made: onnx.ModelProto, feeds: Arrays, run: Run) -> list[Kernel]:
+def kernels_of(optimised: onnx.ModelProto, feeds: Arrays, run: Run) -> list[Kernel]:
     """Return the kernels of an optimised model.
 
     Conversions of layout at the model's inputs and outputs are left out: within a larger model, the
     neighbouring kernels may use the same layout.
 
     Args:
-      made: the model that onnxruntime has optimised.
+      optimised: the model that onnxruntime has optimised.
       feeds: inputs to run it on, by name.
       run: runs a model without optimising it further.
 
     Raises:
       ValueError: a node contains a subgraph, or one of its inputs is no array.
     """
-    nodes = list(made.graph.node)
-    if any(one.g.node or one.graphs for node in nodes for one in node.attribute):
+    nodes = list(optimised.graph.node)
+    if any(attribute.g.node or attribute.graphs for node in nodes for attribute in node.attribute):
         raise ValueError("a node has a graph of its own")
-    weights = {one.name: numpy_helper.to_array(one) for one in made.graph.initializer}
-    values = {**feeds, **_values(made, feeds, run), **weights}
-    inputs, outputs = ({one.name for one in ends} for ends in (made.graph.input, made.graph.output))
-    opsets = {one.domain: one.version for one in made.opset_import}
-    found = []
+    weights = {weight.name: numpy_helper.to_array(weight) for weight in optimised.graph.initializer}
+    values = {**feeds, **_values(optimised, feeds, run), **weights}
+    inputs, outputs = (
+        {value.name for value in ends} for ends in (optimised.graph.input, optimised.graph.output)
+    )
+    opsets = {opset.domain: opset.version for opset in optimised.opset_import}
+    kernels = []
     for node in nodes:
         if node.op_type == _REORDER_INPUT and node.input[0] in inputs:
             continue
         if node.op_type == _REORDER_OUTPUT and node.output[0] in outputs:
             continue
         arrays = tuple(values[name] if name else None for name in node.input)
-        if not all(one is None or isinstance(one, np.ndarray) for one in arrays):
+        if not all(array is None or isinstance(array, np.ndarray) for array in arrays):
             raise ValueError(f"an input of {node.op_type} is no array")
-        found.append(Kernel(node, arrays, tuple(name in weights for name in node.input), opsets))
-    return found
+        kernels.append(Kernel(node, arrays, tuple(name in weights for name in node.input), opsets))
+    return kernels
 
 
-def _values(made: onnx.ModelProto, feeds: Arrays, run: Run) -> Mapping[str, np.ndarray]:
+def _values(optimised: onnx.ModelProto, feeds: Arrays, run: Run) -> Mapping[str, np.ndarray]:
     """Run a model; return all values that one node computes for another, by name."""
-    used = {name for node in made.graph.node for name in node.input}
-    inner = [name for node in made.graph.node for name in node.output if name in used]
+    used = {name for node in optimised.graph.node for name in node.input}
+    inner = [name for node in optimised.graph.node for name in node.output if name in used]
     if not inner:
         return {}
     exposed = onnx.ModelProto()
-    exposed.CopyFrom(made)
+    exposed.CopyFrom(optimised)
     del exposed.graph.output[:]
     exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)
     return run(exposed, feeds)
@@ -182,7 +184,10 @@ def _defaults(op: str, domain: str, opset: int) -> Mapping[str, bytes]:
         schema = onnx.defs.get_schema(op, opset, domain)
     except onnx.defs.SchemaError:
         return {}
-    return {name: one.default_value.SerializeToString() for name, one in schema.attributes.items()}
+    return {
+        name: attribute.default_value.SerializeToString()
+        for name, attribute in schema.attributes.items()
+    }
 
 
 def _key_of(array: np.ndarray, is_weight: bool) -> str:

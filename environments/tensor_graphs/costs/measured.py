@@ -21,16 +21,11 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import onnx
 
 from environments.errors import UserError
-from environments.tensor_graphs.costs.analytic import (
-    VIEWS,
-    AnalyticObjective,
-    input_types,
-)
+from environments.tensor_graphs.costs.analytic import VIEWS, AnalyticObjective, input_types
 from environments.tensor_graphs.costs.grouping import Groups, changed
 from environments.tensor_graphs.costs.kernels import Kernel, kernels_of
 from environments.tensor_graphs.costs.stopwatch import Stopwatch
@@ -39,14 +34,7 @@ from environments.tensor_graphs.execution.backends import Arrays, Backend
 from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import (
-    CONSTANT,
-    INPUT,
-    Change,
-    Node,
-    Ref,
-    TensorType,
-)
+from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, Change, Node, Ref, TensorType
 from environments.tensor_graphs.onnx_io import part_inputs, part_model
 from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.operators.table import OPERATORS, bytes_moved
@@ -56,7 +44,7 @@ _MOST_COPIES = 8
 # Copies together take up about this much memory, more than the caches hold, unless that would need
 # more than `_MOST_COPIES`.
 _SPREAD_BYTES = 48 << 20
-_COMMUTATIVE = frozenset(name for name, one in OPERATORS.items() if one.commutative)
+_COMMUTATIVE = frozenset(name for name, operator in OPERATORS.items() if operator.commutative)
 
 
 class MeasuredObjective:
@@ -73,11 +61,7 @@ class MeasuredObjective:
     """
 
     def __init__(
-        self,
-        backend: Backend,
-        table: CostTable,
-        sizes: Sizes = NONE_OPEN,
-        fused: bool = True,
+        self, backend: Backend, table: CostTable, sizes: Sizes = NONE_OPEN, fused: bool = True
     ) -> None:
         """Make the objective; nothing is measured before a cost is asked for.
 
@@ -98,14 +82,14 @@ class MeasuredObjective:
         self._formula = _Formula(sizes)
         self._stopwatch = Stopwatch(backend, table)
         self._groups: deque[Groups] = deque(maxlen=_MOST_GRAPHS)
-        self._known: dict[tuple, float] = {}
+        self._costs_ms: dict[tuple, float] = {}
 
     @property
     def alone(self) -> MeasuredObjective:
         """An objective with the same table, but without groups: it measures each node by itself."""
-        found = MeasuredObjective(self._backend, self.table, self.sizes, fused=False)
-        found.deadline_s = self.deadline_s
-        return found
+        objective = MeasuredObjective(self._backend, self.table, self.sizes, fused=False)
+        objective.deadline_s = self.deadline_s
+        return objective
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
         """Return the cost of a node in ms.
@@ -140,7 +124,7 @@ class MeasuredObjective:
 
     def _groups_of(self, graph: Graph) -> Groups:
         # A search applies many matches to one graph, so the graphs used last keep their groups.
-        groups = next((one for one in self._groups if one.graph is graph), None)
+        groups = next((groups for groups in self._groups if groups.graph is graph), None)
         if groups is None:
             groups = Groups(graph)
         else:
@@ -152,16 +136,15 @@ class MeasuredObjective:
         if len(members) == 1 and graph.nodes[members[0]].op in VIEWS:
             return self._start_ms
         key = _key(graph, members)
-        cost_ms = self._known.get(key)
+        cost_ms = self._costs_ms.get(key)
         if cost_ms is None:
-            found_ms = self._look_up(graph, members, key)
-            if found_ms is None:
+            cost_ms = self._look_up(graph, members, key)
+            if cost_ms is None:
                 self.num_estimated += 1
                 cost_ms = self._formula.cost_ms(graph, members)
             else:
-                cost_ms = found_ms
                 self._formula.learn(graph, members, cost_ms)
-            self._known[key] = cost_ms
+            self._costs_ms[key] = cost_ms
         return cost_ms
 
     @functools.cached_property
@@ -171,8 +154,8 @@ class MeasuredObjective:
         It is the cost of a Reshape and the like too, which measured alone would copy their input.
         """
         graph, number = _least_graph()
-        found_ms = self._look_up(graph, (number,), ())
-        return self._formula.cost_ms(graph, (number,)) if found_ms is None else found_ms
+        cost_ms = self._look_up(graph, (number,), ())
+        return self._formula.cost_ms(graph, (number,)) if cost_ms is None else cost_ms
 
     def _look_up(self, graph: Graph, members: tuple[int, ...], key: tuple) -> float | None:
         """Return the measured cost of a group in ms; None if it cannot be measured any more."""
@@ -187,19 +170,19 @@ class MeasuredObjective:
     def _place(self, graph: Graph, key: tuple) -> str:
         """Return the key of a group's cost in the table."""
         names = " ".join(_open_sizes(key))
-        sizes = sorted(one for one in self.sizes.symbols if one[0] in names)
+        sizes = sorted(pair for pair in self.sizes.symbols if pair[0] in names)
         return _digest(repr((key, _opset(graph), sizes)))
 
     def _measure(self, graph: Graph, members: tuple[int, ...]) -> float | None:
         """Measure the cost of some nodes in ms; return None where the backend cannot run them."""
         try:
             part = part_model(graph, members)
-            made = self._backend.rewritten(part)
-            if made is not None:
+            rewritten = self._backend.rewritten(part)
+            if rewritten is not None:
                 feeds = self._feeds(part, part_inputs(graph, members))
-                return self._sum_of_kernels(*made, feeds)
+                return self._sum_of_kernels(*rewritten, feeds)
         except (UserError, ValueError):
-            made = None
+            pass
         try:
             return self._run(graph, members)
         except (UserError, ValueError):
@@ -214,12 +197,9 @@ class MeasuredObjective:
         )
         return random_inputs(part, sizes=Sizes(shapes=shapes))
 
-    def _sum_of_kernels(self, made: onnx.ModelProto, plain: Backend, feeds: Arrays) -> float:
-        def run(model: onnx.ModelProto, feeds: Arrays) -> Mapping[str, Any]:
-            return plain.open(model).run(feeds)
-
-        kernels = kernels_of(made, feeds, run)
-        return sum(self._kernel_ms(one, plain) for one in kernels)
+    def _sum_of_kernels(self, optimised: onnx.ModelProto, plain: Backend, feeds: Arrays) -> float:
+        kernels = kernels_of(optimised, feeds, lambda model, feeds: plain.open(model).run(feeds))
+        return sum(self._kernel_ms(kernel, plain) for kernel in kernels)
 
     def _kernel_ms(self, kernel: Kernel, plain: Backend) -> float:
         if kernel.is_view:
@@ -303,7 +283,7 @@ def _size_bytes(graph: Graph, members: Sequence[int]) -> int:
 def _key(graph: Graph, members: Sequence[int]) -> tuple:
     """Return what the cost of nodes depends on: operators, attributes, types, and connections."""
     names: dict[Ref, tuple] = {}
-    found = []
+    parts = []
     for place, number in enumerate(members):
         node = graph.nodes[number]
         inputs: list[tuple | None] = []
@@ -317,10 +297,10 @@ def _key(graph: Graph, members: Sequence[int]) -> tuple:
             inputs.append(name)
         # The output types follow from the input types and the attributes, except those of Opaque.
         types = node.types if len(node.types) > 1 or node.op == "Opaque" else ()
-        found.append((node.op, node.attributes, tuple(inputs), types))
+        parts.append((node.op, node.attributes, tuple(inputs), types))
         if len(members) > 1:
             names.update((Ref(number, k), (place, k)) for k in range(len(node.types)))
-    return tuple(found)
+    return tuple(parts)
 
 
 def _sorted_inputs(graph: Graph, node: Node) -> tuple[Ref | None, ...]:
@@ -349,7 +329,7 @@ def _open_sizes(key: tuple) -> list[str]:
     return [
         size
         for _, _, inputs, types in key
-        for tensor in (*types, *(one[1] for one in inputs if one is not None))
+        for tensor in (*types, *(source[1] for source in inputs if source is not None))
         if isinstance(tensor, TensorType)
         for size in tensor.shape or ()
         if isinstance(size, str)
@@ -363,7 +343,7 @@ def _opset(graph: Graph) -> int:
 def _description(graph: Graph, members: Sequence[int]) -> str:
     def of(node: Node) -> str:
         types = input_types(graph, node)
-        shapes = ("?" if one is None else f"{list(one.shape or ())}" for one in types)
+        shapes = ("?" if kind is None else f"{list(kind.shape or ())}" for kind in types)
         return f"{node.op}({', '.join(shapes)})"
 
     return "; ".join(of(graph.nodes[number]) for number in members)

@@ -17,7 +17,7 @@ from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.graph.graph import Graph
 
-NAMES = ("analytic", *backends.names())
+NAMES = ("analytic", *backends.NAMES)
 """The names of all objectives; what some of them need may not be installed."""
 
 
@@ -40,10 +40,7 @@ class Objective(Protocol):
 
 
 def make_objective(
-    name: str = "onnxruntime",
-    sizes: Sizes = NONE_OPEN,
-    *,
-    fused: bool = True,
+    name: str = "onnxruntime", sizes: Sizes = NONE_OPEN, *, fused: bool = True
 ) -> Objective:
     """Make an objective.
 
@@ -59,8 +56,3 @@ def make_objective(
         return AnalyticObjective(sizes=sizes)
     runs = remote.isolated(name)
     return MeasuredObjective(runs, table_of(runs), sizes, fused)
-
-
-def graph_cost(objective: Objective, graph: Graph) -> float:
-    """Return the cost of a graph in ms."""
-    return sum(objective.node_cost_ms(graph, number) for number in graph.order())

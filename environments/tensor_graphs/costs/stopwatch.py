@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 from environments.tensor_graphs.costs.table import CostTable
 from environments.tensor_graphs.execution.backends import Backend, Timer
@@ -49,7 +49,7 @@ def time_of(timer: Timer, beside: Timer | None = None) -> tuple[float, float]:
             beside(1)  # This brings its memory back into the caches.
             others.append(beside(1))
         samples.append(timer(num_runs) / num_runs)
-        near = sum(one < _NEAR * min(samples) for one in samples)
+        near = sum(sample < _NEAR * min(samples) for sample in samples)
         if len(samples) >= least and near >= _NUM_NEAR:
             break
         if len(samples) >= _NUM_LONG_SAMPLES and sum(samples) * num_runs > _LONG_S:
@@ -65,24 +65,19 @@ class Stopwatch:
     """
 
     def __init__(self, backend: Backend, table: CostTable) -> None:
-        """Make the stopwatch; nothing runs yet.
-
-        Args:
-          backend: the backend that runs the reference.
-          table: keeps the usual time of the reference.
-        """
+        """Make a stopwatch whose reference runs on a backend; the table keeps its usual time."""
         self._backend = backend
         self._table = table
 
     def measure_ms(self, timer: Timer) -> float:
         """Measure how long a run takes, in ms; repeat if the machine is slower than usual."""
-        found = [self._try(timer)]
+        attempts = [self._try(timer)]
         began_s = time.monotonic()
-        while min(found)[0] > _CALM and len(found) < _NUM_TRIES:
+        while min(attempts)[0] > _CALM and len(attempts) < _NUM_TRIES:
             if time.monotonic() - began_s > _LONG_S:
                 break
-            found.append(self._try(timer))
-        return min(found)[1]
+            attempts.append(self._try(timer))
+        return min(attempts)[1]
 
     def _try(self, timer: Timer) -> tuple[float, float]:
         """Return how many times slower than usual the machine is, and the corrected time in ms."""
@@ -92,25 +87,21 @@ class Stopwatch:
 
     @functools.cached_property
     def _usual_ms(self) -> float:
-        known_ms = self._table.get(_KEY)
-        if known_ms is None:
+        usual_ms = self._table.get(_KEY)
+        if usual_ms is None:
             taken_s, _ = min(time_of(self._product) for _ in range(_NUM_TRIES))
-            known_ms = self._table.put(_KEY, 1e3 * taken_s, "a product of matrices")
-        return known_ms
+            usual_ms = self._table.put(_KEY, 1e3 * taken_s, "a product of matrices")
+        return usual_ms
 
     @functools.cached_property
     def _product(self) -> Timer:
         random = np.random.default_rng(0)
         x, w = (random.normal(size=(size, _COLUMNS)).astype(np.float32)
                 for size in (_ROWS, _COLUMNS))  # fmt: skip
-        graph = helper.make_graph(
-            [helper.make_node("Gemm", ["x", "w"], ["y"])],
-            "product",
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, x.shape)],
-            [numpy_helper.from_array(w, "w")],
+        model = onnx.parser.parse_model(
+            f"""<ir_version: 8, opset_import: ["" : 13]>
+            product (float[{_ROWS},{_COLUMNS}] x) => (float[{_ROWS},{_COLUMNS}] y)
+            {{ y = Gemm(x, w) }}"""
         )
-        opsets = [helper.make_opsetid("", 13)]
-        model = helper.make_model(graph, ir_version=8, opset_imports=opsets)
-        onnx.checker.check_model(model)
+        model.graph.initializer.append(numpy_helper.from_array(w, "w"))
         return self._backend.open(model).timer({"x": x}, bound=True)

@@ -31,9 +31,9 @@ class CostTable:
     def get(self, key: str) -> float | None:
         """Return the cost in ms of a key; None if it is not known."""
         if key not in self._costs_ms and self._cache is not None:
-            kept = self._cache.get(self._place(key))
-            if kept is not None:
-                self._costs_ms[key] = _cost_ms(kept)
+            content = self._cache.get(self._place(key))
+            if content is not None:
+                self._costs_ms[key] = _cost_ms(content)
         return self._costs_ms.get(key)
 
     def put(self, key: str, cost_ms: float, description: str = "") -> float:
@@ -73,8 +73,8 @@ def processor() -> str:
         text = pathlib.Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:
         text = ""
-    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     flags = re.search(r"^flags\s*:\s*(.+)$", text, re.MULTILINE)
     # Two virtual machines may report the same processor, but support different instructions.
     features = hashlib.sha256(flags[1].encode()).hexdigest()[:6] if flags else ""
-    return f"{found[1] if found else platform.processor() or platform.machine()} {features}".strip()
+    return f"{model[1] if model else platform.processor() or platform.machine()} {features}".strip()

@@ -37,19 +37,19 @@ def usual_error(exact: np.ndarray, own: np.ndarray) -> float:
     return float(np.max(error, initial=0.0) / max(float(np.max(size, initial=0.0)), 1e-300))
 
 
-def excess(exact: np.ndarray, own: np.ndarray, found: np.ndarray, usual: float = 0.0) -> float:
+def excess(exact: np.ndarray, own: np.ndarray, actual: np.ndarray, usual: float = 0.0) -> float:
     """Return the largest error of an output, relative to what is allowed; above 1 is too much.
 
     Args:
       exact: the output in float64.
       own: the output of the model itself, of the same shape and of floating-point type.
-      found: that of the candidate.
+      actual: the output of the candidate.
       usual: the usual of `usual_error` on several inputs.
     """
     if own.dtype.name not in _ROUNDINGS or exact.shape != own.shape or not own.size:
         return 0.0
-    where = np.isfinite(exact) & np.isfinite(own) & np.isfinite(found)
-    own_errors, errors = (np.where(where, _error(exact, one), 0.0) for one in (own, found))
+    where = np.isfinite(exact) & np.isfinite(own) & np.isfinite(actual)
+    own_errors, errors = (np.where(where, _error(exact, outputs), 0.0) for outputs in (own, actual))
     size = np.where(where, _size(exact), 0.0)
     most = float(size.max(initial=0.0))
     smallest = usual * most if own.size < _FEW else 0.0
@@ -68,9 +68,9 @@ def excess(exact: np.ndarray, own: np.ndarray, found: np.ndarray, usual: float =
     return worst
 
 
-def _error(exact: np.ndarray, found: np.ndarray) -> np.ndarray:
+def _error(exact: np.ndarray, actual: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
-        return np.abs(exact - found.astype(np.float64))
+        return np.abs(exact - actual.astype(np.float64))
 
 
 def _size(exact: np.ndarray) -> np.ndarray:
@@ -78,7 +78,7 @@ def _size(exact: np.ndarray) -> np.ndarray:
 
 
 def _along_axes(
-    own: np.ndarray, found: np.ndarray, size: np.ndarray
+    own: np.ndarray, actual: np.ndarray, size: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """Yield the largest numbers at each index of each axis, and how many sizes make them up.
 
@@ -88,8 +88,8 @@ def _along_axes(
     shape = size.shape
     axes: list[int | None] = [axis for axis, length in enumerate(shape) if length > 1]
     for axis in axes or [None]:
-        others = tuple(one for one in range(len(shape)) if one != axis)
-        largest = (array.max(axis=others) for array in (own, found, size))
+        others = tuple(dimension for dimension in range(len(shape)) if dimension != axis)
+        largest = (array.max(axis=others) for array in (own, actual, size))
         relative = size / np.maximum(size.max(axis=others, keepdims=True), 1e-300)
         square = np.maximum(np.square(relative).sum(axis=others), 1e-300)
         count = np.square(relative.sum(axis=others)) / square
@@ -100,8 +100,8 @@ def _usual_among_alike(errors: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Return for each index the upper quartile of errors where numbers are about as large."""
     with np.errstate(divide="ignore"):
         places = np.floor(np.log(sizes) / np.log(_ALIKE))
-    found = np.empty_like(errors)
+    usual = np.empty_like(errors)
     for place in np.unique(places):
         is_alike = (places >= place - 1) & (places <= place + 1) | (places == place)
-        found[places == place] = np.quantile(errors[is_alike], _USUAL)
-    return found
+        usual[places == place] = np.quantile(errors[is_alike], _USUAL)
+    return usual

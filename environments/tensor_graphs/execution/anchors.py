@@ -78,15 +78,15 @@ def anchors(precise: Precise, sizes: Sizes) -> list[Anchors]:
     tracer = _Tracer(precise, sizes)
     layers: list[dict[str, np.ndarray]] = []
     for anchor in tracer.all():
-        free = (one for one in layers if _fits(anchor, one))
+        free = (layer for layer in layers if _fits(anchor, layer))
         layer = next(free, None)
         if layer is None:
             if len(layers) == _MOST_LAYERS:
                 break
             layers.append(layer := {})
         for name, array in anchor.items():
-            known = layer.setdefault(name, np.full(array.shape, np.nan))
-            np.copyto(known, array, where=~np.isnan(array))
+            targets = layer.setdefault(name, np.full(array.shape, np.nan))
+            np.copyto(targets, array, where=~np.isnan(array))
     return list(layers)
 
 
@@ -119,11 +119,11 @@ class _Tracer:
             for ref, target in self._targets(node):
                 try:
                     with np.errstate(all="ignore"):
-                        found = self._traced(ref, target)
+                        traced = self._traced(ref, target)
                 except ImpreciseError:
                     continue
-                if found is not None and _is_unusual(found[1]):
-                    yield {found[0]: found[1]}
+                if traced is not None and _is_unusual(traced[1]):
+                    yield {traced[0]: traced[1]}
 
     def _targets(self, node: Node) -> Iterator[tuple[Ref, np.ndarray]]:
         """Yield the values that a node subtracts from or compares with constants, and these."""
@@ -137,9 +137,9 @@ class _Tracer:
             if shape is not None and (mean := self._value(refs[3])) is not None:
                 yield refs[0], mean.reshape(-1, *(1,) * (len(shape) - 2))
         elif node.op in _COMPARED or node.op == "Add":
-            for own, other in ((refs[0], refs[1]), (refs[1], refs[0])):
-                if own and other and self._is_constant(other) and not self._is_constant(own):
-                    value = self._value(other)
+            for own, constant in ((refs[0], refs[1]), (refs[1], refs[0])):
+                if own and constant and self._is_constant(constant) and not self._is_constant(own):
+                    value = self._value(constant)
                     if value is not None and value.dtype.kind in "fiu":
                         yield own, -value if node.op == "Add" else value
 
@@ -173,7 +173,7 @@ class _Tracer:
     ) -> tuple[Ref, np.ndarray] | None:
         """Return an input of a node, and what it must be for an output to be as wanted."""
         open_places = [
-            place for place, one in enumerate(node.inputs) if one and not self._is_constant(one)
+            place for place, ref in enumerate(node.inputs) if ref and not self._is_constant(ref)
         ]
         if node.op in _MOVING and open_places:
             return self._moved(number, node, open_places, output, wanted)
@@ -186,8 +186,8 @@ class _Tracer:
             return ref, _UNDONE[node.op](wanted)
         if (node.op, place) not in _UNDONE_BY:
             return None
-        other = node.inputs[1 - place]
-        shape, value = self._shape(ref), None if other is None else self._value(other)
+        constant = node.inputs[1 - place]
+        shape, value = self._shape(ref), None if constant is None else self._value(constant)
         if shape is None or value is None:
             return None
         before = _UNDONE_BY[node.op, place](wanted, value.astype(np.float64))
@@ -200,10 +200,10 @@ class _Tracer:
         """Undo an operator that moves elements: see where it moves the numbers of all elements."""
         ref, arrays = node.inputs[places[0]], []
         assert ref is not None
-        for place, one in enumerate(node.inputs):
-            if one is None:
+        for place, source in enumerate(node.inputs):
+            if source is None:
                 continue
-            shape = self._shape(one)
+            shape = self._shape(source)
             if shape is None or (node.op == "Gather" and place == 1 and place in places):
                 return None
             if place == places[0]:
@@ -211,7 +211,7 @@ class _Tracer:
             elif node.op == "Concat":
                 arrays.append(np.zeros(shape))
             else:
-                value = self._value(one)
+                value = self._value(source)
                 if value is None:
                     return None
                 arrays.append(value)
@@ -252,10 +252,10 @@ def _tags(shape: tuple[int, ...]) -> np.ndarray:
 
 def _placed(values: np.ndarray, tags: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Return an array with each value at the element that its tag numbers; NaN elsewhere."""
-    found = np.full(math.prod(shape), np.nan)
+    elements = np.full(math.prod(shape), np.nan)
     is_element = tags >= 1
-    found[tags[is_element].astype(np.int64) - 1] = values[is_element]
-    return found.reshape(shape)
+    elements[tags[is_element].astype(np.int64) - 1] = values[is_element]
+    return elements.reshape(shape)
 
 
 def _is_unusual(target: np.ndarray) -> bool:

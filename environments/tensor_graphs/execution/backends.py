@@ -31,7 +31,7 @@ Arrays = Mapping[str, np.ndarray]
 """Arrays by name of the model's input or output."""
 
 Timer = Callable[[int], float]
-"""Runs a model so many times in a row; returns the seconds of all these runs together."""
+"""Runs a model the given number of times in a row; returns the seconds that all runs took."""
 
 _LEVELS = ("disable", "basic", "extended", "all")
 _SILENT = 4
@@ -112,12 +112,8 @@ class OnnxRuntime:
     @property
     def name(self) -> str:
         """Name by which `backend` finds it."""
-        return "onnxruntime" + ("-cuda" if self.cuda else "") + _suffix(self.level)
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """CPU time; wall time with a GPU."""
-        return time.perf_counter if self.cuda else time.process_time
+        suffix = "" if self.level == "all" else f"-{self.level}"
+        return "onnxruntime" + ("-cuda" if self.cuda else "") + suffix
 
     @property
     def version(self) -> str:
@@ -140,14 +136,10 @@ class OnnxRuntime:
             return None
         with tempfile.TemporaryDirectory() as directory:
             path = pathlib.Path(directory) / "optimised.onnx"
-            self.open_optimised(model, path)
+            self.open(model, path)
             return onnx.load(path), OnnxRuntime("disable")
 
-    def open(self, model: Model) -> Program:
-        """Load a model so that it can be run."""
-        return self.open_optimised(model)
-
-    def open_optimised(self, model: Model, write_to: pathlib.Path | None = None) -> Program:
+    def open(self, model: Model, write_to: pathlib.Path | None = None) -> Program:
         """Load a model, and write the optimised model to a file if one is given."""
         import onnxruntime
 
@@ -170,7 +162,9 @@ class OnnxRuntime:
         except Exception as error:
             # onnxruntime's exceptions have no base class other than Exception.
             raise UserError(f"onnxruntime cannot load {named(model)}: {_line(error)}") from error
-        return _Session(session, "cuda" if self.cuda else "cpu", self.clock)
+        # CPU time does not run while a GPU works.
+        clock = time.perf_counter if self.cuda else time.process_time
+        return _Session(session, "cuda" if self.cuda else "cpu", clock)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,6 +265,14 @@ def _timer(run: Callable[[], Any], clock: Callable[[], float]) -> Timer:
     return timed
 
 
+_RUNTIMES = {
+    runtime.name: runtime
+    for runtime in (OnnxRuntime(level, cuda) for cuda in (False, True) for level in _LEVELS)
+}
+NAMES = (*_RUNTIMES, "openvino")
+"""The names of all backends, installed or not."""
+
+
 def backend(name: str = "onnxruntime") -> Backend:
     """Find a backend by its name.
 
@@ -281,23 +283,9 @@ def backend(name: str = "onnxruntime") -> Backend:
         if importlib.util.find_spec("openvino") is None:
             raise UserError("OpenVINO is not installed; install openvino, or choose onnxruntime")
         return OpenVino()
-    known = {one.name: one for cuda in (False, True) for one in _runtimes(cuda)}
-    if name not in known:
-        raise UserError(f"no backend {name!r}; there are {', '.join(names())}")
-    return known[name]
-
-
-def names() -> list[str]:
-    """Return the names of all backends, installed or not."""
-    return [*(one.name for cuda in (False, True) for one in _runtimes(cuda)), "openvino"]
-
-
-def _runtimes(cuda: bool) -> list[OnnxRuntime]:
-    return [OnnxRuntime(level, cuda) for level in _LEVELS]
-
-
-def _suffix(level: str) -> str:
-    return "" if level == "all" else f"-{level}"
+    if name not in _RUNTIMES:
+        raise UserError(f"no backend {name!r}; there are {', '.join(NAMES)}")
+    return _RUNTIMES[name]
 
 
 def named(model: Model) -> str:

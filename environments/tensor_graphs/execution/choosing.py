@@ -63,7 +63,7 @@ class Choice:
 
 def choose(
     sizes: OpenSizes,
-    given: Given,
+    requested: Given,
     why_not: WhyNotFn,
     model: str,
     *,
@@ -74,7 +74,7 @@ def choose(
 
     Args:
       sizes: what the model leaves open.
-      given: the numbers that the user gives; may be some of them.
+      requested: the numbers that the user gives; may be some of them.
       why_not: runs the model.
       model: name of the model, for messages.
       own: the sizes of the user's own inputs.
@@ -85,41 +85,43 @@ def choose(
       NoInputsError: none are given, and none are found at which it runs.
       UsageError: there are more than `MOST_POINTS` combinations.
     """
-    known = _by_name(sizes, given, model)
-    if own and not known:
+    numbers_by_name = _by_name(sizes, requested, model)
+    if own and not numbers_by_name:
         return Choice(tuple(dict.fromkeys(own)))
-    combinations = list(itertools.product(*known.values()))
+    combinations = list(itertools.product(*numbers_by_name.values()))
     if len(combinations) > MOST_POINTS:
         raise UsageError(
             f"--dimension: expected up to {MOST_POINTS} combinations of sizes, found "
             f"{len(combinations)}; give fewer sizes"
         )
-    points = [dict(zip(known, numbers, strict=True)) for numbers in combinations]
-    missing = [one for one in sizes.free if one.name not in known]
-    first = _complete(sizes, missing, points[0], why_not, model, hints)
-    named = {one.name: first[one.name] for one in missing}
-    found = [sizes.at({**one, **named}) for one in points]
-    for one in found[1:]:
-        if reason := why_not(one):
-            raise _does_not_run(model, one, reason)
+    named = [dict(zip(numbers_by_name, numbers, strict=True)) for numbers in combinations]
+    missing = [size for size in sizes.free if size.name not in numbers_by_name]
+    first = _complete(sizes, missing, named[0], why_not, model, hints)
+    chosen = {size.name: first[size.name] for size in missing}
+    points = [sizes.at({**numbers, **chosen}) for numbers in named]
+    for point in points[1:]:
+        if reason := why_not(point):
+            raise _does_not_run(model, point, reason)
     if missing and not own:
-        found += _half_and_double(sizes, first, missing, why_not)
-    return Choice(tuple(dict.fromkeys([*found, *own])), tuple(named))
+        points += _half_and_double(sizes, first, missing, why_not)
+    return Choice(tuple(dict.fromkeys([*points, *own])), tuple(chosen))
 
 
-def _by_name(sizes: OpenSizes, given: Given, model: str) -> dict[str, tuple[int, ...]]:
+def _by_name(sizes: OpenSizes, requested: Given, model: str) -> dict[str, tuple[int, ...]]:
     """Return the given numbers by `OpenSize.name`; those of one place win over those of a name."""
-    found: dict[str, tuple[int, ...]] = {}
-    for name, numbers in sorted(given.items(), key=lambda one: len(sizes.named(one[0], model))):
-        for one in sizes.named(name, model):
-            found.setdefault(one.name, numbers)
-    return found
+    numbers_by_name: dict[str, tuple[int, ...]] = {}
+    for name, numbers in sorted(
+        requested.items(), key=lambda pair: len(sizes.named(pair[0], model))
+    ):
+        for size in sizes.named(name, model):
+            numbers_by_name.setdefault(size.name, numbers)
+    return numbers_by_name
 
 
 def _complete(
     sizes: OpenSizes,
     missing: Sequence[OpenSize],
-    known: Mapping[str, int],
+    numbers: Mapping[str, int],
     why_not: WhyNotFn,
     model: str,
     hints: Sequence[int],
@@ -128,20 +130,20 @@ def _complete(
     if not sizes.all:
         return {}
     began_s, reason = time.monotonic(), ""
-    for tries, numbers in enumerate(_combinations(sizes, missing, hints)):
-        found = {**known, **numbers}
-        reason = why_not(sizes.at(found))
+    for tries, further in enumerate(_combinations(sizes, missing, hints)):
+        complete = {**numbers, **further}
+        reason = why_not(sizes.at(complete))
         if not reason:
-            return found
+            return complete
         if not missing:
-            raise _does_not_run(model, sizes.at(found), reason)
+            raise _does_not_run(model, sizes.at(complete), reason)
         if tries >= _MOST_TRIES or time.monotonic() - began_s > _MOST_SECONDS:
             break
-    names = " ".join(shlex.quote(f"{one.name}=SIZE") for one in missing)
-    error = UserError if known else NoInputsError
-    beside = " beside " + ", ".join(f"{name}={size}" for name, size in known.items())
+    names = " ".join(shlex.quote(f"{size.name}=SIZE") for size in missing)
+    error = UserError if numbers else NoInputsError
+    beside = " beside " + ", ".join(f"{name}={size}" for name, size in numbers.items())
     raise error(
-        f"expected sizes at which the model runs{beside if known else ''}, found none by trying "
+        f"expected sizes at which the model runs{beside if numbers else ''}, found none by trying "
         f"({reason}); give "
         f"--dimension {names}, or --inputs FILE.npz"
     )
@@ -151,10 +153,10 @@ def _combinations(
     sizes: OpenSizes, missing: Sequence[OpenSize], hints: Sequence[int]
 ) -> Iterator[dict[str, int]]:
     """Yield numbers for the missing sizes, the likeliest first."""
-    batches = [one.name for one in missing if is_batch(sizes, one)]
-    others = [one for one in missing if one.name not in batches]
-    names = [one.name for one in others]
-    lists = [tuple(dict.fromkeys((*_usual(sizes, one), *hints, *_IN_DESPAIR))) for one in others]
+    batches = [size.name for size in missing if is_batch(sizes, size)]
+    others = [size for size in missing if size.name not in batches]
+    names = [size.name for size in others]
+    lists = [tuple(dict.fromkeys((*_usual(sizes, size), *hints, *_IN_DESPAIR))) for size in others]
     for batch in _OF_BATCHES if batches else (1,):
         for numbers in dict.fromkeys(itertools.chain(_singly(lists), _diagonally(lists))):
             yield {**dict.fromkeys(batches, batch), **dict(zip(names, numbers, strict=True))}
@@ -162,7 +164,7 @@ def _combinations(
 
 def _singly(lists: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
     """Yield the first number of each list, then these with one of them varied."""
-    firsts = tuple(one[0] for one in lists)
+    firsts = tuple(numbers[0] for numbers in lists)
     yield firsts
     for place, numbers in enumerate(lists):
         for number in numbers[1:_NUM_SINGLY]:
@@ -172,20 +174,20 @@ def _singly(lists: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
 def _diagonally(lists: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
     """Yield combinations of numbers, those far behind in a list last."""
     for end in range(max(map(len, lists), default=0)):
-        yield from itertools.product(*(one[: end + 1] for one in lists))
+        yield from itertools.product(*(numbers[: end + 1] for numbers in lists))
 
 
-def is_batch(sizes: OpenSizes, one: OpenSize) -> bool:
+def is_batch(sizes: OpenSizes, size: OpenSize) -> bool:
     """Return whether a size is that of a batch, by its name or as the first of several axes."""
-    if _BATCH.search(one.own):
+    if _BATCH.search(size.own):
         return True
-    return not _LENGTH.search(one.own) and all(
-        axis == 0 and sizes.rank(name) > 1 for name, axis in one.places
+    return not _LENGTH.search(size.own) and all(
+        axis == 0 and sizes.rank(name) > 1 for name, axis in size.places
     )
 
 
-def _usual(sizes: OpenSizes, one: OpenSize) -> tuple[int, ...]:
-    name, axis = one.places[0]
+def _usual(sizes: OpenSizes, size: OpenSize) -> tuple[int, ...]:
+    name, axis = size.places[0]
     if sizes.rank(name) != 4 or axis == 0:
         return _OF_OTHERS
     first, last = sizes.fixed((name, 1)), sizes.fixed((name, 3))
@@ -204,17 +206,17 @@ def _half_and_double(
     If it does not run with all sizes changed, fewer are changed: all but those of batches, each of
     these others alone, and then only those of batches.
     """
-    batches = [one for one in missing if is_batch(sizes, one)]
-    others = [one for one in missing if one not in batches]
-    found = []
+    batches = [size for size in missing if is_batch(sizes, size)]
+    others = [size for size in missing if size not in batches]
+    points = []
     for half_or_double in (lambda size: max(1, size // 2), lambda size: 2 * size):
-        for changed in (missing, others, *([one] for one in others), batches):
-            numbers = {one.name: half_or_double(first[one.name]) for one in changed}
+        for changed in (missing, others, *([size] for size in others), batches):
+            numbers = {size.name: half_or_double(first[size.name]) for size in changed}
             point = sizes.at({**first, **numbers})
             if point != sizes.at(first) and not why_not(point):
-                found.append(point)
+                points.append(point)
                 break
-    return found
+    return points
 
 
 def _does_not_run(model: str, sizes: Sizes, reason: str) -> UserError:

@@ -79,25 +79,20 @@ class Difference:
 
 
 def compare_outputs(
-    expected: Mapping[str, Any], found: Mapping[str, Any], trial: int = 0
+    expected: Mapping[str, Any], actual: Mapping[str, Any], trial: int = 0
 ) -> list[Difference]:
-    """Compare the outputs of two runs by name.
-
-    Args:
-      expected: what the outputs should be.
-      found: what they are.
-      trial: index of the inputs, to be kept in the differences.
+    """Compare the outputs of two runs by name; the differences keep the index of the trial.
 
     Returns:
       A difference for each expected output, then one for each output that is not expected.
     """
     differences = [
-        dataclasses.replace(_difference(name, value, found[name]), trial=trial)
-        if name in found
+        dataclasses.replace(_difference(name, value, actual[name]), trial=trial)
+        if name in actual
         else unlike(name, "it is missing")
         for name, value in expected.items()
     ]
-    surplus = found.keys() - expected.keys()
+    surplus = actual.keys() - expected.keys()
     return differences + [unlike(name, "the first model has none") for name in sorted(surplus)]
 
 
@@ -106,37 +101,41 @@ def unlike(name: str, reason: str) -> Difference:
     return Difference(name, np.inf, 1.0, reason=reason)
 
 
-def _difference(name: str, expected: Any, found: Any) -> Difference:
-    if isinstance(expected, list | tuple) and isinstance(found, list | tuple):
-        if len(expected) != len(found):
-            return unlike(name, f"{len(expected)} elements became {len(found)}")
-        parts = [_difference(name, *pair) for pair in zip(expected, found, strict=True)]
-        return max(parts, key=lambda one: one.relative_error, default=Difference(name, 0.0, 1.0))
-    if isinstance(expected, Mapping) and isinstance(found, Mapping):
-        if list(expected) != list(found):
+def _difference(name: str, expected: Any, actual: Any) -> Difference:
+    if isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
+        if len(expected) != len(actual):
+            return unlike(name, f"{len(expected)} elements became {len(actual)}")
+        parts = [_difference(name, *pair) for pair in zip(expected, actual, strict=True)]
+        same = Difference(name, 0.0, 1.0)
+        return max(parts, key=lambda part: part.relative_error, default=same)
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        if list(expected) != list(actual):
             return unlike(name, "its keys differ")
-        return _difference(name, list(expected.values()), list(found.values()))
-    return _array_difference(name, np.asarray(expected), np.asarray(found))
+        return _difference(name, list(expected.values()), list(actual.values()))
+    return _array_difference(name, np.asarray(expected), np.asarray(actual))
 
 
-def _array_difference(name: str, expected: np.ndarray, found: np.ndarray) -> Difference:
-    one, other = (f"{array.dtype}{list(array.shape)}" for array in (expected, found))
-    if one != other:
-        return unlike(name, f"{one} became {other}")
+def _array_difference(name: str, expected: np.ndarray, actual: np.ndarray) -> Difference:
+    expected_type, actual_type = (
+        f"{array.dtype}{list(array.shape)}" for array in (expected, actual)
+    )
+    if expected_type != actual_type:
+        return unlike(name, f"{expected_type} became {actual_type}")
     tolerance = TOLERANCES.get(expected.dtype.name)
     if tolerance is None:
-        equal = bool(np.array_equal(expected, found))
-        return Difference(name, 0.0, 1.0) if equal else unlike(name, f"its {one} is not equal")
-    exact, actual = expected.astype(np.float64), found.astype(np.float64)
+        equal = bool(np.array_equal(expected, actual))
+        same = Difference(name, 0.0, 1.0)
+        return same if equal else unlike(name, f"its {expected_type} is not equal")
+    exact, rounded = expected.astype(np.float64), actual.astype(np.float64)
     if expected.dtype.kind in "iu":
-        error = np.abs(exact - actual).max(initial=0.0)
+        error = np.abs(exact - rounded).max(initial=0.0)
         return Difference(name, float(error / _RANGE_OF_BYTES), tolerance)
     finite = np.isfinite(exact)
-    if not np.array_equal(exact[~finite], actual[~finite], equal_nan=True):
+    if not np.array_equal(exact[~finite], rounded[~finite], equal_nan=True):
         return unlike(name, "its NaNs or infinities differ")
-    exact, actual = exact[finite], actual[finite]
+    exact, rounded = exact[finite], rounded[finite]
     largest = np.abs(exact).max(initial=0.0)
-    error = np.abs(exact - actual).max(initial=0.0)
+    error = np.abs(exact - rounded).max(initial=0.0)
     if not np.isfinite(error):
         return unlike(name, "it is not finite everywhere, as it should be")
     # If all of an output should be 0, the error is absolute.

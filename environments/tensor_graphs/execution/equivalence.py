@@ -54,28 +54,28 @@ class Equivalence:
     @property
     def worst(self) -> Difference:
         """The difference that is largest relative to its tolerance."""
-        return max(self.differences, key=lambda one: one.share_of_tolerance)
+        return max(self.differences, key=lambda difference: difference.share_of_tolerance)
 
     @property
     def is_equal(self) -> bool:
         """Whether all errors are within their tolerances."""
-        return all(one.is_equal for one in self.differences)
+        return all(difference.is_equal for difference in self.differences)
 
     @property
     def max_relative_error(self) -> float:
         """The largest relative error of all outputs."""
-        return max(one.relative_error for one in self.differences)
+        return max(difference.relative_error for difference in self.differences)
 
 
 def least_exact_type(graph: Graph) -> str:
     """Return the least exact type of floating-point numbers in a graph; "" without any."""
-    found = {kind.dtype for node in graph.nodes.values() for kind in node.types if kind}
-    return max(found & FLOAT_TYPES, key=lambda one: TOLERANCES[one], default="")
+    dtypes = {kind.dtype for node in graph.nodes.values() for kind in node.types if kind}
+    return max(dtypes & FLOAT_TYPES, key=lambda dtype: TOLERANCES[dtype], default="")
 
 
 def check(
     first: Model | Program | Reference,
-    other: Model,
+    second: Model,
     trials: Iterable[Arrays],
     *,
     on: Backend | None = None,
@@ -86,7 +86,7 @@ def check(
 
     Args:
       first: the model that is right by definition, or what runs it.
-      other: the model to check; it has the same inputs.
+      second: the model to check; it has the same inputs.
       trials: the inputs to run both on, at least one.
       on: the backend that runs both; onnxruntime by default.
       below: the same with less optimisation. It runs the other model on inputs without elements on
@@ -104,18 +104,18 @@ def check(
     on = on or backend()
     opened = on.open(first) if isinstance(first, pathlib.Path | onnx.ModelProto) else first
     reference = Reference.of(opened)
-    program, trials = _Fallible(on.open(other), other, below), list(trials)
+    program, trials = _Fallible(on.open(second), second, below), list(trials)
     usual = reference.usual_errors(trials)
     worst: dict[str, Difference] = {}
     for trial, inputs in enumerate(trials):
         expected = reference.run(inputs)
-        found = program.run(inputs)
-        differences = compare_outputs(expected, found, trial)
+        actual = program.run(inputs)
+        differences = compare_outputs(expected, actual, trial)
         allowed = dict.fromkeys(expected, TOLERANCES.get(computed_in, 0.0))
-        if not all(one.allowing(allowed).is_equal for one in differences):
+        if not all(difference.allowing(allowed).is_equal for difference in differences):
             for name, change in reference.rounding(inputs).items():
                 allowed[name] = max(allowed[name], min(_ROUNDINGS * change, _MOST_ROUNDING))
-        lost = reference.digits_lost(inputs, found, usual)
+        lost = reference.digits_lost(inputs, actual, usual)
         for difference in differences:
             difference = difference.allowing(allowed)
             if difference.is_equal and difference.output in lost:
@@ -147,17 +147,17 @@ class _Fallible:
             return outputs
 
 
-def _keep_worst(worst: dict[str, Difference], found: Difference) -> None:
-    known = worst.setdefault(found.output, found)
-    if found.share_of_tolerance > known.share_of_tolerance:
-        worst[found.output] = found
+def _keep_worst(worst: dict[str, Difference], difference: Difference) -> None:
+    largest = worst.setdefault(difference.output, difference)
+    if difference.share_of_tolerance > largest.share_of_tolerance:
+        worst[difference.output] = difference
 
 
-def joined(one: Equivalence, other: Equivalence) -> Equivalence:
+def joined(first: Equivalence, second: Equivalence) -> Equivalence:
     """Return how outputs compare on the trials of both: the larger difference of each output."""
-    found = {difference.output: difference for difference in one.differences}
-    for difference in other.differences:
-        _keep_worst(found, difference)
-    num_trials, num_exact = one.num_trials + other.num_trials, one.num_exact + other.num_exact
-    is_limited = one.is_limited or other.is_limited
-    return Equivalence(tuple(found.values()), num_trials, num_exact, is_limited)
+    worst = {difference.output: difference for difference in first.differences}
+    for difference in second.differences:
+        _keep_worst(worst, difference)
+    num_trials, num_exact = first.num_trials + second.num_trials, first.num_exact + second.num_exact
+    is_limited = first.is_limited or second.is_limited
+    return Equivalence(tuple(worst.values()), num_trials, num_exact, is_limited)

@@ -49,19 +49,19 @@ def with_inner_sizes(graph: Graph, sizes: Sizes, inputs: Arrays, on: Backend) ->
         except UserError:
             return sizes
     shapes = {ref: outputs[name].shape for ref, name in zip(refs, names, strict=True)}
-    found = [(symbol, shapes[ref][axis]) for symbol, (ref, axis) in places.items()]
-    return dataclasses.replace(sizes, symbols=(*sizes.symbols, *found))
+    inner_sizes = [(symbol, shapes[ref][axis]) for symbol, (ref, axis) in places.items()]
+    return dataclasses.replace(sizes, symbols=(*sizes.symbols, *inner_sizes))
 
 
-def _places(graph: Graph, known: set[str]) -> dict[str, tuple[Ref, int]]:
+def _places(graph: Graph, input_symbols: set[str]) -> dict[str, tuple[Ref, int]]:
     """Return a value and an axis that has it, for each symbol that is not known."""
-    found: dict[str, tuple[Ref, int]] = {}
+    places: dict[str, tuple[Ref, int]] = {}
     for number in graph.order():
         node = graph.nodes[number]
         if node.op == INPUT or graph.is_constant(number):
             continue
         for output, kind in enumerate(node.types):
             for axis, size in enumerate((kind.shape if kind is not None else None) or ()):
-                if isinstance(size, str) and size not in known and dimensions.is_name(size):
-                    found.setdefault(size, (Ref(number, output), axis))
-    return found
+                if isinstance(size, str) and size not in input_symbols and dimensions.is_name(size):
+                    places.setdefault(size, (Ref(number, output), axis))
+    return places

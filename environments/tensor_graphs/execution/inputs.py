@@ -87,11 +87,7 @@ def whole_range_inputs(
     """Draw random inputs whose integers span the range of their type, where they index nothing.
 
     A quarter of them are the greatest and the least; the others have any number of bits.
-
-    Args:
-      model: the model; its weights are not read.
-      seed: seed of the random numbers.
-      sizes: the sizes that the model leaves open.
+    `random_inputs` says what the arguments are.
 
     Raises:
       UserError, NoInputsError: see `random_inputs`.
@@ -121,9 +117,9 @@ def inputs_near(
     Args:
       anchors: these numbers, in float64, by name of the input; NaN where there is none.
       scale: standard deviation of the distance from them.
-      model: the model; its weights are not read.
-      seed: seed of the random numbers.
-      sizes: the sizes that the model leaves open.
+      model: see `random_inputs`, also for the other arguments.
+      seed: of the random numbers.
+      sizes: of the inputs.
 
     Raises:
       UserError, NoInputsError: see `random_inputs`.
@@ -159,18 +155,18 @@ def load_inputs(path: pathlib.Path, model: onnx.ModelProto) -> dict[str, np.ndar
       UserError: the file is no .npz file, or does not fit the model.
     """
     try:
-        found = files.read_arrays(path)
+        arrays = files.read_arrays(path)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: expected a .npz file of the model's inputs: {error}") from error
     weights = {weight.name for weight in model.graph.initializer}
     expected = {value.name: value for value in model.graph.input}
-    for name in expected.keys() - weights - found.keys():
-        raise UserError(f"{path}: input {name!r} is missing; found {', '.join(found) or 'none'}")
-    for name, array in found.items():
+    for name in expected.keys() - weights - arrays.keys():
+        raise UserError(f"{path}: input {name!r} is missing; found {', '.join(arrays) or 'none'}")
+    for name, array in arrays.items():
         if name not in expected:
             raise UserError(f"{path}: the model has no input {name!r}, but {', '.join(expected)}")
         _check(path, expected[name], array)
-    return found
+    return arrays
 
 
 def _check(path: pathlib.Path, value: onnx.ValueInfoProto, array: np.ndarray) -> None:
@@ -212,16 +208,16 @@ def _type(value: onnx.ValueInfoProto, sizes: Sizes) -> tuple[np.dtype[Any], tupl
 def _draw_floats(
     random: np.random.Generator, shape: tuple[int, ...], kind: str, scale: float
 ) -> np.ndarray:
-    match KINDS.index(kind):
-        case 0:
+    match kind:
+        case "normal numbers":
             return scale * random.standard_normal(shape)
-        case 1:
+        case "numbers from 0 to 1":
             return random.random(shape)
-        case 2:
+        case "numbers from 0 to 255":
             return 255 * random.random(shape)
-        case 3:
+        case "numbers near 0":
             return 1e-3 * scale * random.standard_normal(shape)
-        case 4:
+        case "large numbers":
             return 30 * scale * random.standard_normal(shape)
         case _:
             return random.integers(2, size=shape)
@@ -242,14 +238,15 @@ def _bounds(model: onnx.ModelProto) -> dict[str, int]:
     sizes = {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "Constant":
-            sizes.update((node.output[0], tuple(one.t.dims)) for one in node.attribute)
+            sizes.update((node.output[0], tuple(attribute.t.dims)) for attribute in node.attribute)
     for value in (*model.graph.value_info, *model.graph.input):
         dimensions = value.type.tensor_type.shape.dim
         sizes.setdefault(value.name, tuple(size.dim_value for size in dimensions))
     bounds: dict[str, int] = {}
     for node in reversed(model.graph.node):
         if node.op_type in ("Gather", "GatherElements") and node.input[0] in sizes:
-            axis = next((one.i for one in node.attribute if one.name == "axis"), 0)
+            axes = (attribute.i for attribute in node.attribute if attribute.name == "axis")
+            axis = next(axes, 0)
             shape = sizes[node.input[0]]
             if -len(shape) <= axis < len(shape) and shape[axis] > 0:
                 _lower(bounds, node.input[1], shape[axis])
@@ -263,20 +260,24 @@ def _bounds(model: onnx.ModelProto) -> dict[str, int]:
 def _compared(model: onnx.ModelProto) -> dict[str, list[int]]:
     """Return the integers that each value is compared with, by the value's name."""
     nodes = [*_nodes(model.graph)]
-    constants = {one.name: one for one in model.graph.initializer}
+    constants = {weight.name: weight for weight in model.graph.initializer}
     for node in nodes:
         if node.op_type == "Constant":
-            constants.update((node.output[0], one.t) for one in node.attribute if one.HasField("t"))
-    found: dict[str, list[int]] = {}
+            constants.update(
+                (node.output[0], attribute.t)
+                for attribute in node.attribute
+                if attribute.HasField("t")
+            )
+    integers: dict[str, list[int]] = {}
     for node in reversed(nodes):
         if node.op_type in _COMPARING:
-            for name, other in (node.input, reversed(node.input)):
-                if other in constants and name not in constants:
-                    found.setdefault(name, []).extend(_integers(constants[other]))
+            for name, constant in (node.input, reversed(node.input)):
+                if constant in constants and name not in constants:
+                    integers.setdefault(name, []).extend(_integers(constants[constant]))
         elif node.op_type in _CARRIERS and node.input:
             for output in node.output:
-                found.setdefault(node.input[0], []).extend(found.get(output, ()))
-    return {name: [*dict.fromkeys(numbers)] for name, numbers in found.items() if numbers}
+                integers.setdefault(node.input[0], []).extend(integers.get(output, ()))
+    return {name: [*dict.fromkeys(numbers)] for name, numbers in integers.items() if numbers}
 
 
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import itertools
 import math
 import pathlib
 import statistics
@@ -124,17 +125,17 @@ class Bench:
         return bench
 
     def compare(
-        self, other: Model, *, other_backend: Backend | None = None, seconds: float = 10.0,
+        self, second: Model, *, other_backend: Backend | None = None, seconds: float = 10.0,
         block_s: float = 0.005, pairs: int = _MIN_PAIRS, until_s: float = math.inf,
         num_processes: int = 0,
     ) -> Comparison:  # fmt: skip
-        """Measure another model against the first; see the function `compare`.
+        """Measure another model against the first.
 
         Args:
-          other: the model to measure; it has the same inputs.
+          second: the model to measure; it has the same inputs.
           other_backend: the backend that runs it, if not the same.
           seconds: wall time that the pairs may take.
-          block_s: each block of runs lasts this many seconds or longer.
+          block_s: each block of runs lasts this many seconds or longer, and has at least one run.
           pairs: smallest number of pairs to measure, whatever time they take.
           until_s: from this time of `time.monotonic` on, FEW_PAIRS are enough.
           num_processes: how many fresh processes each model is measured in; with 0, all are
@@ -146,7 +147,7 @@ class Bench:
         on = other_backend or self._backend
         times: list[list[float]] = [[], [], []]
         if not num_processes:
-            programs = [self._first, on.open(other), self._copy]
+            programs = [self._first, on.open(second), self._copy]
             self._measure(programs, times, seconds, block_s, pairs, until_s)
         # Models that take long to open are not opened again and again.
         enough_s = min(until_s, time.monotonic() + 1.5 * seconds)
@@ -156,9 +157,10 @@ class Bench:
             share = seconds / num_processes, block_s, math.ceil(pairs / num_processes), until_s
             with contextlib.ExitStack() as stack:
                 backends = [self._backend, on] if self._is_large else [self._backend, on] * 2
-                fresh = [stack.enter_context(alone(one)) for one in backends[:3]]
-                models = [self._model, other, self._model]
-                programs = [one.open(model) for one, model in zip(fresh, models, strict=False)]
+                fresh = [stack.enter_context(alone(backend)) for backend in backends[:3]]
+                models = [self._model, second, self._model]
+                pairs_to_open = zip(fresh, models, strict=False)
+                programs = [backend.open(model) for backend, model in pairs_to_open]
                 self._measure([*programs, programs[0]][:3], times, *share)
         return Comparison(
             ratio=ratio_of(times[0], times[1]),
@@ -192,25 +194,12 @@ class Bench:
 
 
 def compare(
-    first: Model, other: Model, inputs: Arrays, backend: Backend, *,
+    first: Model, second: Model, inputs: Arrays, backend: Backend, *,
     other_backend: Backend | None = None, seconds: float = 10.0, block_s: float = 0.005,
 ) -> Comparison:  # fmt: skip
-    """Measure two models against each other.
-
-    Args:
-      first: the model that the other is compared with.
-      other: the model to measure; it has the same inputs.
-      inputs: what both are run on.
-      backend: the backend that runs the first model and its copy.
-      other_backend: the backend that runs the other model, if not the same.
-      seconds: wall time that the pairs may take; a few pairs are measured in any case.
-      block_s: each block of runs lasts this many seconds or longer, and has at least one run.
-
-    Raises:
-      UserError: a model cannot be run.
-    """
+    """Measure two models against each other; see `Bench` and `Bench.compare`."""
     bench = Bench(first, inputs, backend)
-    return bench.compare(other, other_backend=other_backend, seconds=seconds, block_s=block_s)
+    return bench.compare(second, other_backend=other_backend, seconds=seconds, block_s=block_s)
 
 
 def size_bytes(model: Model) -> int:
@@ -218,14 +207,15 @@ def size_bytes(model: Model) -> int:
     if not isinstance(model, pathlib.Path):
         return model.ByteSize()
     weights = onnx.load(model, load_external_data=False).graph.initializer
-    entries = (entry for one in weights for entry in one.external_data if entry.key == "length")
-    return model.stat().st_size + sum(int(entry.value) for entry in entries)
+    entries = itertools.chain.from_iterable(weight.external_data for weight in weights)
+    lengths = [int(entry.value) for entry in entries if entry.key == "length"]
+    return model.stat().st_size + sum(lengths)
 
 
 _ORDERS = ((0, 1, 2), (2, 1, 0), (1, 0, 2), (2, 0, 1), (0, 2, 1), (1, 2, 0))
 
 
-def ratio_of(first: Sequence[float], other: Sequence[float]) -> Ratio:
+def ratio_of(first: Sequence[float], second: Sequence[float]) -> Ratio:
     """Return the median ratio of pairs of times, with its confidence interval.
 
     The k-th smallest and the k-th largest of n ratios enclose the true median with a probability
@@ -233,9 +223,9 @@ def ratio_of(first: Sequence[float], other: Sequence[float]) -> Ratio:
 
     Args:
       first: times of the first model, one for each pair.
-      other: times of the other model.
+      second: times of the other model.
     """
-    ratios = sorted(new / old for old, new in zip(first, other, strict=True))
+    ratios = sorted(new / old for old, new in zip(first, second, strict=True))
     n = len(ratios)
     k = max(0, math.floor((n - _CONFIDENCE * math.sqrt(n)) / 2))
     return Ratio(statistics.median(ratios), ratios[k], ratios[n - 1 - k])

@@ -10,6 +10,7 @@ onnxruntime with the types that the model has.
 from __future__ import annotations
 
 import collections
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,8 @@ from environments.tensor_graphs.operators import dimensions, table
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
 
 Values = list[np.ndarray]
+
+_FAILURES = (ArithmeticError, IndexError, MemoryError, TypeError, UserError, ValueError)
 
 
 class ImpreciseError(Exception):
@@ -82,16 +85,10 @@ class Precise:
             key = (number, tuple(array.dtype for array in arrays))
             if key not in self._kernels:
                 self._kernels[key] = self._kernel(node, arrays)
-            found = iter(self._kernels[key](arrays))
-            return [next(found) if one else np.empty(0) for one in node.attribute("outputs")]
-        except (
-            ArithmeticError,
-            IndexError,
-            MemoryError,
-            TypeError,
-            UserError,
-            ValueError,
-        ) as error:
+            outputs = iter(self._kernels[key](arrays))
+            used = node.attribute("outputs")
+            return [next(outputs) if is_used else np.empty(0) for is_used in used]
+        except _FAILURES as error:
             raise ImpreciseError(f"{node.op}: {error}") from error
 
     def _kernel(self, node: Node, arrays: Values) -> Callable[[Values], Values]:
@@ -100,7 +97,7 @@ class Precise:
         own = [kind.dtype if kind is not None else "" for kind in declared]
         if not all(map(is_numpy, own)):
             raise ImpreciseError(f"{node.attribute('operator')} of types that NumPy lacks")
-        wide = ["float64" if one in FLOAT_TYPES else one for one in own]
+        wide = ["float64" if dtype in FLOAT_TYPES else dtype for dtype in own]
         for make, dtypes in ((_in_onnxruntime, wide), (_in_onnx, wide), (_in_onnxruntime, own)):
             try:
                 kernel = make(self._model(node, dtypes), dtypes)
@@ -113,16 +110,14 @@ class Precise:
 
     def _model(self, node: Node, dtypes: Sequence[str]) -> onnx.ModelProto:
         """Return a model of one node, whose inputs have these types."""
-        given = iter(dtypes)
         names = ["" if ref is None else f"i{place}" for place, ref in enumerate(node.inputs)]
+        numbers = [helper.np_dtype_to_tensor_dtype(np.dtype(dtype)) for dtype in dtypes]
         inputs = [
-            helper.make_tensor_value_info(
-                name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None
-            )
-            for name, dtype in zip(filter(None, names), given, strict=True)
+            helper.make_tensor_value_info(name, number, None)
+            for name, number in zip(filter(None, names), numbers, strict=True)
         ]
         outputs = [f"o{place}" for place in range(len(node.types))]
-        asked = [name for name, one in zip(outputs, node.attribute("outputs"), strict=True) if one]
+        used = itertools.compress(outputs, node.attribute("outputs"))
         model = onnx.ModelProto()
         shell = self.graph.header.shell
         model.ir_version = shell.ir_version
@@ -131,19 +126,14 @@ class Precise:
         model.graph.name = "node"
         model.graph.node.append(opaque.to_onnx_node(node, names, outputs))
         model.graph.input.extend(inputs)
-        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in asked)
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in used)
         return model
 
 
 class _Frame:
-    """One evaluation of the graph, or of a body with its inputs.
+    """One evaluation of outputs of the graph, or of a body.
 
-    Args:
-      precise: the model.
-      outputs: what to compute.
-      inputs: the model's inputs, by name.
-      bound: values of the inputs of a body, by the number of their node.
-      until_s: when to give up.
+    `bound` has the values of a body's inputs, by the number of their node.
     """
 
     def __init__(
@@ -163,21 +153,20 @@ class _Frame:
     def run(self) -> Values:
         """Return the values of the outputs."""
         order = list(_ordered(self._nodes, self._outputs))
-        waiting = collections.Counter(
-            one for number in order for one in _needed(self._nodes[number])
-        )
-        waiting.update({ref.node for ref in self._outputs})
+        waiting = collections.Counter({ref.node for ref in self._outputs})
+        for number in order:
+            waiting.update(_needed(self._nodes[number]))
         for number in order:
             if time.monotonic() > self._until_s:
                 raise ImpreciseError("it took too long")
             node = self._nodes[number]
             self._values[number] = self._evaluated(number, node)
             self._note_sizes(node, self._values[number])
-            for one in _needed(node):
-                waiting[one] -= 1
-                if not waiting[one]:
+            for source in _needed(node):
+                waiting[source] -= 1
+                if not waiting[source]:
                     # Large models would not fit into memory with all of their inner values.
-                    del self._values[one]
+                    del self._values[source]
         return [self._at(ref) for ref in self._outputs]
 
     def _at(self, ref: Ref) -> np.ndarray:
@@ -198,9 +187,9 @@ class _Frame:
         if bodies.has_bodies(node):
             return self._controlled(node)
         arrays = [self._at(ref) for ref in node.inputs if ref is not None]
-        found = self._precise.computed(number, arrays, self._sizes)
+        outputs = self._precise.computed(number, arrays, self._sizes)
         # What a Cast makes of a number that it cannot hold is no number of the model's meaning.
-        return [_widened(array) for array in found]
+        return [_widened(array) for array in outputs]
 
     def _controlled(self, node: Node) -> Values:
         """Evaluate an If; a Loop and a Scan are not evaluated."""
@@ -208,7 +197,8 @@ class _Frame:
         if node.attribute("operator") != "If" or control.inputs[0] is None:
             raise ImpreciseError(f"{node.attribute('operator')} is not evaluated")
         is_true = bool(self._at(control.inputs[0]).reshape(-1)[0])
-        names = [one.name for one in onnx.NodeProto.FromString(node.attribute("node")).attribute]
+        attributes = onnx.NodeProto.FromString(node.attribute("node")).attribute
+        names = [attribute.name for attribute in attributes]
         body = control.bodies[names.index("then_branch" if is_true else "else_branch")]
         bound = {}
         for number in _inputs_of(self._nodes, body):
@@ -248,12 +238,15 @@ def _ordered(nodes: Mapping[int, Node], outputs: Sequence[Ref]) -> Iterator[int]
             yield number
             continue
         stack.append((number, True))
-        stack.extend((one, False) for one in reversed(_needed(nodes[number])) if one not in done)
+        stack.extend(
+            (source, False) for source in reversed(_needed(nodes[number])) if source not in done
+        )
 
 
 def _inputs_of(nodes: Mapping[int, Node], body: bodies.Body) -> list[int]:
     """Return the Input nodes of a body that its outputs depend on."""
-    return [one for one in _ordered(nodes, body.outputs) if bodies.body_of(nodes[one]) == body.name]
+    order = _ordered(nodes, body.outputs)
+    return [number for number in order if bodies.body_of(nodes[number]) == body.name]
 
 
 def _widened(array: np.ndarray) -> np.ndarray:
@@ -263,8 +256,8 @@ def _widened(array: np.ndarray) -> np.ndarray:
 def _concrete(attributes: Attributes, sizes: Mapping[str, int]) -> Attributes:
     """Return attributes in which names of sizes are replaced by their numbers."""
     return tuple(
-        (name, tuple(_number(one, sizes) for one in value))
-        if isinstance(value, tuple) and any(isinstance(one, str) for one in value)
+        (name, tuple(_number(size, sizes) for size in value))
+        if isinstance(value, tuple) and any(isinstance(size, str) for size in value)
         else (name, value)
         for name, value in attributes
     )
@@ -297,12 +290,12 @@ def _in_onnx(model: onnx.ModelProto, dtypes: Sequence[str]) -> Callable[[Values]
 
 def _named(model: onnx.ModelProto, arrays: Values, dtypes: Sequence[str]) -> dict[str, np.ndarray]:
     return {
-        one.name: array.astype(dtype, copy=False)
-        for one, array, dtype in zip(model.graph.input, arrays, dtypes, strict=True)
+        value.name: array.astype(dtype, copy=False)
+        for value, array, dtype in zip(model.graph.input, arrays, dtypes, strict=True)
     }
 
 
 def _arrays(values: Sequence[Any]) -> Values:
-    if not all(isinstance(one, np.ndarray) for one in values):
+    if not all(isinstance(value, np.ndarray) for value in values):
         raise ImpreciseError("an output that is no tensor")
     return list(values)

@@ -26,12 +26,7 @@ class Reference:
     """
 
     def __init__(self, program: Program, precise: Precise | None = None) -> None:
-        """Remember a program; nothing runs yet.
-
-        Args:
-          program: the program.
-          precise: the same model in float64; without it digits are not compared.
-        """
+        """Remember a program, and the same model in float64; without it digits do not count."""
         self.program = program
         self._precise = precise
         # The inputs are kept too, so that no others can get their id.
@@ -77,11 +72,11 @@ class Reference:
 
     def usual_errors(self, trials: Iterable[Arrays]) -> dict[str, float]:
         """Return how far outputs usually are from float64; see `accuracy.usual_error`."""
-        found: dict[str, list[float]] = {}
+        errors_by_name: dict[str, list[float]] = {}
         for inputs in trials:
             for name, error in self._own_errors(inputs).items():
-                found.setdefault(name, []).append(error)
-        return {name: statistics.median(errors) for name, errors in found.items()}
+                errors_by_name.setdefault(name, []).append(error)
+        return {name: statistics.median(errors) for name, errors in errors_by_name.items()}
 
     def _own_errors(self, inputs: Arrays) -> dict[str, float]:
         """Return how far the program's own outputs are from float64, by name."""
@@ -95,23 +90,23 @@ class Reference:
         return self._errors[id(inputs)]
 
     def digits_lost(
-        self, inputs: Arrays, found: Mapping[str, Any], usual: Mapping[str, float]
+        self, inputs: Arrays, outputs: Mapping[str, Any], usual: Mapping[str, float]
     ) -> dict[str, str]:
         """Return what is wrong with outputs that are less exact than they may be, by name.
 
         Args:
           inputs: what they are computed from.
-          found: the outputs of another program.
+          outputs: the outputs of another program.
           usual: the result of `usual_errors`.
         """
         reasons = {}
         exact = self.exact(inputs) or {}
         for name, own_error in self._own_errors(inputs).items():
-            value, own, other = exact[name], self.run(inputs)[name], found.get(name)
-            if not isinstance(other, np.ndarray) or other.shape != own.shape:
+            value, own, actual = exact[name], self.run(inputs)[name], outputs.get(name)
+            if not isinstance(actual, np.ndarray) or actual.shape != own.shape:
                 continue
-            if accuracy.excess(value, own, other, usual[name]) > 1:
-                error = accuracy.usual_error(value, other)
+            if accuracy.excess(value, own, actual, usual[name]) > 1:
+                error = accuracy.usual_error(value, actual)
                 reasons[name] = (
                     f"its error in float64 is {error:.1e}, the model's own {own_error:.1e}"
                 )
@@ -125,10 +120,8 @@ def _is_judged(own: Any, exact: np.ndarray) -> bool:
 def rounding(program: Program, inputs: Arrays, outputs: Mapping[str, Any]) -> dict[str, float]:
     """Return how much a program's outputs change with the last digits of its inputs.
 
-    Args:
-      program: the program.
-      inputs: its inputs; each number that is no integer is replaced by a neighbour.
-      outputs: what it returns for them.
+    Each number of the inputs that is no integer is replaced by a neighbour; `outputs` is what the
+    program returned before that.
 
     Returns:
       The relative error by name of the output; inf where the two are not comparable.
@@ -138,8 +131,8 @@ def rounding(program: Program, inputs: Arrays, outputs: Mapping[str, Any]) -> di
         name: _neighbours(array, random) if array.dtype.kind == "f" else array
         for name, array in inputs.items()
     }
-    found = compare_outputs(outputs, program.run(nudged))
-    return {one.output: one.relative_error for one in found}
+    differences = compare_outputs(outputs, program.run(nudged))
+    return {difference.output: difference.relative_error for difference in differences}
 
 
 def _neighbours(array: np.ndarray, random: np.random.Generator) -> np.ndarray:

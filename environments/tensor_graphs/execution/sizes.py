@@ -119,7 +119,7 @@ class OpenSizes:
             if kind is not None and kind.shape is not None
         }
         self.all = _open_sizes(self._types, _own_names(graph))
-        self.free = tuple(one for one in self.all if not _follows(one, self.all))
+        self.free = tuple(size for size in self.all if not _follows(size, self.all))
 
     def at(self, chosen: Mapping[str, int]) -> Sizes:
         """Return the sizes at which every open size has the chosen number.
@@ -130,17 +130,19 @@ class OpenSizes:
         Raises:
           ValueError: a size is missing.
         """
-        if missing := [one.name for one in self.free if one.name not in chosen]:
+        if missing := [size.name for size in self.free if size.name not in chosen]:
             raise ValueError(f"no number for the open sizes {', '.join(missing)}")
-        known = {one.own: chosen[one.name] for one in self.all if one.name in chosen}
+        numbers = {size.own: chosen[size.name] for size in self.all if size.name in chosen}
         symbols = {
-            one.symbol: chosen[one.name] if one.name in chosen else dimensions.value(one.own, known)
-            for one in self.all
+            size.symbol: chosen[size.name]
+            if size.name in chosen
+            else dimensions.value(size.own, numbers)
+            for size in self.all
         }
         return Sizes(
-            tuple((one.name, symbols[one.symbol]) for one in self.all),
+            tuple((size.name, symbols[size.symbol]) for size in self.all),
             tuple(
-                (name, tuple(one if isinstance(one, int) else symbols[one] for one in shape))
+                (name, tuple(size if isinstance(size, int) else symbols[size] for size in shape))
                 for name, shape in self._types.items()
             ),
             tuple(symbols.items()),
@@ -155,16 +157,16 @@ class OpenSizes:
         Args:
           sizes: the usual ones.
         """
-        usual = {one.name: dict(sizes.symbols)[one.symbol] for one in self.all}
+        usual = {size.name: dict(sizes.symbols)[size.symbol] for size in self.all}
         for number in (1, 0):
-            for one in self.free:
-                yield self.at({**usual, one.name: number})
+            for size in self.free:
+                yield self.at({**usual, size.name: number})
             if len(self.free) > 1:
-                yield self.at({**usual, **{one.name: number for one in self.free}})
-        for one in self.free:
-            together = self.at({**usual, one.name: max(usual[one.name], 2)})
-            for place in one.places if len(one.places) > 1 else ():
-                yield from (_varied(together, place, size) for size in (1, usual[one.name] + 2))
+                yield self.at({**usual, **{free.name: number for free in self.free}})
+        for size in self.free:
+            together = self.at({**usual, size.name: max(usual[size.name], 2)})
+            for place in size.places if len(size.places) > 1 else ():
+                yield from (_varied(together, place, size) for size in (1, usual[size.name] + 2))
 
     def with_symbols(self, sizes: Sizes) -> Sizes:
         """Return these sizes with the shapes of this graph's inputs.
@@ -176,7 +178,8 @@ class OpenSizes:
           ValueError: a size is missing.
         """
         symbols = dict(sizes.symbols)
-        return self.at({one.name: symbols[one.symbol] for one in self.all if one.symbol in symbols})
+        sized = [size for size in self.all if size.symbol in symbols]
+        return self.at({size.name: symbols[size.symbol] for size in sized})
 
     def of_arrays(self, arrays: Mapping[str, np.ndarray]) -> Sizes:
         """Return the sizes that inputs have.
@@ -188,16 +191,16 @@ class OpenSizes:
           UserError: two axes differ that the file gives one name, or an open size is in no array.
         """
         chosen: dict[str, int] = {}
-        for one in self.all:
-            found = {
+        for size in self.all:
+            lengths = {
                 place_name((name, axis)): arrays[name].shape[axis]
-                for name, axis in one.places
+                for name, axis in size.places
                 if name in arrays
             }
-            if len(set(found.values())) != 1:
-                told = ", ".join(f"{place} is {size}" for place, size in found.items()) or "none"
-                raise UserError(f"{one.name}: expected one size in the inputs, found {told}")
-            chosen[one.name] = next(iter(found.values()))
+            if len(set(lengths.values())) != 1:
+                listed = ", ".join(f"{place} is {n}" for place, n in lengths.items()) or "none"
+                raise UserError(f"{size.name}: expected one size in the inputs, found {listed}")
+            chosen[size.name] = next(iter(lengths.values()))
         return self.at(chosen)
 
     def named(self, name: str, model: str) -> Sequence[OpenSize]:
@@ -210,14 +213,14 @@ class OpenSizes:
         Raises:
           UserError: no open size has this name.
         """
-        found = [one for one in self.all if name in one.names]
-        if not found:
-            known = ", ".join(one.name for one in self.all) or "none"
+        sizes = [size for size in self.all if name in size.names]
+        if not sizes:
+            names = ", ".join(size.name for size in self.all) or "none"
             raise UserError(
                 f"--dimension {name}: expected a size that the inputs of {model} leave open; "
-                f"found {known}"
+                f"found {names}"
             )
-        return found
+        return sizes
 
     def rank(self, name: str) -> int:
         """Return the number of axes of an input."""
@@ -237,8 +240,8 @@ def together(many: Iterable[Sizes]) -> Sizes:
       UserError: two models use one symbol for different sizes.
     """
     symbols: dict[str, int] = {}
-    for one in many:
-        for symbol, size in one.symbols:
+    for sizes in many:
+        for symbol, size in sizes.symbols:
             if symbols.setdefault(symbol, size) != size:
                 raise UserError(
                     f"models: expected the same numbers for the sizes that they leave open, found "
@@ -279,21 +282,23 @@ def _open_sizes(
         for axis, size in enumerate(shape):
             if isinstance(size, str):
                 places.setdefault(size, []).append((name, axis))
-    owns = {symbol: own.get(found[0], symbol) for symbol, found in places.items()}
+    owns = {symbol: own.get(occurrences[0], symbol) for symbol, occurrences in places.items()}
     counts = collections.Counter(owns.values())
     return tuple(
         OpenSize(
-            owns[symbol] if owns[symbol] and counts[owns[symbol]] == 1 else place_name(found[0]),
+            owns[symbol]
+            if owns[symbol] and counts[owns[symbol]] == 1
+            else place_name(occurrences[0]),
             symbol,
-            tuple(found),
+            tuple(occurrences),
             owns[symbol],
         )
-        for symbol, found in places.items()
+        for symbol, occurrences in places.items()
     )
 
 
-def _follows(one: OpenSize, found: Sequence[OpenSize]) -> bool:
+def _follows(size: OpenSize, sizes: Sequence[OpenSize]) -> bool:
     """Return whether a size's own name is a sum or product of the other sizes' names."""
-    others = {other.own for other in found if other is not one}
-    is_formula = _SUM_OR_PRODUCT.fullmatch(one.own) is not None
-    return is_formula and set(re.findall(_NAME, one.own)) <= others
+    others = {another.own for another in sizes if another is not size}
+    is_formula = _SUM_OR_PRODUCT.fullmatch(size.own) is not None
+    return is_formula and set(re.findall(_NAME, size.own)) <= others

@@ -30,7 +30,7 @@ def is_supported(op: str, inputs: Sequence[TensorType | None], opset: int) -> bo
       inputs: types of its inputs; None for one that is left out or is no tensor.
       opset: version of ONNX's operators.
     """
-    return _is_supported(op, tuple(one.dtype if one else "" for one in inputs), opset)
+    return _is_supported(op, tuple(kind.dtype if kind else "" for kind in inputs), opset)
 
 
 @functools.lru_cache(maxsize=1 << 12)
@@ -42,7 +42,7 @@ def _is_supported(op: str, dtypes: tuple[str, ...], opset: int) -> bool:
         schema = onnx.defs.get_schema(op, opset)
     except onnx.defs.SchemaError:
         return True
-    if any(getattr(schema, one, False) for one in _EXPANDED):
+    if any(getattr(schema, flag, False) for flag in _EXPANDED):
         return True
     wanted: dict[str, frozenset[str]] = {}
     for place, dtype in enumerate(dtypes):
@@ -66,13 +66,13 @@ def _onnx_types(dtype: str) -> frozenset[str]:
 @functools.cache
 def _kernels() -> Mapping[str, list[_Kernel]]:
     """Return the kernels of ONNX's own operators; none if this onnxruntime does not tell."""
-    found: dict[str, list[_Kernel]] = collections.defaultdict(list)
+    kernels: dict[str, list[_Kernel]] = collections.defaultdict(list)
     try:
         from onnxruntime.capi.onnxruntime_pybind11_state import get_all_opkernel_def
     except ImportError:
-        return found
-    for one in get_all_opkernel_def():
-        if one.provider == "CPUExecutionProvider" and one.domain in ("", "ai.onnx"):
-            types = {name: frozenset(kinds) for name, kinds in one.type_constraints.items()}
-            found[one.op_name].append((*one.version_range, types))
-    return found
+        return kernels
+    for kernel in get_all_opkernel_def():
+        if kernel.provider == "CPUExecutionProvider" and kernel.domain in ("", "ai.onnx"):
+            types = {name: frozenset(kinds) for name, kinds in kernel.type_constraints.items()}
+            kernels[kernel.op_name].append((*kernel.version_range, types))
+    return kernels

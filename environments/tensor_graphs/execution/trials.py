@@ -2,8 +2,8 @@
 
 Random inputs may tell nothing. If a detector finds no object, or a sum overflows, its outputs are
 the same for all inputs, or are not finite, and a wrong model would pass. Or they are so near 0 that
-they consist of rounding, and a right model would not pass. So the model is run first. Outputs that
-tell nothing are answered by inputs of other kinds.
+they consist of rounding, and a right model would not pass. So the model is run first, and where its
+outputs tell nothing, inputs of other kinds are tried.
 
 Other mistakes show on special inputs only: near a constant that the model subtracts or compares
 with (`anchors`), with integers so large that they wrap around, and at sizes of 0 and 1. Models are
@@ -110,7 +110,7 @@ def make_trials(
     Raises:
       NoInputsError: none are given, and none can be drawn on which the model runs.
     """
-    at_first = [one for one in own if one.sizes == points[0]]
+    at_first = [trial for trial in own if trial.sizes == points[0]]
     reference = Reference.of(program)
     try:
         drawn, note = _telling(model, reference, points[0])
@@ -121,32 +121,31 @@ def make_trials(
         drawn, note, kind = [], _Note(), KINDS[0]
     others = []
     for point in points[1:]:
-        given = [one for one in own if one.sizes == point]
-        others.append(given[-1] if given else Trial(point, random_inputs(model, 0, point, kind)))
+        own_trials = [trial for trial in own if trial.sizes == point]
+        if not own_trials:
+            own_trials = [Trial(point, random_inputs(model, 0, point, kind))]
+        others.append(own_trials[-1])
     special = [*_special_inputs(model, precise, points[0])] if precise is not None else []
     tried = (*special, *_at_edges(model, edges, kind))
     running = tuple(_running(reference, tried))
     first = (*drawn, *at_first)
-    runs = [reference.run(one.inputs) for one in (*running, *first)]
+    runs = [reference.run(trial.inputs) for trial in (*running, *first)]
     said = str(note) if drawn else ""
     return Trials(first, tuple(others), said, running, unseen_outputs(runs))
 
 
 def unseen_outputs(runs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the outputs of floating-point type that have no finite number in any run."""
-    return tuple(
-        name
-        for name in runs[0]
-        if all(_has_elements(one[name]) and not np.isfinite(one[name]).any() for one in runs)
-    )
+    return tuple(name for name in runs[0] if all(_is_unseen(outputs[name]) for outputs in runs))
 
 
-def _has_elements(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size > 0
+def _is_unseen(value: Any) -> bool:
+    is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size > 0
+    return is_float and not np.isfinite(value).any()
 
 
 def _running(reference: Reference, trials: Iterable[Trial]) -> Iterator[Trial]:
-    """Yield the trials on which the model runs, as far as there is time."""
+    """Yield the trials on which the model runs, until `_SPECIAL_S` seconds are over."""
     began_s = time.monotonic()
     for trial in trials:
         try:
@@ -217,7 +216,7 @@ def _telling(
             Trial(sizes, random_inputs(model, seed, sizes, kind)) for seed in range(_NUM_TRIALS)
         ]
         try:
-            runs = [reference.run(one.inputs) for one in trials]
+            runs = [reference.run(trial.inputs) for trial in trials]
             silent = silent_outputs(runs)
             silent |= _rounded_outputs(reference.program, trials, runs)
         except CrashError:
@@ -245,28 +244,28 @@ def silent_outputs(runs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     Returns:
       "not finite" or "constant" by name of the output.
     """
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     first, *others = runs
     for name, value in first.items():
-        values = [value, *(one[name] for one in others)]
-        if not all(isinstance(one, np.ndarray) for one in values):
+        values = [value, *(run[name] for run in others)]
+        if not all(isinstance(output, np.ndarray) for output in values):
             continue
-        if any(one.dtype.kind == "f" and not np.isfinite(one).all() for one in values):
-            found[name] = "not finite"
-        elif all(np.array_equal(value, one) for one in values[1:]):
-            found[name] = "constant"
-    return found
+        if any(output.dtype.kind == "f" and not np.isfinite(output).all() for output in values):
+            reasons[name] = "not finite"
+        elif all(np.array_equal(value, output) for output in values[1:]):
+            reasons[name] = "constant"
+    return reasons
 
 
 def _rounded_outputs(
     program: Program, trials: Sequence[Trial], runs: Sequence[Mapping[str, Any]]
 ) -> dict[str, str]:
-    found = {}
+    reasons = {}
     for trial, outputs in zip(trials, runs, strict=True):
         for name, change in rounding(program, trial.inputs, outputs).items():
             if change > _ROUNDING:
-                found[name] = "rounding"
-    return found
+                reasons[name] = "rounding"
+    return reasons
 
 
 def _listed(names: Sequence[str]) -> str:

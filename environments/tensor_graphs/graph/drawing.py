@@ -41,10 +41,7 @@ _OTHER = "#fce5cd"
 def draw(graph: Graph, marked: Collection[int] = (), mark: str = "#cc0000") -> str:
     """Draw a graph.
 
-    Args:
-      graph: the graph.
-      marked: numbers of the nodes that stand out.
-      mark: colour of their frames.
+    Boxes of the `marked` nodes have a frame of the colour `mark`.
 
     Returns:
       An <svg> element.
@@ -67,12 +64,12 @@ def draw(graph: Graph, marked: Collection[int] = (), mark: str = "#cc0000") -> s
     return "\n".join([*parts, "</svg>"])
 
 
-def only_in(one: Graph, other: Graph) -> set[int]:
+def only_in(graph: Graph, reference: Graph) -> set[int]:
     """Return the nodes of one graph that the other does not have.
 
     One of the graphs must have been made from the other, so that shared nodes have equal numbers.
     """
-    return {number for number, node in one.nodes.items() if other.nodes.get(number) != node}
+    return {number for number, node in graph.nodes.items() if reference.nodes.get(number) != node}
 
 
 def layout(graph: Graph) -> dict[int, tuple[float, int]]:
@@ -105,7 +102,7 @@ def _place(
 ) -> None:
     """Move the nodes of a row below or above their neighbours, keeping them apart, in place."""
     wanted = {
-        number: statistics.fmean(columns[one] for one in neighbours[number])
+        number: statistics.fmean(columns[neighbour] for neighbour in neighbours[number])
         if neighbours[number]
         else columns[number]
         for number in layer
@@ -115,7 +112,7 @@ def _place(
     for number in layer:
         columns[number] = taken = max(wanted[number], taken + 1)
     # Keeping the nodes apart pushed some to the right, so the whole row is moved back.
-    surplus = statistics.fmean(columns[one] - wanted[one] for one in layer)
+    surplus = statistics.fmean(columns[number] - wanted[number] for number in layer)
     for number in layer:
         columns[number] -= surplus
 

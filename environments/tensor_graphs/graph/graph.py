@@ -107,15 +107,15 @@ class Graph:
     def __hash__(self) -> int:
         """Hash the structure; the hash is the same in every process."""
         if self._hash is None:
-            found: dict[int, int] = {}
+            hashes: dict[int, int] = {}
             for number in self.order():
                 node = self.nodes[number]
                 inputs = [
-                    -7 if ref is None else hash((found[ref.node], ref.output))
+                    -7 if ref is None else hash((hashes[ref.node], ref.output))
                     for ref in node.inputs
                 ]
-                found[number] = hash((node.label, *inputs))
-            self._hash = hash(tuple(hash((found[ref.node], ref.output)) for ref in self.outputs))
+                hashes[number] = hash((node.label, *inputs))
+            self._hash = hash(tuple(hash((hashes[ref.node], ref.output)) for ref in self.outputs))
         return self._hash
 
     def __eq__(self, other: object) -> bool:
@@ -133,11 +133,14 @@ class Edit:
     relu = edit.add("Relu", [x], (), [edit.type_of(x)])
     edit.replace({y: relu})
     graph, change = edit.finish()
+
+    Attributes:
+      nodes: the nodes so far, by number.
     """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._nodes = dict(graph.nodes)
+        self.nodes: dict[int, Node] = dict(graph.nodes)
         self._users = dict(graph._users)
         self._keys = dict(graph._keys)
         self._constants = set(graph._constants)
@@ -153,15 +156,11 @@ class Edit:
 
     def type_of(self, ref: Ref) -> TensorType | None:
         """Return the type of a node's output; None if it is no tensor."""
-        return self._nodes[ref.node].types[ref.output]
+        return self.nodes[ref.node].types[ref.output]
 
     def is_constant(self, node: int) -> bool:
         """Whether a node depends on constants alone."""
         return node in self._constants
-
-    def node(self, number: int) -> Node:
-        """Return the node with this number."""
-        return self._nodes[number]
 
     def add(
         self,
@@ -173,20 +172,15 @@ class Edit:
     ) -> Ref:
         """Add a node unless there is an equal one; return the first output of either.
 
-        Args:
-          op: name of the operator.
-          inputs: values that it uses; None for each that is left out.
-          attributes: sorted by name.
-          types: types of its outputs; None for those that are no tensors.
-          value: the array of a Constant.
+        The arguments are those of `Node`; `attributes` are sorted by name.
         """
         node = Node(op, tuple(inputs), attributes, tuple(types), value)
-        known = self._keys.get(node.key)
-        if known is not None:
-            return Ref(known)
+        twin = self._keys.get(node.key)
+        if twin is not None:
+            return Ref(twin)
         number = self._next
         self._next += 1
-        self._nodes[number] = node
+        self.nodes[number] = node
         self._keys[node.key] = number
         self._added.add(number)
         for used in node.used:
@@ -200,9 +194,7 @@ class Edit:
     def add_constant(self, value: np.ndarray, dtype: str | None = None) -> Ref:
         """Add a Constant.
 
-        Args:
-          value: its array.
-          dtype: its element type, if that is not the array's own (bfloat16 is held in uint16).
+        `dtype` is its element type, if that is not the array's own (bfloat16 is held in uint16).
         """
         value = np.asarray(value)
         dtype = dtype or value.dtype.name
@@ -256,7 +248,7 @@ class Edit:
         """
         self._remove_unused([*self._unused, *self._added])
         graph = Graph(self._graph.header)
-        graph.nodes, graph._users, graph._keys = self._nodes, self._users, self._keys
+        graph.nodes, graph._users, graph._keys = self.nodes, self._users, self._keys
         graph.inputs, graph.outputs = self._inputs, self._outputs
         graph.output_names = self._output_names
         graph._constants = frozenset(self._constants)
@@ -277,17 +269,19 @@ class Edit:
           The replacements that follow: if the node now equals another one, pairs of its outputs and
           those of the other node.
         """
-        node = self._nodes[user]
+        node = self.nodes[user]
         if old not in node.inputs:
             return []
         if self._keys.get(node.key) == user:
             del self._keys[node.key]
         inputs = tuple(new if ref == old else ref for ref in node.inputs)
         rewired = dataclasses.replace(node, inputs=inputs)
-        self._nodes[user] = rewired
+        self.nodes[user] = rewired
         self._rewired.add(user)
         if old.node not in rewired.used:
-            self._users[old.node] = tuple(one for one in self._users[old.node] if one != user)
+            self._users[old.node] = tuple(
+                number for number in self._users[old.node] if number != user
+            )
         self._add_user(new.node, user)
         twin = self._keys.setdefault(rewired.key, user)
         if twin != user:
@@ -298,7 +292,7 @@ class Edit:
     def _spread_constancy(self, numbers: list[int]) -> None:
         while numbers:
             number = numbers.pop()
-            is_constant = self._depends_on_constants(self._nodes[number])
+            is_constant = self._depends_on_constants(self.nodes[number])
             if is_constant and number not in self._constants:
                 self._constants.add(number)
                 self._rewired.add(number)
@@ -318,19 +312,19 @@ class Edit:
         returned = {ref.node for ref in self._outputs}
         while numbers:
             number = numbers.pop()
-            node = self._nodes.get(number)
+            node = self.nodes.get(number)
             if node is None or node.is_model_input or number in returned:
                 continue
             if self._users.get(number):
                 continue
-            del self._nodes[number]
+            del self.nodes[number]
             self._users.pop(number, None)
             self._constants.discard(number)
             self._removed.add(number)
             if self._keys.get(node.key) == number:
                 del self._keys[node.key]
             for used in node.used:
-                self._users[used] = tuple(one for one in self._users[used] if one != number)
+                self._users[used] = tuple(user for user in self._users[used] if user != number)
                 numbers.append(used)
 
 

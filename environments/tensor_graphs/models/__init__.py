@@ -18,6 +18,7 @@ There are also families of small models, drawn at random: `make("transformers:7"
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 
 import onnx
@@ -33,16 +34,20 @@ from environments.tensor_graphs.models import (
 from environments.tensor_graphs.models.builder import Batch, Builder
 
 _MODELS: Mapping[str, Callable[[Builder], onnx.ModelProto]] = {
-    "bert-base": transformers.bert(layers=12, hidden=768, heads=12),
-    "bert-mini": transformers.bert(layers=4, hidden=256, heads=4),
-    "bert-tiny": transformers.bert(layers=2, hidden=128, heads=2),
+    "bert-base": functools.partial(transformers.bert, layers=12, hidden=768, heads=12),
+    "bert-mini": functools.partial(transformers.bert, layers=4, hidden=256, heads=4),
+    "bert-tiny": functools.partial(transformers.bert, layers=2, hidden=128, heads=2),
     "inception-v3": inception.inception_v3,
-    "lora-transformer": transformers.lora(layers=6, hidden=512, heads=8, rank=16),
-    "nasrnn": recurrent.nasrnn(steps=5, hidden=512),
-    "repvgg-a0": convolutional.repvgg(blocks=(2, 4, 14, 1), channels=(48, 96, 192, 1280)),
+    "lora-transformer": functools.partial(
+        transformers.lora, layers=6, hidden=512, heads=8, rank=16
+    ),
+    "nasrnn": functools.partial(recurrent.nasrnn, steps=5, hidden=512),
+    "repvgg-a0": functools.partial(
+        convolutional.repvgg, blocks=(2, 4, 14, 1), channels=(48, 96, 192, 1280)
+    ),
     "resnet-18": convolutional.resnet18,
-    "resnet-50": convolutional.resnet50(groups=1, group_width=64),
-    "resnext-50": convolutional.resnet50(groups=32, group_width=4),
+    "resnet-50": functools.partial(convolutional.resnet50, groups=1, group_width=64),
+    "resnext-50": functools.partial(convolutional.resnet50, groups=32, group_width=4),
     "squeezenet-1.1": convolutional.squeezenet,
 }
 

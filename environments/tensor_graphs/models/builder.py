@@ -47,13 +47,7 @@ class Builder:
         self._names: dict[str, int] = {}
 
     def input(self, name: str, shape: Sequence[int | str], element: int = TensorProto.FLOAT) -> str:
-        """Add an input of the model.
-
-        Args:
-          name: name of the input.
-          shape: numbers, and names of sizes that are known only when the model runs.
-          element: ONNX's number of the element type.
-        """
+        """Add an input of the model."""
         self._inputs.append(helper.make_tensor_value_info(name, element, shape))
         return name
 
@@ -64,14 +58,7 @@ class Builder:
         return name
 
     def normal(self, name: str, shape: Sequence[int], deviation: float, mean: float = 0) -> str:
-        """Add a float32 weight drawn from a normal distribution.
-
-        Args:
-          name: name of the weight.
-          shape: its shape.
-          deviation: standard deviation of the distribution.
-          mean: mean of the distribution.
-        """
+        """Add a float32 weight drawn from a normal distribution."""
         value = self._random.standard_normal(tuple(shape), np.float32)
         value *= np.float32(deviation)
         value += np.float32(mean)
@@ -175,7 +162,7 @@ class Builder:
     def _rename(self, value: str, name: str) -> None:
         for node in self._nodes:
             for names in (node.input, node.output):
-                names[:] = [name if one == value else one for one in names]
+                names[:] = [name if old == value else old for old in names]
 
     def _unique(self, name: str) -> str:
         path = f"{self.scope}/{name}" if self.scope else name

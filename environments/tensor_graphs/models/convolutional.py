@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import onnx
 
@@ -32,25 +32,21 @@ def resnet18(build: Builder) -> onnx.ModelProto:
     return _classified(build, x, channels)
 
 
-def resnet50(groups: int, group_width: int) -> Callable[[Builder], onnx.ModelProto]:
+def resnet50(build: Builder, groups: int, group_width: int) -> onnx.ModelProto:
     """Build ResNet-50 or ResNeXt-50: 1 x 1, grouped 3 x 3 and 1 x 1 convolutions per shortcut."""
-
-    def build_model(build: Builder) -> onnx.ModelProto:
-        x, channels = _resnet_stem(build), 64
-        for stage, blocks in enumerate(_RESNET_STAGES):
-            for block in range(blocks):
-                build.scope = f"layer{stage + 1}.{block}"
-                inner, out = (groups * group_width) << stage, 256 << stage
-                stride = 2 if stage and not block else 1
-                y = _conv_norm_relu(build, x, (channels, inner), 1)
-                y = _conv_norm_relu(build, y, (inner, inner), 3, stride, groups)
-                y = _conv_norm(build, y, (inner, out), 1, scale=0.5)
-                if not block:
-                    x = _conv_norm(build, x, (channels, out), 1, stride)
-                x, channels = build.relu(build.node("Add", y, x)), out
-        return _classified(build, x, channels)
-
-    return build_model
+    x, channels = _resnet_stem(build), 64
+    for stage, blocks in enumerate(_RESNET_STAGES):
+        for block in range(blocks):
+            build.scope = f"layer{stage + 1}.{block}"
+            inner, out = (groups * group_width) << stage, 256 << stage
+            stride = 2 if stage and not block else 1
+            y = _conv_norm_relu(build, x, (channels, inner), 1)
+            y = _conv_norm_relu(build, y, (inner, inner), 3, stride, groups)
+            y = _conv_norm(build, y, (inner, out), 1, scale=0.5)
+            if not block:
+                x = _conv_norm(build, x, (channels, out), 1, stride)
+            x, channels = build.relu(build.node("Add", y, x)), out
+    return _classified(build, x, channels)
 
 
 def squeezenet(build: Builder) -> onnx.ModelProto:
@@ -76,21 +72,17 @@ def squeezenet(build: Builder) -> onnx.ModelProto:
     return build.finish(logits=(x, [build.batch, _CLASSES]))
 
 
-def repvgg(blocks: Sequence[int], channels: Sequence[int]) -> Callable[[Builder], onnx.ModelProto]:
+def repvgg(build: Builder, blocks: Sequence[int], channels: Sequence[int]) -> onnx.ModelProto:
     """Build RepVGG as it is trained: each layer is a sum of two or three branches."""
-
-    def build_model(build: Builder) -> onnx.ModelProto:
-        build.scope = "stage0"
-        size = min(64, channels[0])
-        image = build.input("image", [build.batch, 3, 224, 224])
-        x = _repvgg_block(build, image, (3, size), stride=2)
-        for stage, (count, out) in enumerate(zip(blocks, channels, strict=True)):
-            for block in range(count):
-                build.scope = f"stage{stage + 1}.{block}"
-                x, size = _repvgg_block(build, x, (size, out), stride=1 if block else 2), out
-        return _classified(build, x, size)
-
-    return build_model
+    build.scope = "stage0"
+    size = min(64, channels[0])
+    image = build.input("image", [build.batch, 3, 224, 224])
+    x = _repvgg_block(build, image, (3, size), stride=2)
+    for stage, (count, out) in enumerate(zip(blocks, channels, strict=True)):
+        for block in range(count):
+            build.scope = f"stage{stage + 1}.{block}"
+            x, size = _repvgg_block(build, x, (size, out), stride=1 if block else 2), out
+    return _classified(build, x, size)
 
 
 def _repvgg_block(build: Builder, x: str, channels: tuple[int, int], stride: int) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import onnx
 
@@ -12,31 +10,27 @@ from environments.tensor_graphs.models.builder import Builder
 _GATES = 8
 
 
-def nasrnn(steps: int, hidden: int) -> Callable[[Builder], onnx.ModelProto]:
+def nasrnn(build: Builder, steps: int, hidden: int) -> onnx.ModelProto:
     """Build NasRNN with the given number of steps, which share their weights."""
-
-    def build_model(build: Builder) -> onnx.ModelProto:
-        sequence = build.input("sequence", [build.batch, steps, hidden])
-        state = build.input("state", [build.batch, hidden])
-        build.scope = "cell"
-        weights = [
-            tuple(build.normal(f"{kind}.{gate}", [hidden, hidden], hidden**-0.5) for kind in "wu")
-            for gate in range(_GATES)
-        ]
-        for step in range(steps):
-            build.scope = f"step.{step}"
-            x = build.node("Gather", sequence, build.scalar(step, np.int64), axis=1)
-            state = _cell(build, x, state, weights)
-        return build.finish(last_state=(state, [build.batch, hidden]))
-
-    return build_model
+    sequence = build.input("sequence", [build.batch, steps, hidden])
+    state = build.input("state", [build.batch, hidden])
+    build.scope = "cell"
+    weights = [
+        tuple(build.normal(f"{kind}.{gate}", [hidden, hidden], hidden**-0.5) for kind in "wu")
+        for gate in range(_GATES)
+    ]
+    for step in range(steps):
+        build.scope = f"step.{step}"
+        x = build.node("Gather", sequence, build.scalar(step, np.int64), axis=1)
+        state = _cell(build, x, state, weights)
+    return build.finish(last_state=(state, [build.batch, hidden]))
 
 
 def _cell(build: Builder, x: str, state: str, weights: list[tuple[str, ...]]) -> str:
     """Add a cell: eight gates x W_i + h U_i, combined by a tree of elementwise functions."""
 
-    def combined(op: str, one: tuple[str, str], other: tuple[str, str]) -> str:
-        return build.node(op, *(build.node(function, value) for function, value in (one, other)))
+    def combined(op: str, left: tuple[str, str], right: tuple[str, str]) -> str:
+        return build.node(op, *(build.node(function, value) for function, value in (left, right)))
 
     t = [
         build.node("Add", build.node("MatMul", x, w), build.node("MatMul", state, u))

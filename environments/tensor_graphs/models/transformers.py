@@ -19,55 +19,47 @@ Linear = Callable[[str, int, int, str], str]
 """Adds a linear layer: (x, size of the input, size of the output, name) -> output."""
 
 
-def bert(layers: int, hidden: int, heads: int) -> Callable[[Builder], onnx.ModelProto]:
+def bert(build: Builder, layers: int, hidden: int, heads: int) -> onnx.ModelProto:
     """Build BERT with an attention mask; it returns the last hidden state and the pooled token."""
-
-    def build_model(build: Builder) -> onnx.ModelProto:
-        shape = [build.batch, _TOKENS]
-        names = ("input_ids", "attention_mask", "token_type_ids")
-        ids, mask, kinds = (build.input(name, shape, TensorProto.INT64) for name in names)
-        mask = _extended_mask(build, mask)
-        x = _embeddings(build, ids, kinds, hidden)
-        linear = _plain_linear(build)
-        for layer in range(layers):
-            build.scope = f"encoder/layer.{layer}/attention"
-            mixed = _attention(build, x, mask, hidden, heads, linear)
-            x = _layer_norm(build, build.node("Add", mixed, x), hidden)
-            build.scope = f"encoder/layer.{layer}"
-            wide = _gelu(build, linear(x, hidden, 4 * hidden, "intermediate"))
-            narrow = linear(wide, 4 * hidden, hidden, "output")
-            x = _layer_norm(build, build.node("Add", narrow, x), hidden)
-        build.scope = "pooler"
-        first = build.node("Gather", x, build.scalar(0, np.int64), axis=1)
-        weight = build.normal("dense.weight", [hidden, hidden], hidden**-0.5)
-        pooled = build.node("Gemm", first, weight, build.normal("dense.bias", [hidden], 0.02),
-                            transB=1)  # fmt: skip
-        return build.finish(
-            last_hidden_state=(x, [*shape, hidden]),
-            pooler_output=(build.node("Tanh", pooled), [build.batch, hidden]),
-        )
-
-    return build_model
+    shape = [build.batch, _TOKENS]
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    ids, mask, kinds = (build.input(name, shape, TensorProto.INT64) for name in names)
+    mask = _extended_mask(build, mask)
+    x = _embeddings(build, ids, kinds, hidden)
+    linear = _plain_linear(build)
+    for layer in range(layers):
+        build.scope = f"encoder/layer.{layer}/attention"
+        mixed = _attention(build, x, mask, hidden, heads, linear)
+        x = _layer_norm(build, build.node("Add", mixed, x), hidden)
+        build.scope = f"encoder/layer.{layer}"
+        wide = _gelu(build, linear(x, hidden, 4 * hidden, "intermediate"))
+        narrow = linear(wide, 4 * hidden, hidden, "output")
+        x = _layer_norm(build, build.node("Add", narrow, x), hidden)
+    build.scope = "pooler"
+    first = build.node("Gather", x, build.scalar(0, np.int64), axis=1)
+    weight = build.normal("dense.weight", [hidden, hidden], hidden**-0.5)
+    pooled = build.node("Gemm", first, weight, build.normal("dense.bias", [hidden], 0.02),
+                        transB=1)  # fmt: skip
+    return build.finish(
+        last_hidden_state=(x, [*shape, hidden]),
+        pooler_output=(build.node("Tanh", pooled), [build.batch, hidden]),
+    )
 
 
-def lora(layers: int, hidden: int, heads: int, rank: int) -> Callable[[Builder], onnx.ModelProto]:
+def lora(build: Builder, layers: int, hidden: int, heads: int, rank: int) -> onnx.ModelProto:
     """Build a pre-normalised transformer in which every matrix has a LoRA adapter."""
-
-    def build_model(build: Builder) -> onnx.ModelProto:
-        shape = [build.batch, _TOKENS, hidden]
-        x = build.input("embeddings", shape)
-        linear = _adapted_linear(build, rank)
-        for layer in range(layers):
-            build.scope = f"layer.{layer}/attention"
-            mixed = _attention(build, _layer_norm(build, x, hidden), None, hidden, heads, linear)
-            x = build.node("Add", x, mixed)
-            build.scope = f"layer.{layer}/mlp"
-            wide = linear(_layer_norm(build, x, hidden), hidden, 4 * hidden, "up")
-            x = build.node("Add", x, linear(_gelu(build, wide), 4 * hidden, hidden, "down"))
-        build.scope = ""
-        return build.finish(hidden_state=(_layer_norm(build, x, hidden), shape))
-
-    return build_model
+    shape = [build.batch, _TOKENS, hidden]
+    x = build.input("embeddings", shape)
+    linear = _adapted_linear(build, rank)
+    for layer in range(layers):
+        build.scope = f"layer.{layer}/attention"
+        mixed = _attention(build, _layer_norm(build, x, hidden), None, hidden, heads, linear)
+        x = build.node("Add", x, mixed)
+        build.scope = f"layer.{layer}/mlp"
+        wide = linear(_layer_norm(build, x, hidden), hidden, 4 * hidden, "up")
+        x = build.node("Add", x, linear(_gelu(build, wide), 4 * hidden, hidden, "down"))
+    build.scope = ""
+    return build.finish(hidden_state=(_layer_norm(build, x, hidden), shape))
 
 
 def _plain_linear(build: Builder) -> Linear:

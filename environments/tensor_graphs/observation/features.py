@@ -61,12 +61,13 @@ from environments.tensor_graphs.graph.nodes import (
     Node,
     TensorType,
 )
+from environments.tensor_graphs.operators.numbers import NUMBERS
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES, num_elements
 from environments.tensor_graphs.operators.table import OPERATORS
 from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.rewriting.plans import Plan
 
-KINDS = ("padding", INPUT, CONSTANT, OPAQUE, *sorted(OPERATORS))
+KINDS = ("padding", *sorted(NUMBERS, key=NUMBERS.__getitem__))
 
 CHANGING_FEATURES = (
     "is_constant", "is_output", "num_users", "constant_input_0", "constant_input_1",
@@ -91,7 +92,7 @@ FIRST_COST = FIRST_CHANGING + len(CHANGING_FEATURES)
 _FIRST_FIXED = FIRST_COST + len(COST_FEATURES)
 
 _MOST_CACHED = 1 << 14
-_NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
+Types = tuple[TensorType | None, ...]
 _RANK = 5
 _POSITIONS = 4
 
@@ -99,28 +100,15 @@ _POSITIONS = 4
 def node_row(graph: Graph, node: Node, is_constant: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the features of a node that stay the same as long as the node exists.
 
-    Args:
-      graph: the graph that the node is in.
-      node: the node, of any kind.
-      is_constant: whether it depends on constants alone.
-
     Returns:
       float32 [F], the node's features, with 0 for CHANGING_FEATURES and COST_FEATURES; and float64
       [3], its work: operations, bytes moved and kernels, all 0 if it does not run. Both are cached,
       so the caller must not write to them.
     """
     if is_constant:
-        return _constant_row(node.types)
-    inputs = tuple(
-        None if ref is None else graph.nodes[ref.node].types[ref.output] for ref in node.inputs
-    )
-    key = (node.op, node.attributes, inputs, node.types)
-    known = _rows.get(key)
-    if known is None:
-        if len(_rows) >= _MOST_CACHED:
-            _rows.clear()
-        known = _rows[key] = _make_row(graph, node)
-    return known
+        return _row_and_work(CONSTANT, (), (), node.types)
+    inputs = tuple(analytic.input_types(graph, node))
+    return _row_and_work(node.op, node.attributes, inputs, node.types)
 
 
 def changing(graph: Graph, number: int, is_output: bool) -> tuple[float, ...]:
@@ -149,33 +137,35 @@ def match_work(graph: Graph, match: Match) -> np.ndarray:
     Returns:
       float64 [4]: operations, bytes moved, kernels, and the roofline's time in ms.
     """
-    found = _made(graph, match).copy()
+    work = _made(graph, match).copy()
     for number in match.nodes:
         if not graph.is_constant(number):
-            found -= _work_of_node(graph, graph.nodes[number])
-    return found
+            node = graph.nodes[number]
+            inputs = tuple(analytic.input_types(graph, node))
+            work -= _work(node.op, inputs, node.types, node.attributes)
+    return work
 
 
 def match_columns(work: np.ndarray, start_cost_ms: float) -> np.ndarray:
     """Return the MATCH_FEATURES, float32 [M, 4], of matches with the given `match_work` [M, 4]."""
     scaled = work * (1, 1, 1, 1000 / (start_cost_ms or 1.0))
-    found = np.sign(scaled) * np.log1p(np.abs(scaled)) / (10, 10, 1, 7)
-    found[:, 2] = work[:, 2] / 10
-    return found.astype(np.float32)
+    columns = np.sign(scaled) * np.log1p(np.abs(scaled)) / (10, 10, 1, 7)
+    columns[:, 2] = work[:, 2] / 10
+    return columns.astype(np.float32)
 
 
 def _made(graph: Graph, match: Match) -> np.ndarray:
     """Return the work of the nodes that applying a match makes, float64 [4] as `match_work`."""
     # A plan is for variables of certain types, each constant or not. So the plan decides the work.
     plan = match.plan
-    known = _plans.get(plan)
-    if known is None:
+    work = _plans.get(plan)
+    if work is None:
         if len(_plans) >= _MOST_CACHED:
             _plans.clear()
         are_constant = [graph.is_constant(ref.node) for ref in match.refs]
         variables = [graph.type_of(ref) for ref in match.refs]
-        known = _plans[plan] = _work_of_plan(plan, variables, are_constant)
-    return known
+        work = _plans[plan] = _work_of_plan(plan, variables, are_constant)
+    return work
 
 
 def _work_of_plan(
@@ -188,39 +178,24 @@ def _work_of_plan(
         is_constant = all(made_of_constants[place.number] for place in places)
         made_of_constants.append(is_constant)
         if not is_constant:
-            inputs = [
+            inputs = tuple(
                 None
                 if place is None
                 else variables[place.number]
                 if place.number < plan.num_variables
                 else plan.steps[place.number - plan.num_variables].types[place.output]
                 for place in step.inputs
-            ]
+            )
             total += _work(step.op, inputs, step.types, step.attributes)
     return total
 
 
-def _work_of_node(graph: Graph, node: Node) -> np.ndarray:
-    return _work(node.op, analytic.input_types(graph, node), node.types, node.attributes)
-
-
-def _work(
-    op: str,
-    inputs: list[TensorType | None],
-    outputs: tuple[TensorType | None, ...],
-    attributes: Attributes,
-) -> np.ndarray:
+@functools.lru_cache(maxsize=_MOST_CACHED)
+def _work(op: str, inputs: Types, outputs: Types, attributes: Attributes) -> np.ndarray:
     """Return the work of an operator, float64 [4] as `match_work`; callers must not change it."""
-    key = op, attributes, *inputs, None, *outputs
-    known = _works.get(key)
-    if known is None:
-        if len(_works) >= _MOST_CACHED:
-            _works.clear()
-        work = analytic.work(op, inputs, outputs, attributes)
-        time_ms = _ROOFLINE.work_ms(work)
-        known = np.array((work.flops, work.bytes_moved, work.num_kernels, time_ms), np.float64)
-        _works[key] = known
-    return known
+    work = analytic.work(op, inputs, outputs, attributes)
+    time_ms = _ROOFLINE.work_ms(work)
+    return np.array((work.flops, work.bytes_moved, work.num_kernels, time_ms), np.float64)
 
 
 @functools.lru_cache(maxsize=_MOST_CACHED)
@@ -229,14 +204,10 @@ def edge_row(
 ) -> tuple[float, ...]:
     """Return the EDGE_FEATURES of an edge.
 
-    Args:
-      position: index of the receiver's input.
-      output: index of the sender's output.
-      kind: type of the tensor; None if it is no tensor.
-      is_constant: whether the sender depends on constants alone.
+    `position` is the index of the receiver's input, and `output` that of the sender's output.
     """
     place = min(position, _POSITIONS - 1)
-    is_input = [float(place == one) for one in range(_POSITIONS)]
+    is_input = [float(place == number) for number in range(_POSITIONS)]
     return *is_input, lg(output), lg(num_elements(kind)), float(is_constant)
 
 
@@ -245,42 +216,26 @@ def lg(value: float) -> float:
     return math.log1p(value) / 10
 
 
-_rows: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
-_works: dict[Any, np.ndarray] = {}
 _plans: dict[Plan, np.ndarray] = {}
 _ROOFLINE = analytic.AnalyticObjective()
 
 
 @functools.lru_cache(maxsize=_MOST_CACHED)
-def _constant_row(types: tuple[TensorType | None, ...]) -> tuple[np.ndarray, np.ndarray]:
-    return _row(CONSTANT, types, {}, 0, 0), np.zeros(3)
-
-
-def _make_row(graph: Graph, node: Node) -> tuple[np.ndarray, np.ndarray]:
-    if node.op == INPUT:
-        return _row(INPUT, node.types, {}, 0, 0), np.zeros(3)
-    work = _work_of_node(graph, node)
-    attributes = dict(node.attributes)
-    if node.op in ("Conv", "ConvTranspose"):
+def _row_and_work(
+    op: str, attributes: Attributes, inputs: Types, types: Types
+) -> tuple[np.ndarray, np.ndarray]:
+    work = np.zeros(3) if op in (INPUT, CONSTANT) else _work(op, inputs, types, attributes)[:3]
+    values = dict(attributes) if op in OPERATORS else {}
+    if op in ("Conv", "ConvTranspose"):
         # These operators take the size of the kernel from the shape of the weight.
-        kind = graph.type_of(node.inputs[1]) if node.inputs[1] else None
-        attributes["kernel_shape"] = (kind.shape if kind and kind.shape else ())[2:]
-    return _row(node.op, node.types, attributes, work[0], work[1]), work[:3]
-
-
-def _row(
-    op: str,
-    types: tuple[TensorType | None, ...],
-    attributes: Mapping[str, Any],
-    flops: float,
-    bytes_moved: float,
-) -> np.ndarray:
+        weight = inputs[1]
+        values["kernel_shape"] = (weight.shape if weight and weight.shape else ())[2:]
     row = np.zeros(len(NODE_FEATURES), np.float32)
-    row[0] = _NUMBERS.get(op, _NUMBERS[OPAQUE])
-    fixed = (*_of_type(types), lg(len(types)), lg(flops), lg(bytes_moved))
-    row[_FIRST_FIXED:] = fixed + _of_attributes(attributes if op in OPERATORS else {})
+    row[0] = NUMBERS.get(op, NUMBERS[OPAQUE])
+    of_work = (lg(len(types)), lg(work[0]), lg(work[1]))
+    row[_FIRST_FIXED:] = (*_of_type(types), *of_work, *_of_attributes(values))
     row.setflags(write=False)
-    return row
+    return row, work
 
 
 def _of_type(types: tuple[TensorType | None, ...]) -> tuple[float, ...]:

@@ -44,6 +44,7 @@ from environments.graph_observation import Arrays, GraphSpace
 from environments.tensor_graphs.observation import features
 from environments.tensor_graphs.observation.tracking import COST
 from environments.tensor_graphs.observation.view import View
+from environments.tensor_graphs.operators.numbers import NUMBERS
 from environments.tensor_graphs.rules.language.expressions import Apply, Expression
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.settings import SIZES, Settings
@@ -52,12 +53,26 @@ GLOBAL_FEATURES = ("cost", "memory", "log_cost", "steps", "nodes", "matches")
 """Features of the graph: its cost and its bytes moved, each divided by the first graph's; lg(cost
 in us); the share of `max_steps` that was taken; lg(nodes); lg(matches). lg is as in `features`."""
 
-_WORDS = (
-    *(features.KINDS, features.NODE_FEATURES, features.EDGE_FEATURES, GLOBAL_FEATURES),
-    features.MATCH_FEATURES,
-)
-VOCABULARY = hashlib.sha256(json.dumps(_WORDS).encode()).hexdigest()[:16]
+
+def vocabulary(num_kinds: int) -> str:
+    """Return a hash of what the numbers in observations mean, with the first kinds of nodes."""
+    of_graphs = features.NODE_FEATURES, features.EDGE_FEATURES, GLOBAL_FEATURES
+    words = features.KINDS[:num_kinds], *of_graphs, features.MATCH_FEATURES
+    return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
+
+
+VOCABULARY = vocabulary(len(features.KINDS))
 """Changes when a number in an observation, such as the kind of a node, gets another meaning."""
+
+
+def is_understood(name: str) -> bool:
+    """Return whether a policy that was saved with this vocabulary can be used.
+
+    Kinds keep their numbers, so it can if it knows the first of them. Networks take the later ones
+    for kind 0, which no node has.
+    """
+    return any(name == vocabulary(1 + number) for number in range(len(features.KINDS)))
+
 
 _MOST_ID = 2**31 - 1
 _NUM_TARGETS = 8
@@ -75,10 +90,6 @@ class Observer:
     def __init__(self, rules: Sequence[Rule], settings: Settings) -> None:
         """Prepare to observe the states of an engine.
 
-        Args:
-          rules: the engine's rules, in its order.
-          settings: the sizes of the observations, and whether to leave out what does not fit.
-
         Raises:
           UserError: a size is 0.
         """
@@ -94,8 +105,8 @@ class Observer:
             features.EDGE_FEATURES,
             GLOBAL_FEATURES,
         )
-        self._num_touched = max((sum(map(_num_nodes, one.source)) for one in rules), default=1)
-        self._num_inputs = max((len(one.variables) for one in rules), default=1)
+        self._num_touched = max((sum(map(_num_nodes, rule.source)) for rule in rules), default=1)
+        self._num_inputs = max((len(rule.variables) for rule in rules), default=1)
         self._locations = np.arange(settings.max_locations, dtype=np.int32)
         self._rule_ids, self._rule_targets = _describe(rules)
         self._warned: set[str] = set()
@@ -133,9 +144,7 @@ class Observer:
     def observe(self, view: View, steps: float) -> Arrays:
         """Return the observation of a view.
 
-        Args:
-          view: a view of any state.
-          steps: the share of an episode's `max_steps` that has been taken, from 0 to 1.
+        `steps` is the share of an episode's `max_steps` that has been taken, from 0 to 1.
 
         Raises:
           UserError: the graph or its matches do not fit, and `truncate` is not set.
@@ -157,15 +166,15 @@ class Observer:
         columns = slice(features.FIRST_COST, features.FIRST_COST + len(features.COST_FEATURES))
         costs_ms = nodes.work[order, COST]
         values[:, columns] = features.cost_columns(costs_ms, view.start_cost_ms)
-        found = self.space.pad(
+        arrays = self.space.pad(
             values,
             tracker.edges.values[edges],
             ends[:, 0],
             ends[:, 1],
             self._globals(view, steps),
         )
-        known = {"rule_ids": self._rule_ids, "rule_targets": self._rule_targets}
-        return {**found, **self._allowed(view, rows), **known}
+        of_rules = {"rule_ids": self._rule_ids, "rule_targets": self._rule_targets}
+        return {**arrays, **self._allowed(view, rows), **of_rules}
 
     def _globals(self, view: View, steps: float) -> tuple[float, ...]:
         return (
@@ -180,9 +189,7 @@ class Observer:
     def _allowed(self, view: View, rows: np.ndarray) -> Arrays:
         """Return the masks and the action fields.
 
-        Args:
-          view: the view to observe.
-          rows: int32, the row of each node by its number; the last entry is the padding row.
+        `rows` has the row of each node by its number; the last entry is the padding row.
         """
         counts = view.state.num_matches
         if len(counts) and counts.max() > self.settings.max_locations:
@@ -194,7 +201,7 @@ class Observer:
             before = np.cumsum(counts) - counts
             counts = np.clip(self.settings.max_actions - 1 - before, 0, counts)
             total = int(counts.sum()) + 1
-        made = {
+        arrays = {
             "xfer_mask": np.append(counts > 0, True),
             "location_masks": self._locations < np.append(counts, np.int32(1))[:, np.newaxis],
             "actions": np.zeros((self.settings.max_actions, 2), np.int32),
@@ -209,21 +216,21 @@ class Observer:
                 (self.settings.max_actions, len(features.MATCH_FEATURES)), np.float32
             ),
         }
-        made["actions"][:, 0] = self.num_rules
+        arrays["actions"][:, 0] = self.num_rules
         present = np.flatnonzero(counts)
         if len(present):
-            given = counts[present]
+            shares = counts[present]
             tables = view.match_tables(present, self._num_touched, self._num_inputs)
-            kept = list(zip(tables, given.tolist(), strict=True))
-            touched = rows[np.concatenate([one.rows[:count] for one, count in kept])]
-            works = np.concatenate([one.works[:count] for one, count in kept])
-            made["action_features"][1:total] = features.match_columns(works, view.start_cost_ms)
-            made["action_nodes"][1:total] = touched[:, : self._num_touched]
-            made["action_inputs"][1:total] = touched[:, self._num_touched :]
-            made["actions"][1:total, 0] = np.repeat(present, given)
-            firsts = np.cumsum(given) - given
-            made["actions"][1:total, 1] = np.arange(total - 1) - np.repeat(firsts, given)
-        return made
+            parts = list(zip(tables, shares.tolist(), strict=True))
+            touched = rows[np.concatenate([table.rows[:count] for table, count in parts])]
+            works = np.concatenate([table.works[:count] for table, count in parts])
+            arrays["action_features"][1:total] = features.match_columns(works, view.start_cost_ms)
+            arrays["action_nodes"][1:total] = touched[:, : self._num_touched]
+            arrays["action_inputs"][1:total] = touched[:, self._num_touched :]
+            arrays["actions"][1:total, 0] = np.repeat(present, shares)
+            firsts = np.cumsum(shares) - shares
+            arrays["actions"][1:total, 1] = np.arange(total - 1) - np.repeat(firsts, shares)
+        return arrays
 
     def _fitting(self, setting: str, places: np.ndarray, view: View) -> np.ndarray:
         most = getattr(self.settings, setting)
@@ -231,11 +238,11 @@ class Observer:
             self._check(setting, len(places), view)
         return places[:most]
 
-    def _check(self, setting: str, found: int, view: View) -> None:
+    def _check(self, setting: str, actual: int, view: View) -> None:
         """Raise a UserError for what does not fit; with `truncate`, warn once for each setting."""
         problem = (
             f"{setting}: expected at most {getattr(self.settings, setting)} in the graph that "
-            f"{view.name} has become after {view.num_steps} steps, found {found}"
+            f"{view.name} has become after {view.num_steps} steps, found {actual}"
         )
         if not self.settings.truncate:
             raise UserError(f"{problem}; raise {setting}, or set truncate to leave out the rest")
@@ -250,7 +257,7 @@ def _describe(rules: Sequence[Rule]) -> tuple[np.ndarray, np.ndarray]:
     targets = np.zeros((len(rules) + 1, _NUM_TARGETS), np.int32)
     for number, rule in enumerate(rules):
         ids[number] = zlib.crc32(rule.name.encode()) & _MOST_ID
-        kinds = [features.KINDS.index(op) for op in _operators(rule.target)][:_NUM_TARGETS]
+        kinds = [NUMBERS[op] for op in _operators(rule.target)][:_NUM_TARGETS]
         targets[number, : len(kinds)] = kinds
     for array in (ids, targets):
         array.setflags(write=False)
@@ -262,15 +269,15 @@ def _operators(expressions: Sequence[Expression | None]) -> list[str]:
 
     Applications at the same depth are listed from left to right.
     """
-    found: dict[tuple[object, ...], str] = {}
+    ops: dict[tuple[object, ...], str] = {}
     level: Sequence[Expression | None] = expressions
     while level:
-        applied = [one for one in level if isinstance(one, Apply)]
-        for one in applied:
+        applied = [expression for expression in level if isinstance(expression, Apply)]
+        for apply in applied:
             # Several outputs of the same application are one application.
-            found.setdefault((one.op, one.inputs, one.attributes), one.op)
-        level = [given for one in applied for given in one.inputs]
-    return list(found.values())
+            ops.setdefault((apply.op, apply.inputs, apply.attributes), apply.op)
+        level = [argument for apply in applied for argument in apply.inputs]
+    return list(ops.values())
 
 
 def _num_nodes(expression: Expression | None) -> int:

@@ -7,6 +7,7 @@ use is not shown.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -14,13 +15,99 @@ import numpy as np
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import Change, Node
 from environments.tensor_graphs.observation import features
-from environments.tensor_graphs.observation.row_table import RowTable
 
 # Larger than the number of inputs of any node; used to number the edges.
 _MOST_INPUTS = 1 << 12
 
 COST, FLOPS, BYTES, KERNELS = range(4)
 """Columns of `nodes.work`: ms, operations, bytes moved, kernels."""
+
+_FREE = np.iinfo(np.int64).max
+
+
+class RowTable:
+    """A row of numbers for each key. A row keeps its place until its key is dropped.
+
+    Attributes:
+      values: float32 [capacity, width], the features in each place.
+      work: float64 [capacity, 4], four numbers that need more precision than float32 has.
+      ends: int32 [capacity, 2], two node numbers, used for the ends of an edge.
+    """
+
+    __slots__ = ("_free", "_keys", "_order", "_places", "ends", "values", "work")
+
+    def __init__(self, width: int, capacity: int = 64) -> None:
+        """Make an empty table; it grows when it is full."""
+        self.values = np.zeros((capacity, width), np.float32)
+        self.work = np.zeros((capacity, 4))
+        self.ends = np.zeros((capacity, 2), np.int32)
+        self._keys: np.ndarray = np.full(capacity, _FREE)
+        self._places: dict[int, int] = {}
+        self._free = list(range(capacity - 1, -1, -1))
+        self._order: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        """The number of keys."""
+        return len(self._places)
+
+    def __contains__(self, key: int) -> bool:
+        """Whether a key has a row."""
+        return key in self._places
+
+    def __getitem__(self, key: int) -> int:
+        """Return the place of a key; it must be in the table."""
+        return self._places[key]
+
+    @property
+    def capacity(self) -> int:
+        """The number of places, used and free."""
+        return len(self._keys)
+
+    def put(self, key: int) -> int:
+        """Return the place of a key; give it a free place if it has none."""
+        place = self._places.get(key)
+        if place is None:
+            if not self._free:
+                self._grow()
+            place = self._places[key] = self._free.pop()
+            self._keys[place] = key
+            self._order = None
+        return place
+
+    def drop(self, key: int) -> None:
+        """Free the place of a key, if it has one."""
+        place = self._places.pop(key, None)
+        if place is not None:
+            self._keys[place] = _FREE
+            self._free.append(place)
+            self._order = None
+
+    def order(self) -> np.ndarray:
+        """Return the used places, sorted by key."""
+        if self._order is None:
+            self._order = np.argsort(self._keys, kind="stable")[: len(self._places)]
+        return self._order
+
+    def keys(self) -> np.ndarray:
+        """Return the keys in ascending order."""
+        return self._keys[self.order()]
+
+    def copy(self) -> RowTable:
+        """Return an independent copy."""
+        table = RowTable.__new__(RowTable)
+        table.values, table.work = self.values.copy(), self.work.copy()
+        table.ends, table._keys = self.ends.copy(), self._keys.copy()
+        table._places, table._free = dict(self._places), list(self._free)
+        table._order = self._order
+        return table
+
+    def _grow(self) -> None:
+        capacity = self.capacity
+        self.values = np.concatenate((self.values, np.zeros_like(self.values)))
+        self.work = np.concatenate((self.work, np.zeros_like(self.work)))
+        self.ends = np.concatenate((self.ends, np.zeros_like(self.ends)))
+        self._keys = np.concatenate((self._keys, np.full(capacity, _FREE)))
+        self._free += range(2 * capacity - 1, capacity - 1, -1)
 
 
 class Tracker:
@@ -38,10 +125,7 @@ class Tracker:
     def __init__(self, graph: Graph, costs_ms: Mapping[int, float], constants: bool = True) -> None:
         """Fill the tables from the whole graph.
 
-        Args:
-          graph: the first graph.
-          costs_ms: costs of nodes by number; the others cost 0.
-          constants: whether constants are shown as nodes at all.
+        Nodes without a cost cost 0. `constants` says whether constants are shown as nodes at all.
         """
         self.graph = graph
         self.nodes = RowTable(len(features.NODE_FEATURES), 2 * len(graph.nodes) + 16)
@@ -54,22 +138,17 @@ class Tracker:
 
     def copy(self) -> Tracker:
         """Return an independent copy."""
-        other = Tracker.__new__(Tracker)
-        other.graph, other.end = self.graph, self.end
-        other._shows_constants = self._shows_constants
-        other.nodes, other.edges = self.nodes.copy(), self.edges.copy()
-        other._num_edges, other._outputs = dict(self._num_edges), self._outputs
-        return other
+        tracker = copy.copy(self)
+        tracker.nodes, tracker.edges = self.nodes.copy(), self.edges.copy()
+        tracker._num_edges = dict(self._num_edges)
+        return tracker
 
     def advance(self, graph: Graph, change: Change, costs_ms: Mapping[int, float]) -> None:
         """Update the tables to a graph that was made from the current one.
 
-        Args:
-          graph: the new graph.
-          change: what differs between the current graph and the new one.
-          costs_ms: costs of the nodes whose costs may have changed, by number.
+        `costs_ms` are those that may have changed.
         """
-        known, self.graph = self.graph.nodes, graph
+        old_nodes, self.graph = self.graph.nodes, graph
         nodes, removed = graph.nodes, change.removed
         self.end = max(self.end, max(change.added, default=-1) + 1)
         changed = {*change.added, *change.rewired}
@@ -80,10 +159,10 @@ class Tracker:
         seen = set(changed)
         for number in changed:
             seen.update(nodes[number].used)
-            if number in known:
-                seen.update(known[number].used)
+            if number in old_nodes:
+                seen.update(old_nodes[number].used)
         for number in removed:
-            seen.update(known[number].used)
+            seen.update(old_nodes[number].used)
         outputs = {ref.node for ref in graph.outputs}
         seen |= self._outputs ^ outputs
         self._outputs = outputs
@@ -96,10 +175,7 @@ class Tracker:
     ) -> None:
         """Update the rows of some nodes, and the edges that end at those that changed.
 
-        Args:
-          seen: the nodes whose features may have changed.
-          changed: the nodes whose incoming edges may have changed.
-          costs_ms: costs of the nodes whose costs may have changed, by number.
+        `changed` are those whose incoming edges may have changed.
         """
         graph = self.graph
         for number in seen:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from environments.tensor_graphs.graph.graph import Graph
@@ -26,13 +28,7 @@ class View:
     """
 
     def __init__(self, name: str, state: State, tracker: Tracker) -> None:
-        """Make the view that an episode begins with.
-
-        Args:
-          name: name of the model.
-          state: the first state.
-          tracker: a tracker of that state's graph.
-        """
+        """Make the view that an episode begins with."""
         self.name, self.state, self.tracker, self.num_steps = name, state, tracker, 0
         self.first = state
         self.start_cost_ms = state.cost_ms
@@ -41,13 +37,9 @@ class View:
 
     def copy(self) -> View:
         """Return an independent copy."""
-        other = View.__new__(View)
-        other.name, other.num_steps = self.name, self.num_steps
-        other.first, other.state = self.first, self.state
-        other.tracker, other._match_tables = self.tracker.copy(), dict(self._match_tables)
-        other.start_cost_ms, other.start_work = self.start_cost_ms, self.start_work
-        other.work = self.work
-        return other
+        view = copy.copy(self)
+        view.tracker, view._match_tables = self.tracker.copy(), dict(self._match_tables)
+        return view
 
     def advance(self, state: State) -> None:
         """Move on to a state that one step has made from the current one."""
@@ -72,22 +64,19 @@ class View:
     ) -> list[MatchTable]:
         """Return a table of matches for each of some rules.
 
-        Args:
-          rules: int [N], numbers of the rules.
-          num_touched: K, the number of columns for the nodes of a match's source.
-          num_inputs: V, the number of columns for the variables.
+        `num_touched` is K and `num_inputs` V, as in `MatchTable`.
         """
-        by_rule, found = self.state.matches_by_rule, []
+        by_rule, tables = self.state.matches_by_rule, []
         for rule in rules.tolist():
             matches = by_rule[rule]
-            known = self._match_tables.get(rule)
+            table = self._match_tables.get(rule)
             # The engine keeps the same tuple of matches for rules that the step did not touch.
-            if known is None or known.matches is not matches:
+            if table is None or table.matches is not matches:
                 graph = self.state.graph
-                known = MatchTable(graph, matches, num_touched, num_inputs, known)
-                self._match_tables[rule] = known
-            found.append(known)
-        return found
+                table = MatchTable(graph, matches, num_touched, num_inputs, table)
+                self._match_tables[rule] = table
+            tables.append(table)
+        return tables
 
 
 class MatchTable:
@@ -110,15 +99,7 @@ class MatchTable:
         num_inputs: int,
         last: MatchTable | None,
     ) -> None:
-        """Make the table; copy the rows of matches that the last table has.
-
-        Args:
-          graph: the graph that the matches are in.
-          matches: the rule's matches.
-          num_touched: K, the number of columns for the nodes of a match's source.
-          num_inputs: V, the number of columns for the variables.
-          last: the same rule's table for an earlier state, if there is one.
-        """
+        """Make the table; copy the rows of matches that the last table has."""
         self.matches = matches
         self._places = {match.location: place for place, match in enumerate(matches)}
         old = [-1 if last is None else last._place_of(match) for match in matches]

@@ -4,10 +4,10 @@ Reading, top down (`reading/`):
 
     path, bytes or ModelProto
       │  loading        parse, embed tensors that nodes hold, inline the model's functions
-      │  acceptance     if onnx refuses the model: whether onnxruntime loads it
       │  wiring         constants, inputs, and nodes in an order to compute them
       │  inference      types of all values
-      │    foreign        what onnxruntime knows of operators that onnx does not have
+      │    foreign        what onnxruntime knows of operators that onnx does not have, and whether
+      │                   it loads a model that onnx refuses
       │  nodes          node by node, each by the first of these that fits:
       │    bodies         an If, Loop or Scan, with all nodes of its bodies (`body_models`)
       │    shape_values   a value computed from sizes becomes a constant
@@ -32,19 +32,18 @@ Writing, top down (`writing/`):
       ▼
     file
 
-`copying` copies a file that needs no rewriting. Both sides share `older_forms` (what older opsets
+`saving` also copies files that need no rewriting. Both sides share `older_forms` (what older opsets
 write in another way), `tensors` (arrays and ONNX's tensors), `scopes` (names and tensors within
 subgraphs), `bodies`, `header` and `opaque`. `parts` makes models of a few nodes of a graph, to
 measure them.
 """
 
-from environments.tensor_graphs.onnx_io.copying import copy
 from environments.tensor_graphs.onnx_io.header import ModelHeader
 from environments.tensor_graphs.onnx_io.parts import part_inputs, part_model
 from environments.tensor_graphs.onnx_io.reading.graph_builder import OLDEST_OPSET
 from environments.tensor_graphs.onnx_io.reading.loading import file_names
 from environments.tensor_graphs.onnx_io.reading.reader import read
-from environments.tensor_graphs.onnx_io.writing.saving import save
+from environments.tensor_graphs.onnx_io.writing.saving import copy, save
 from environments.tensor_graphs.onnx_io.writing.writer import write
 
 __all__ = [

@@ -100,11 +100,8 @@ def control_attributes(
 ) -> Attributes:
     """Return the attributes of the Opaque node for a node whose bodies are read.
 
-    Args:
-      node: the node of the file.
-      names: the ids of its bodies.
-      num_captured: how many values each of them captures.
-      functions: domain and name of the operators that the model defines itself.
+    `names` are the ids of its bodies, and `num_captured` says how many values each of them
+    captures; `functions` are as for `opaque.opaque_attributes`.
     """
     bare = onnx.NodeProto()
     bare.CopyFrom(node)
@@ -130,4 +127,4 @@ def control_of(node: Node) -> Control:
         parts.append(tuple(ref for ref in node.inputs[place : place + count] if ref is not None))
         place += count
     bodies = zip(names, shells, parts[: len(names)], parts[len(names) :], strict=True)
-    return Control(own, tuple(Body(*one) for one in bodies))
+    return Control(own, tuple(Body(*parts_of_body) for parts_of_body in bodies))

@@ -58,7 +58,8 @@ def opset_versions(model: onnx.ModelProto) -> dict[str, int]:
     A domain that is named several times has the version that is named last, as for onnxruntime.
     """
     return {
-        "" if one.domain == "ai.onnx" else one.domain: one.version for one in model.opset_import
+        "" if opset.domain == "ai.onnx" else opset.domain: opset.version
+        for opset in model.opset_import
     }
 
 
@@ -106,11 +107,11 @@ class DimensionNames:
         if _SAYS_NOTHING.fullmatch(name):
             return self.unknown()
         if name not in self._known:
-            known = name
+            plain = name
             if not _PLAIN_NAME.fullmatch(name) or name.startswith((UNKNOWN, "size_")):
-                known = f"size_{len(self.original)}"
-                self.original[known] = name
-            self._known[name] = known
+                plain = f"size_{len(self.original)}"
+                self.original[plain] = name
+            self._known[name] = plain
         return self._known[name]
 
     def opened(self, kind: TensorType) -> TensorType:
@@ -143,10 +144,7 @@ def value_info(
 ) -> onnx.ValueInfoProto:
     """Make the entry with which a file gives a value's type.
 
-    Args:
-      name: name of the value.
-      tensor_type: its type.
-      dimensions: as `ModelHeader.dimensions`.
+    `dimensions` are as in `ModelHeader`.
     """
     shape = tensor_type.shape
     sizes = None if shape is None else [_size(size, dimensions) for size in shape]

@@ -34,11 +34,8 @@ def opaque_attributes(
 ) -> Attributes:
     """Return the attributes of the Opaque node for a node of a file.
 
-    Args:
-      node: the node of the file.
-      captured: names of the outer values that the node's subgraphs use.
-      functions: domain and name of the operators that the model defines itself.
-      number: a number that no other node of the model has.
+    `captured` are the outer values that its subgraphs use, `functions` are domain and name of the
+    operators that the model defines itself, and `number` is one that no other node has.
     """
     bare = onnx.NodeProto()
     bare.CopyFrom(node)
@@ -59,19 +56,17 @@ def opaque_attributes(
 def to_onnx_node(node: Node, names: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
     """Make the node of a file for an Opaque node.
 
-    Args:
-      node: the Opaque node.
-      names: names of the node's inputs, the captured ones last; "" for each that is left out.
-      outputs: names of all outputs of the node, even of those that are left out.
+    In `names` the captured inputs come last, and "" stands for an input that is left out. `outputs`
+    has names even for outputs that are left out.
     """
     result = onnx.NodeProto()
     result.ParseFromString(node.attribute("node"))
     captured = node.attribute("captured")
     num_inputs = len(names) - len(captured)
     result.input.extend(names[:num_inputs])
-    asked = node.attribute("outputs")
+    is_named = node.attribute("outputs")
     result.output.extend(
-        name if is_asked else "" for name, is_asked in zip(outputs, asked, strict=True)
+        name if is_asked else "" for name, is_asked in zip(outputs, is_named, strict=True)
     )
     renamed: Mapping[str, str] = {
         old: new for old, new in zip(captured, names[num_inputs:], strict=True) if old != new

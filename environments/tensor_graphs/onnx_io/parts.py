@@ -51,8 +51,8 @@ def part_model(graph: Graph, numbers: Sequence[int], copies: int = 1) -> onnx.Mo
                 if ref is not None and ref not in inputs:
                     inputs[ref] = _input(graph, folder, ref, edit, place)
                     place += 1
-            given = [None if ref is None else inputs[ref] for ref in node.inputs]
-            added = edit.add(node.op, given, node.attributes, node.types).node
+            used = [None if ref is None else inputs[ref] for ref in node.inputs]
+            added = edit.add(node.op, used, node.attributes, node.types).node
             inputs.update((Ref(number, k), Ref(added, k)) for k in range(len(node.types)))
         outputs += [inputs[ref] for ref in _results(graph, numbers)]
     edit.set_outputs(outputs, [f"y{k}" for k in range(len(outputs))])
@@ -62,38 +62,32 @@ def part_model(graph: Graph, numbers: Sequence[int], copies: int = 1) -> onnx.Mo
 
 
 def part_inputs(graph: Graph, numbers: Sequence[int], copies: int = 1) -> dict[str, TensorType]:
-    """Return the types of the inputs of a `part_model`, by name, with the graph's names of sizes.
-
-    Args:
-      graph: as for `part_model`, and so are the other arguments.
-      numbers: numbers of the nodes.
-      copies: how often the model contains the nodes.
-    """
+    """Return the types of the inputs of a `part_model` by name, with the graph's sizes."""
     inner = {Ref(number, k) for number in numbers for k in range(len(graph.nodes[number].types))}
     used = (ref for number in numbers for ref in graph.nodes[number].inputs)
     outer = [ref for ref in dict.fromkeys(used) if ref is not None and ref not in inner]
-    found = {}
+    types = {}
     for place, ref in enumerate(outer * copies):
         tensor_type = graph.type_of(ref)
         if tensor_type is None:
             continue
         if not graph.is_constant(ref.node) or not tensor_type.is_static:
-            found[f"x{place}"] = tensor_type
-    return found
+            types[f"x{place}"] = tensor_type
+    return types
 
 
 def _results(graph: Graph, numbers: Sequence[int]) -> list[Ref]:
     """Return the values of these nodes that other nodes use, and those that no node uses."""
     within = {ref for number in numbers for ref in graph.nodes[number].inputs if ref is not None}
-    found = []
+    results = []
     for number in numbers:
         node = graph.nodes[number]
         names = node.attribute("outputs") if node.op == OPAQUE else (True,) * len(node.types)
         leaves = any(user not in numbers for user in graph.users(number))
         for k, name in enumerate(names):
             if name and (leaves or Ref(number, k) not in within):
-                found.append(Ref(number, k))
-    return found
+                results.append(Ref(number, k))
+    return results
 
 
 def _input(graph: Graph, folder: ConstantFolder, ref: Ref, edit: Edit, place: int) -> Ref:

@@ -52,16 +52,13 @@ def model_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def _parts(sparse: Iterable[onnx.SparseTensorProto]) -> Iterator[onnx.TensorProto]:
-    for one in sparse:
-        yield from (one.values, one.indices)
+    for tensor in sparse:
+        yield from (tensor.values, tensor.indices)
 
 
 def captured(node: onnx.NodeProto) -> list[str]:
     """Return the names of outer values that a node's subgraphs use, in the order of use."""
-    found: dict[str, None] = {}
-    for graph in subgraphs(node):
-        found.update(dict.fromkeys(_free(graph)))
-    return list(found)
+    return list(dict.fromkeys(name for graph in subgraphs(node) for name in _free(graph)))
 
 
 def captured_by(graph: onnx.GraphProto) -> list[str]:
@@ -71,15 +68,15 @@ def captured_by(graph: onnx.GraphProto) -> list[str]:
 
 def names_within(nodes: Iterable[onnx.NodeProto]) -> set[str]:
     """Return all names of values that occur in the subgraphs of nodes."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in nodes:
         for graph in subgraphs(node):
-            found |= _defined(graph)
-            found.update(one.name for one in graph.output)
+            names |= _defined(graph)
+            names.update(output.name for output in graph.output)
             for inner in graph.node:
-                found.update(inner.input)
-            found |= names_within(graph.node)
-    return found
+                names.update(inner.input)
+            names |= names_within(graph.node)
+    return names
 
 
 def operators(node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
@@ -91,12 +88,7 @@ def operators(node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
 
 
 def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
-    """Rename the outer values that a node's subgraphs use, in place.
-
-    Args:
-      node: the node.
-      names: new names by the old ones.
-    """
+    """Rename the outer values that a node's subgraphs use, in place."""
     if not names:
         return
     for graph in subgraphs(node):
@@ -111,8 +103,8 @@ def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
 
 
 def _defined(graph: onnx.GraphProto) -> set[str]:
-    defined = {one.name for one in graph.input} | {one.name for one in graph.initializer}
-    defined |= {one.values.name for one in graph.sparse_initializer}
+    defined = {info.name for info in graph.input} | {info.name for info in graph.initializer}
+    defined |= {tensor.values.name for tensor in graph.sparse_initializer}
     for node in graph.node:
         defined.update(node.output)
     return defined
@@ -122,4 +114,4 @@ def _free(graph: onnx.GraphProto) -> Iterator[str]:
     defined = _defined(graph) | {""}
     for node in graph.node:
         yield from (name for name in (*node.input, *captured(node)) if name not in defined)
-    yield from (one.name for one in graph.output if one.name not in defined)
+    yield from (output.name for output in graph.output if output.name not in defined)

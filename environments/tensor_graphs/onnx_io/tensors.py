@@ -93,10 +93,6 @@ def dtype_of(tensor: onnx.TensorProto) -> str:
 def to_array(tensor: onnx.TensorProto, place: DataPlace | None) -> np.ndarray:
     """Return the array that a tensor holds.
 
-    Args:
-      tensor: a tensor of any element type.
-      place: where external data are; None if there is no file.
-
     Raises:
       UserError: the data are missing, are outside of the directory, or do not fit the shape.
     """
@@ -125,10 +121,7 @@ def to_array(tensor: onnx.TensorProto, place: DataPlace | None) -> np.ndarray:
 def to_tensor(name: str, array: np.ndarray, dtype: str) -> onnx.TensorProto:
     """Make the tensor that holds an array.
 
-    Args:
-      name: name of the tensor.
-      array: the elements, with the dtype that `storage` returns.
-      dtype: the element type.
+    The array has the dtype that `storage` returns.
     """
     tensor = onnx.TensorProto(name=name, data_type=NUMBERS[dtype], dims=array.shape)
     if dtype == "string":
@@ -160,7 +153,7 @@ def external_path(tensor: onnx.TensorProto, place: DataPlace | None) -> pathlib.
     root = place.directory
     # This keeps names of links, which are those of the model's other copies.
     path = pathlib.Path(os.path.normpath(root / location.replace("\0", "?")))
-    is_inside = any(path.resolve().is_relative_to(one) for one in (root, place.real))
+    is_inside = any(path.resolve().is_relative_to(directory) for directory in (root, place.real))
     if not location or not path.is_relative_to(root) or not is_inside:
         raise UserError(f"{about}, which is outside of the model's directory {root}")
     if not path.is_file():
@@ -170,11 +163,6 @@ def external_path(tensor: onnx.TensorProto, place: DataPlace | None) -> pathlib.
 
 def external_bytes(tensor: onnx.TensorProto, place: DataPlace | None, expected: int) -> np.ndarray:
     """Return a tensor's bytes from another file; large tensors are memory-mapped, not read.
-
-    Args:
-      tensor: a tensor whose data are external.
-      place: where external data are; None if there is no file.
-      expected: number of bytes that the tensor's type and shape need.
 
     Returns:
       The bytes as uint8 [expected].
@@ -251,10 +239,10 @@ def _shaped(tensor: onnx.TensorProto, flat: np.ndarray, shape: tuple[int, ...]) 
     return flat.reshape(shape)
 
 
-def _wrong_size(tensor: onnx.TensorProto, expected: str, found: str) -> UserError:
+def _wrong_size(tensor: onnx.TensorProto, expected: str, actual: str) -> UserError:
     return UserError(
-        f"tensor {tensor.name!r} of shape {list(tensor.dims)}: expected {expected}, found {found}; "
-        "the model is damaged"
+        f"tensor {tensor.name!r} of shape {list(tensor.dims)}: expected {expected}, found {actual};"
+        " the model is damaged"
     )
 
 

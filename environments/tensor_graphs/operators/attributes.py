@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,6 @@ _SIZE_LISTS = "shape"
 
 def canonical(name: str, value: Any) -> Attribute:
     """Convert an attribute's value to its canonical form.
-
-    Args:
-      name: name of the attribute.
-      value: its value.
 
     Raises:
       ValueError: attributes of this name take another kind of value.
@@ -58,51 +54,36 @@ def _integer(name: str, value: Any, smallest: int | None = None) -> int:
     return int(value)
 
 
-def _count(name: str, value: Any) -> int:
-    return _integer(name, value, smallest=1)
-
-
-def _switch(name: str, value: Any) -> int:
-    return int(_integer(name, value) != 0)
-
-
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"expected a text as {name}, found {value!r}")
     return value
 
 
-def _list(name: str, value: Any) -> Sequence[Any]:
-    if not isinstance(value, tuple):
-        raise ValueError(f"expected a list as {name}, found {value!r}")
-    return value
+def _size(name: str, value: Any) -> Dimension:
+    return value if isinstance(value, str) else _integer(name, value, -1)
 
 
-def _integers(name: str, value: Any) -> tuple[int, ...]:
-    return tuple([_integer(name, item) for item in _list(name, value)])
+def _list_of(kind: Callable[[str, Any], Any]) -> Callable[[str, Any], tuple[Any, ...]]:
+    def canonical_list(name: str, value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, tuple):
+            raise ValueError(f"expected a list as {name}, found {value!r}")
+        return tuple([kind(name, item) for item in value])
+
+    return canonical_list
 
 
-def _counts(name: str, value: Any) -> tuple[int, ...]:
-    return tuple([_integer(name, item, smallest=1) for item in _list(name, value)])
-
-
-def _sizes(name: str, value: Any) -> tuple[Dimension, ...]:
-    return tuple(
-        [item if isinstance(item, str) else _integer(name, item, -1) for item in _list(name, value)]
-    )
-
-
-_KINDS: Mapping[str, Any] = {
+_KINDS: Mapping[str, Callable[[str, Any], Attribute]] = {
     name: kind
     for names, kind in (
         (_NUMBERS, _number),
         (_INTEGERS, _integer),
-        (_COUNTS, _count),
-        (_SWITCHES, _switch),
+        (_COUNTS, lambda name, value: _integer(name, value, smallest=1)),
+        (_SWITCHES, lambda name, value: int(_integer(name, value) != 0)),
         (_TEXTS, _text),
-        (_INTEGER_LISTS, _integers),
-        (_COUNT_LISTS, _counts),
-        (_SIZE_LISTS, _sizes),
+        (_INTEGER_LISTS, _list_of(_integer)),
+        (_COUNT_LISTS, _list_of(lambda name, value: _integer(name, value, smallest=1))),
+        (_SIZE_LISTS, _list_of(_size)),
     )
     for name in names.split()
 }

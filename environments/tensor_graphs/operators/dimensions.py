@@ -24,8 +24,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 def product(sizes: Iterable[Dimension]) -> Dimension:
     """Multiply sizes; the product of none is 1."""
-    number = 1
-    names: list[str] = []
+    number, names = 1, []
     for size in sizes:
         if isinstance(size, int):
             number *= size
@@ -33,15 +32,12 @@ def product(sizes: Iterable[Dimension]) -> Dimension:
             names.append(size)
     if not names or number == 0:
         return number
-    if number == 1 and len(names) == 1:
-        return names[0]
-    return _product(number, tuple(names))
+    return names[0] if (number, len(names)) == (1, 1) else _product(number, tuple(names))
 
 
 def total(sizes: Iterable[Dimension]) -> Dimension:
     """Add sizes; the sum of none is 0."""
-    number = 0
-    names: list[str] = []
+    number, names = 0, []
     for size in sizes:
         if isinstance(size, int):
             number += size
@@ -49,9 +45,7 @@ def total(sizes: Iterable[Dimension]) -> Dimension:
             names.append(size)
     if not names:
         return number
-    if number == 0 and len(names) == 1:
-        return names[0]
-    return _total(number, tuple(names))
+    return names[0] if (number, len(names)) == (0, 1) else _total(number, tuple(names))
 
 
 def quotient(size: Dimension, divisor: Dimension) -> Dimension:
@@ -69,9 +63,7 @@ def quotient(size: Dimension, divisor: Dimension) -> Dimension:
 
 def rounded_down(size: Dimension, divisor: int) -> Dimension:
     """Divide a size by a number, rounding down."""
-    if isinstance(size, int):
-        return size // divisor
-    return _rounded_down(size, divisor)
+    return size // divisor if isinstance(size, int) else _rounded_down(size, divisor)
 
 
 def canonical(size: Dimension) -> Dimension:
@@ -162,18 +154,18 @@ def _polynomial(size: Dimension) -> Polynomial:
     return _parse(size)
 
 
-def _times(one: Polynomial, other: Polynomial) -> Polynomial:
+def _times(left: Polynomial, right: Polynomial) -> Polynomial:
     result: dict[Monomial, int] = {}
-    for first, number in one.items():
-        for second, factor in other.items():
+    for first, number in left.items():
+        for second, factor in right.items():
             monomial = tuple(sorted((*first, *second)))
             result[monomial] = result.get(monomial, 0) + number * factor
     return {monomial: number for monomial, number in result.items() if number}
 
 
-def _plus(one: Polynomial, other: Polynomial, sign: int = 1) -> Polynomial:
-    result = dict(one)
-    for monomial, number in other.items():
+def _plus(left: Polynomial, right: Polynomial, sign: int = 1) -> Polynomial:
+    result = dict(left)
+    for monomial, number in right.items():
         result[monomial] = result.get(monomial, 0) + sign * number
     return {monomial: number for monomial, number in result.items() if number}
 
@@ -189,7 +181,7 @@ def _text(polynomial: Polynomial) -> Dimension:
         if len(monomial) == 1 and monomial[0].startswith("{"):
             return monomial[0][1:-1]
     text = ""
-    for monomial in sorted(polynomial, key=lambda one: (-len(one), one)):
+    for monomial in sorted(polynomial, key=lambda monomial: (-len(monomial), monomial)):
         number = polynomial[monomial]
         factors = [str(abs(number))] if abs(number) != 1 or not monomial else []
         sign = "-" if number < 0 else "+" if text else ""

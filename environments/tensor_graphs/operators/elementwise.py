@@ -8,7 +8,8 @@ attributes, -inf and inf where ONNX leaves them out. Cast's `to` is the name of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,63 +20,58 @@ from environments.tensor_graphs.operators.operator import (
     Operator,
     OperatorError,
     Shape,
-    Values,
     float_dtype,
-    flops_per_element,
-    no_flops,
     same_dtype,
 )
 
 Array = np.ndarray
-Meaning = Callable[..., Any]
 
 
-def broadcast(one: Shape, other: Shape) -> Shape:
+def broadcast(left: Shape, right: Shape) -> Shape:
     """Return the shape to which two tensors are broadcast.
 
     Raises:
       OperatorError: the shapes do not fit, or the result depends on sizes that are not known.
     """
-    if one == other:
-        return one
-    if len(one) < len(other):
-        one, other = other, one
-    start = len(one) - len(other)
-    sizes = list(one)
-    for place, size in enumerate(other, start):
+    if left == right:
+        return left
+    if len(left) < len(right):
+        left, right = right, left
+    start = len(left) - len(right)
+    sizes = list(left)
+    for place, size in enumerate(right, start):
         mine = sizes[place]
         if mine == size or size == 1:
             continue
         if mine == 1 or (isinstance(mine, str) and isinstance(size, int)):
             sizes[place] = size
         elif not (isinstance(size, str) and isinstance(mine, int)):
-            raise OperatorError(f"expected shapes that can be broadcast, found {one} and {other}")
+            raise OperatorError(f"expected shapes that can be broadcast, found {left} and {right}")
     return tuple(sizes)
 
 
-def _shapes(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape, ...]:
-    shape = shapes[0]
-    for other in shapes[1:]:
-        shape = broadcast(shape, other)
-    return (shape,)
+def _shape(*shapes: Shape, **_: Any) -> Shape:
+    return functools.reduce(broadcast, shapes)
 
 
-def _operator(name: str, inputs: str, meaning: Meaning, flops: int, **options: Any) -> Operator:
-    def evaluate(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-        return (meaning(algebra, *arrays, **attributes),)
-
-    defaults = {
-        "attributes": {},
-        "dtypes_fn": float_dtype,
-        "flops_fn": flops_per_element(flops),
-    }
+def _operator(
+    name: str,
+    inputs: str,
+    meaning: Callable[..., Any],
+    flops: int,
+    dtype_fn: Callable[..., str] = float_dtype,
+    commutative: bool = False,
+    **attributes: Any,
+) -> Operator:
     return Operator(
-        name=name,
+        name,
+        _shape,
+        meaning,
         inputs=tuple(inputs.split()),
-        shapes_fn=_shapes,
-        evaluate_fn=evaluate,
-        elementwise=True,
-        **{**defaults, **options},
+        attributes=attributes,
+        dtype_fn=dtype_fn,
+        flops=flops,
+        commutative=commutative,
     )
 
 
@@ -84,10 +80,6 @@ def _function(name: str, flops: int) -> Operator:
 
 
 # What the operators compute. The first argument is the algebra.
-
-
-def _relu(f: Any, x: Array) -> Array:
-    return f.maximum(x, f.number(0, x))
 
 
 def _neg(f: Any, x: Array) -> Array:
@@ -100,12 +92,8 @@ def _abs(f: Any, x: Array) -> Array:
 
 
 def _sign(f: Any, x: Array) -> Array:
-    zero, one = f.number(0, x), f.number(1, x)
-    return np.where(f.less(zero, x), one, np.where(f.less(x, zero), _neg(f, one), zero))
-
-
-def _reciprocal(f: Any, x: Array) -> Array:
-    return f.divide(f.number(1, x), x)
+    zero, unit = f.number(0, x), f.number(1, x)
+    return np.where(f.less(zero, x), unit, np.where(f.less(x, zero), _neg(f, unit), zero))
 
 
 def _leaky_relu(f: Any, x: Array, alpha: float) -> Array:
@@ -133,14 +121,6 @@ def _softplus(f: Any, x: Array) -> Array:
     return f.apply("Log", f.add(f.apply("Exp", x), f.number(1, x)))
 
 
-def _softsign(f: Any, x: Array) -> Array:
-    return f.divide(x, f.add(_abs(f, x), f.number(1, x)))
-
-
-def _mish(f: Any, x: Array) -> Array:
-    return f.multiply(x, f.apply("Tanh", _softplus(f, x)))
-
-
 def _hard_sigmoid(f: Any, x: Array, alpha: float, beta: float) -> Array:
     return _clip(f, f.add(f.multiply(x, f.number(alpha, x)), f.number(beta, x)), 0.0, 1.0)
 
@@ -161,7 +141,7 @@ SQRT_2_PI = float(np.float32((2 / np.pi) ** 0.5))
 
 def _gelu(f: Any, x: Array, approximate: str) -> Array:
     """Compute ½ x (1 + erf(x / √2)), or with tanh(√(2/π) (x + 0.044715 x³)) in place of erf."""
-    one = f.number(1, x)
+    unit = f.number(1, x)
     if approximate == "none":
         inner = f.apply("Erf", f.divide(x, f.number(SQRT_2, x)))
     elif approximate == "tanh":
@@ -170,100 +150,74 @@ def _gelu(f: Any, x: Array, approximate: str) -> Array:
         inner = f.apply("Tanh", f.multiply(f.number(SQRT_2_PI, x), bent))
     else:
         raise OperatorError(f"Gelu: expected approximate none or tanh, found {approximate}")
-    return f.multiply(f.multiply(x, f.number(0.5, x)), f.add(one, inner))
+    return f.multiply(f.multiply(x, f.number(0.5, x)), f.add(unit, inner))
 
 
-def _cast(f: Any, x: Array, to: str) -> Array:
-    return f.cast(x, to)
+def _compared(*dtypes: str) -> str:
+    same_dtype(*dtypes)
+    return "bool"
 
 
-def _cast_dtype(dtypes: Sequence[Any], attributes: Values) -> tuple[str]:
-    return (attributes["to"],)
-
-
-def _compared(dtypes: Sequence[Any], attributes: Values) -> tuple[str]:
-    same_dtype(dtypes, attributes)
-    return ("bool",)
-
-
-def _truth(dtypes: Sequence[Any], attributes: Values) -> tuple[str]:
+def _truth(*dtypes: str) -> str:
     if any(dtype != "bool" for dtype in dtypes):
         raise OperatorError(f"expected truth values, found {dtypes[0]}")
-    return ("bool",)
+    return "bool"
 
 
-def _where_dtype(dtypes: Sequence[Any], attributes: Values) -> tuple[str, ...]:
-    if dtypes[0] != "bool":
-        raise OperatorError(f"expected truth values to choose by, found {dtypes[0]}")
-    return same_dtype(dtypes[1:], attributes)
+def _where_dtype(condition: str, *dtypes: str) -> str:
+    if condition != "bool":
+        raise OperatorError(f"expected truth values to choose by, found {condition}")
+    return same_dtype(*dtypes)
 
 
-def _pow_dtype(dtypes: Sequence[Any], attributes: Values) -> tuple[str]:
-    if dtypes[0] not in FLOAT_TYPES:
-        raise OperatorError(f"expected floating-point numbers, found {dtypes[0]}")
-    return (dtypes[0],)
-
-
-def _unary() -> list[Operator]:
-    clip = {"min": -float("inf"), "max": float("inf")}
-    return [
-        *(_function(name, 8) for name in ("Cos", "Erf", "Exp", "Log", "Sigmoid", "Sin", "Tanh")),
-        *(_function(name, 1) for name in ("Ceil", "Floor", "Round", "Sqrt")),
-        _operator("Abs", "x", _abs, 1, dtypes_fn=same_dtype),
-        _operator("Cast", "x", _cast, 0, attributes={"to": REQUIRED}, dtypes_fn=_cast_dtype),
-        _operator("Clip", "x", _clip, 2, attributes=clip),
-        _operator("Elu", "x", _elu, 10, attributes={"alpha": 1.0}),
-        _operator("Gelu", "x", _gelu, 13, attributes={"approximate": "none"}),
-        _operator("HardSigmoid", "x", _hard_sigmoid, 4, attributes={"alpha": 0.2, "beta": 0.5}),
-        _operator("HardSwish", "x", _hard_swish, 5),
-        _operator("LeakyRelu", "x", _leaky_relu, 2, attributes={"alpha": 0.01}),
-        _operator("Mish", "x", _mish, 26),
-        _operator("Neg", "x", _neg, 1, dtypes_fn=same_dtype),
-        _operator("Not", "x", lambda f, x: ~x, 0, dtypes_fn=_truth),
-        _operator("Reciprocal", "x", _reciprocal, 1),
-        _operator("Relu", "x", _relu, 1, dtypes_fn=same_dtype),
-        _operator(
-            "Selu", "x", _selu, 11,
-            attributes={"alpha": 1.6732632423543772, "gamma": 1.0507009873554805},
-        ),
-        _operator("Sign", "x", _sign, 1, dtypes_fn=same_dtype),
-        _operator("Softplus", "x", _softplus, 17),
-        _operator("Softsign", "x", _softsign, 3),
-    ]  # fmt: skip
-
-
-def _binary() -> list[Operator]:
-    exact: dict[str, Any] = {"dtypes_fn": same_dtype}
-    both: dict[str, Any] = {"dtypes_fn": same_dtype, "commutative": True}
-    truth: dict[str, Any] = {"dtypes_fn": _truth, "commutative": True, "flops_fn": no_flops}
-    compared: dict[str, Any] = {"dtypes_fn": _compared}
-    return [
-        _operator("Add", "a b", lambda f, a, b: f.add(a, b), 1, **both),
-        _operator("And", "a b", lambda f, a, b: a & b, 0, **truth),
-        _operator("Div", "a b", lambda f, a, b: f.divide(a, b), 1, **exact),
-        _operator("Equal", "a b", lambda f, a, b: a == b, 1, **{**both, **compared}),
-        _operator("Greater", "a b", lambda f, a, b: f.less(b, a), 1, **compared),
-        _operator("GreaterOrEqual", "a b", _greater_or_equal, 1, **compared),
-        _operator("Less", "a b", lambda f, a, b: f.less(a, b), 1, **compared),
-        _operator("LessOrEqual", "a b", lambda f, a, b: _greater_or_equal(f, b, a), 1, **compared),
-        _operator("Max", "a b", lambda f, a, b: f.maximum(a, b), 1, **both),
-        _operator("Min", "a b", lambda f, a, b: f.minimum(a, b), 1, **both),
-        _operator("Mul", "a b", lambda f, a, b: f.multiply(a, b), 1, **both),
-        _operator("Or", "a b", lambda f, a, b: a | b, 0, **truth),
-        _operator("PRelu", "x slope", _prelu, 2, **exact),
-        _operator("Pow", "a b", lambda f, a, b: f.power(a, b), 8, dtypes_fn=_pow_dtype),
-        _operator("Sub", "a b", lambda f, a, b: f.subtract(a, b), 1, **exact),
-        _operator("Where", "condition x y", _where, 1, dtypes_fn=_where_dtype),
-        _operator("Xor", "a b", lambda f, a, b: a ^ b, 0, **truth),
-    ]
+def _pow_dtype(base: str, exponent: str) -> str:
+    if base not in FLOAT_TYPES:
+        raise OperatorError(f"expected floating-point numbers, found {base}")
+    return base
 
 
 def _greater_or_equal(f: Any, a: Array, b: Array) -> Array:
     return f.less(b, a) | np.equal(a, b)
 
 
-def _where(f: Any, condition: Array, x: Array, y: Array) -> Array:
-    return np.where(condition, x, y)
-
-
-OPERATORS = [*_unary(), *_binary()]
+_UNARY = [
+    *(_function(name, 8) for name in ("Cos", "Erf", "Exp", "Log", "Sigmoid", "Sin", "Tanh")),
+    *(_function(name, 1) for name in ("Ceil", "Floor", "Round", "Sqrt")),
+    _operator("Abs", "x", _abs, 1, same_dtype),
+    _operator("Cast", "x", lambda f, x, to: f.cast(x, to), 0, lambda dtype, to: to, to=REQUIRED),
+    _operator("Clip", "x", _clip, 2, min=-float("inf"), max=float("inf")),
+    _operator("Elu", "x", _elu, 10, alpha=1.0),
+    _operator("Gelu", "x", _gelu, 13, approximate="none"),
+    _operator("HardSigmoid", "x", _hard_sigmoid, 4, alpha=0.2, beta=0.5),
+    _operator("HardSwish", "x", _hard_swish, 5),
+    _operator("LeakyRelu", "x", _leaky_relu, 2, alpha=0.01),
+    _operator("Mish", "x", lambda f, x: f.multiply(x, f.apply("Tanh", _softplus(f, x))), 26),
+    _operator("Neg", "x", _neg, 1, same_dtype),
+    _operator("Not", "x", lambda f, x: ~x, 0, _truth),
+    _operator("Reciprocal", "x", lambda f, x: f.divide(f.number(1, x), x), 1),
+    _operator("Relu", "x", lambda f, x: f.maximum(x, f.number(0, x)), 1, same_dtype),
+    _operator("Selu", "x", _selu, 11, alpha=1.6732632423543772, gamma=1.0507009873554805),
+    _operator("Sign", "x", _sign, 1, same_dtype),
+    _operator("Softplus", "x", _softplus, 17),
+    _operator("Softsign", "x", lambda f, x: f.divide(x, f.add(_abs(f, x), f.number(1, x))), 3),
+]
+_BINARY = [
+    _operator("Add", "a b", lambda f, a, b: f.add(a, b), 1, same_dtype, True),
+    _operator("And", "a b", lambda f, a, b: a & b, 0, _truth, True),
+    _operator("Div", "a b", lambda f, a, b: f.divide(a, b), 1, same_dtype),
+    _operator("Equal", "a b", lambda f, a, b: a == b, 1, _compared, True),
+    _operator("Greater", "a b", lambda f, a, b: f.less(b, a), 1, _compared),
+    _operator("GreaterOrEqual", "a b", _greater_or_equal, 1, _compared),
+    _operator("Less", "a b", lambda f, a, b: f.less(a, b), 1, _compared),
+    _operator("LessOrEqual", "a b", lambda f, a, b: _greater_or_equal(f, b, a), 1, _compared),
+    _operator("Max", "a b", lambda f, a, b: f.maximum(a, b), 1, same_dtype, True),
+    _operator("Min", "a b", lambda f, a, b: f.minimum(a, b), 1, same_dtype, True),
+    _operator("Mul", "a b", lambda f, a, b: f.multiply(a, b), 1, same_dtype, True),
+    _operator("Or", "a b", lambda f, a, b: a | b, 0, _truth, True),
+    _operator("PRelu", "x slope", _prelu, 2, same_dtype),
+    _operator("Pow", "a b", lambda f, a, b: f.power(a, b), 8, _pow_dtype),
+    _operator("Sub", "a b", lambda f, a, b: f.subtract(a, b), 1, same_dtype),
+    _operator("Where", "condition x y", lambda f, c, x, y: np.where(c, x, y), 1, _where_dtype),
+    _operator("Xor", "a b", lambda f, a, b: a ^ b, 0, _truth, True),
+]
+OPERATORS = [*_UNARY, *_BINARY]

@@ -64,8 +64,8 @@ class Field(Floats):
     def embed(self, array: np.ndarray) -> np.ndarray:
         """Convert floating-point numbers to the field; this is exact, since they are fractions."""
         array = np.asarray(array, np.float64)
-        found = [_number(float(value)) for value in array.reshape(-1)]
-        return np.array(found, np.uint64).reshape(array.shape)
+        numbers = [_number(float(value)) for value in array.reshape(-1)]
+        return np.array(numbers, np.uint64).reshape(array.shape)
 
     def number(self, value: float, like: np.ndarray) -> np.ndarray:
         """Return a number as an array of shape []."""
@@ -275,10 +275,10 @@ def _squared(x: np.ndarray, times: int) -> np.ndarray:
 def _pick(x: np.ndarray, place: np.ndarray, axes: Sequence[int], keepdims: bool) -> np.ndarray:
     """Return the elements with the highest place over axes."""
     axes = tuple(axis % x.ndim for axis in axes)
-    kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
-    shape = tuple(x.shape[axis] for axis in kept)
-    x = x.transpose(*kept, *axes).reshape(*shape, -1)
-    place = place.transpose(*kept, *axes).reshape(*shape, -1)
+    left_axes = tuple(axis for axis in range(x.ndim) if axis not in axes)
+    shape = tuple(x.shape[axis] for axis in left_axes)
+    x = x.transpose(*left_axes, *axes).reshape(*shape, -1)
+    place = place.transpose(*left_axes, *axes).reshape(*shape, -1)
     best = np.argmax(place, axis=-1)[..., None]
     picked = np.take_along_axis(x, best, axis=-1)[..., 0]
     return np.expand_dims(picked, axes) if keepdims else picked

@@ -21,35 +21,27 @@ from environments.tensor_graphs.operators.operator import (
     Shape,
     Values,
     checked_axis,
-    no_flops,
     normalize_axis,
-    same_dtype,
 )
 
 Array = np.ndarray
 
 
-def _gather_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
-    x, indices = shapes
-    axis = checked_axis(attributes["axis"], len(x))
-    return ((*x[:axis], *indices, *x[axis + 1 :]),)
+def _gather_shape(x: Shape, indices: Shape, axis: int) -> Shape:
+    checked_axis(axis, len(x))
+    return (*x[:axis], *indices, *x[axis + 1 :])
 
 
-def _gather_dtype(dtypes: Sequence[Any], attributes: Values) -> tuple[str]:
-    if dtypes[1] not in ("int32", "int64"):
-        raise OperatorError(f"expected indices, found {dtypes[1]}")
-    return (dtypes[0],)
+def _gather_dtype(x: str, indices: str, axis: int) -> str:
+    if indices not in ("int32", "int64"):
+        raise OperatorError(f"expected indices, found {indices}")
+    return x
 
 
-def _gather(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-    return (np.take(arrays[0], arrays[1], axis=attributes["axis"]),)
-
-
-def _shape_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
-    start, end, rank = attributes["start"], attributes["end"], len(shapes[0])
-    if not 0 <= start <= end <= rank:
-        raise OperatorError(f"expected places within {rank}, found {start} to {end}")
-    return ((end - start,),)
+def _shape_shape(x: Shape, start: int, end: int) -> Shape:
+    if not 0 <= start <= end <= len(x):
+        raise OperatorError(f"expected places within {len(x)}, found {start} to {end}")
+    return (end - start,)
 
 
 def _normalize_shape(attributes: Values, shapes: Sequence[Shape]) -> None:
@@ -58,31 +50,20 @@ def _normalize_shape(attributes: Values, shapes: Sequence[Shape]) -> None:
     attributes.update(start=start, end=max(start, end))
 
 
-def _shape(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-    shape = arrays[0].shape[attributes["start"] : attributes["end"]]
-    return (np.array(shape, np.int64),)
-
-
-def _index(dtypes: Sequence[Any], attributes: Values) -> tuple[str]:
-    return ("int64",)
-
-
-def _depth_to_space_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
-    x, block = shapes[0], attributes["blocksize"]
-    if attributes["mode"] not in ("DCR", "CRD"):
-        raise OperatorError(f"expected mode DCR or CRD, found {attributes['mode']}")
+def _depth_to_space_shape(x: Shape, blocksize: int, mode: str) -> Shape:
+    if mode not in ("DCR", "CRD"):
+        raise OperatorError(f"expected mode DCR or CRD, found {mode}")
     if len(x) != 4:
         raise OperatorError(f"expected a tensor of rank 4, found {x}")
-    height, width = (dimensions.product([size, block]) for size in x[2:])
-    return ((x[0], _divided(x[1], block * block), height, width),)
+    height, width = (dimensions.product([size, blocksize]) for size in x[2:])
+    return (x[0], _divided(x[1], blocksize**2), height, width)
 
 
-def _space_to_depth_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
-    x, block = shapes[0], attributes["blocksize"]
+def _space_to_depth_shape(x: Shape, blocksize: int) -> Shape:
     if len(x) != 4:
         raise OperatorError(f"expected a tensor of rank 4, found {x}")
-    depth = dimensions.product([x[1], block * block])
-    return ((x[0], depth, _divided(x[2], block), _divided(x[3], block)),)
+    depth = dimensions.product([x[1], blocksize**2])
+    return (x[0], depth, _divided(x[2], blocksize), _divided(x[3], blocksize))
 
 
 def _divided(size: Any, divisor: int) -> Any:
@@ -92,51 +73,41 @@ def _divided(size: Any, divisor: int) -> Any:
         raise OperatorError(str(error)) from error
 
 
-def _depth_to_space(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-    block = attributes["blocksize"]
-    num, depth, height, width = arrays[0].shape
-    channels = depth // block**2
-    if attributes["mode"] == "DCR":
-        x = arrays[0].reshape(num, block, block, channels, height, width)
+def _depth_to_space(f: Any, x: Array, blocksize: int, mode: str) -> Array:
+    num, depth, height, width = x.shape
+    channels = depth // blocksize**2
+    if mode == "DCR":
+        x = x.reshape(num, blocksize, blocksize, channels, height, width)
         x = x.transpose(0, 3, 4, 1, 5, 2)
     else:
-        x = arrays[0].reshape(num, channels, block, block, height, width)
+        x = x.reshape(num, channels, blocksize, blocksize, height, width)
         x = x.transpose(0, 1, 4, 2, 5, 3)
-    return (x.reshape(num, channels, height * block, width * block),)
+    return x.reshape(num, channels, height * blocksize, width * blocksize)
 
 
-def _space_to_depth(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-    block = attributes["blocksize"]
-    num, depth, height, width = arrays[0].shape
-    x = arrays[0].reshape(num, depth, height // block, block, width // block, block)
+def _space_to_depth(f: Any, x: Array, blocksize: int) -> Array:
+    num, depth, height, width = x.shape
+    x = x.reshape(num, depth, height // blocksize, blocksize, width // blocksize, blocksize)
     x = x.transpose(0, 3, 5, 1, 2, 4)
-    return (x.reshape(num, depth * block**2, height // block, width // block),)
+    return x.reshape(num, depth * blocksize**2, height // blocksize, width // blocksize)
 
-
-def _operator(
-    name: str, attributes: Values, shapes: Any, evaluate: Any, **options: Any
-) -> Operator:
-    return Operator(
-        name=name,
-        attributes=attributes,
-        shapes_fn=shapes,
-        evaluate_fn=evaluate,
-        flops_fn=no_flops,
-        **{"inputs": ("x",), "dtypes_fn": same_dtype, **options},
-    )
-
-
-_BLOCKS = {"blocksize": REQUIRED, "mode": "DCR"}
 
 OPERATORS = [
-    _operator(
-        "Gather", {"axis": 0}, _gather_shape, _gather,
-        inputs=("x", "indices"), dtypes_fn=_gather_dtype, normalize_fn=normalize_axis,
+    Operator(
+        "Gather", _gather_shape, lambda f, x, indices, axis: np.take(x, indices, axis=axis),
+        inputs=("x", "indices"), attributes={"axis": 0}, dtype_fn=_gather_dtype,
+        normalize_fn=normalize_axis,
     ),
-    _operator(
-        "Shape", {"start": 0, "end": 2**63 - 1}, _shape_shape, _shape,
-        dtypes_fn=_index, normalize_fn=_normalize_shape,
+    Operator(
+        "Shape", _shape_shape, lambda f, x, start, end: np.array(x.shape[start:end], np.int64),
+        attributes={"start": 0, "end": 2**63 - 1}, dtype_fn=lambda dtype, **_: "int64",
+        normalize_fn=_normalize_shape,
     ),
-    _operator("DepthToSpace", _BLOCKS, _depth_to_space_shape, _depth_to_space),
-    _operator("SpaceToDepth", {"blocksize": REQUIRED}, _space_to_depth_shape, _space_to_depth),
+    Operator(
+        "DepthToSpace", _depth_to_space_shape, _depth_to_space,
+        attributes={"blocksize": REQUIRED, "mode": "DCR"},
+    ),
+    Operator(
+        "SpaceToDepth", _space_to_depth_shape, _space_to_depth, attributes={"blocksize": REQUIRED}
+    ),
 ]  # fmt: skip

@@ -34,9 +34,7 @@ from environments.tensor_graphs.operators.operator import (
     Values,
     checked_axis,
     from_the_front,
-    no_flops,
     normalize_axis,
-    same_dtype,
 )
 
 Array = np.ndarray
@@ -47,10 +45,8 @@ WHOLE = 2**63 - 1
 def reshaped(op: str, shape: Shape, attributes: Mapping[str, Any]) -> Shape:
     """Return the shape to which Flatten, Squeeze or Unsqueeze reshapes its input.
 
-    Args:
-      op: "Flatten", "Squeeze" or "Unsqueeze".
-      shape: shape of the input.
-      attributes: `axis` of Flatten, `axes` of the others; without it, Squeeze removes all sizes 1.
+    The attribute is `axis` of Flatten, `axes` of the others; without it, Squeeze removes all sizes
+    1.
 
     Raises:
       OperatorError: the attributes do not fit the shape.
@@ -102,15 +98,14 @@ def reshape_request(shape: Shape, target: Shape) -> tuple[int, ...] | None:
     return tuple(request) if request.count(-1) <= 1 and 0 not in target else None
 
 
-def _reshape_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
-    shape, target = shapes[0], attributes["shape"]
-    if -1 in target:
-        raise OperatorError(f"expected known sizes or names, found {target}")
-    if dimensions.product(shape) != dimensions.product(target):
-        raise OperatorError(f"expected as many elements as in {shape}, found {target}")
-    if reshape_request(shape, target) is None and without_ones(shape) != without_ones(target):
-        raise OperatorError(f"cannot write Reshape of {shape} to {target}")
-    return (target,)
+def _reshape_shape(x: Shape, shape: Shape) -> Shape:
+    if -1 in shape:
+        raise OperatorError(f"expected known sizes or names, found {shape}")
+    if dimensions.product(x) != dimensions.product(shape):
+        raise OperatorError(f"expected as many elements as in {x}, found {shape}")
+    if reshape_request(x, shape) is None and without_ones(x) != without_ones(shape):
+        raise OperatorError(f"cannot write Reshape of {x} to {shape}")
+    return shape
 
 
 def without_ones(shape: Shape) -> list[Dimension]:
@@ -133,52 +128,33 @@ def _normalize_reshape(attributes: Values, shapes: Sequence[Shape]) -> None:
     attributes["shape"] = tuple(target)
 
 
-def _reshape(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-    return (arrays[0].reshape([s if isinstance(s, int) else -1 for s in attributes["shape"]]),)
+def _transpose_shape(x: Shape, perm: Sequence[int]) -> Shape:
+    if sorted(perm) != list(range(len(x))):
+        raise OperatorError(f"expected a permutation of {len(x)} axes, found {perm}")
+    return tuple([x[axis] for axis in perm])
 
 
-def _transpose_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
-    shape, perm = shapes[0], attributes["perm"]
-    if sorted(perm) != list(range(len(shape))):
-        raise OperatorError(f"expected a permutation of {len(shape)} axes, found {perm}")
-    return (tuple([shape[axis] for axis in perm]),)
-
-
-def _transpose(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-    return (arrays[0].transpose(attributes["perm"]),)
-
-
-def _concat_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
-    first = shapes[0]
-    axis = checked_axis(attributes["axis"], len(first))
-    for shape in shapes[1:]:
+def _concat_shape(first: Shape, *others: Shape, axis: int) -> Shape:
+    checked_axis(axis, len(first))
+    for shape in others:
         same = shape[:axis] == first[:axis] and shape[axis + 1 :] == first[axis + 1 :]
         if len(shape) != len(first) or not same:
             raise OperatorError(f"expected shapes that differ at {axis}, found {first} and {shape}")
-    size = dimensions.total([shape[axis] for shape in shapes])
-    return ((*first[:axis], size, *first[axis + 1 :]),)
+    size = dimensions.total([shape[axis] for shape in (first, *others)])
+    return (*first[:axis], size, *first[axis + 1 :])
 
 
-def _concat(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-    return (np.concatenate(arrays, axis=attributes["axis"]),)
+def _split_shape(x: Shape, axis: int, split: Sequence[int]) -> list[Shape]:
+    checked_axis(axis, len(x))
+    if not split or min(split) < 0 or dimensions.total(split) != x[axis]:
+        raise OperatorError(f"expected sizes that sum to {x[axis]}, found {split}")
+    return [(*x[:axis], size, *x[axis + 1 :]) for size in split]
 
 
-def _split_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape, ...]:
-    shape, sizes = shapes[0], attributes["split"]
-    axis = checked_axis(attributes["axis"], len(shape))
-    if not sizes or min(sizes) < 0 or dimensions.total(sizes) != shape[axis]:
-        raise OperatorError(f"expected sizes that sum to {shape[axis]}, found {sizes}")
-    return tuple([(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes])
-
-
-def _split(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array, ...]:
-    ends = np.cumsum(attributes["split"])[:-1]
-    return tuple(np.split(arrays[0], ends, axis=attributes["axis"]))
-
-
-def _slice_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
-    sizes = list(shapes[0])
-    starts, ends, axes, steps = (attributes[name] for name in _SLICE)
+def _slice_shape(
+    x: Shape, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]
+) -> Shape:
+    sizes = list(x)
     if not len(starts) == len(ends) == len(axes) == len(steps) or list(axes) != sorted(set(axes)):
         raise OperatorError(f"expected numbers for ascending axes, found {starts} {ends} {axes}")
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
@@ -191,7 +167,7 @@ def _slice_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
             raise OperatorError(f"expected places within {size}, found {start} to {end} by {step}")
         else:
             sizes[axis] = -((start - end) // step)
-    return (tuple(sizes),)
+    return tuple(sizes)
 
 
 _SLICE = ("starts", "ends", "axes", "steps")
@@ -222,27 +198,11 @@ def _normalize_slice(attributes: Values, shapes: Sequence[Shape]) -> None:
     attributes.update(zip(_SLICE, zip(*cut, strict=True) if cut else [()] * 4, strict=True))
 
 
-def _slice(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-    places = [slice(None)] * arrays[0].ndim
-    starts, ends, axes, steps = (attributes[name] for name in _SLICE)
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+def _slice(f: Any, x: Array, **lists: Sequence[int]) -> Array:
+    places = [slice(None)] * x.ndim
+    for start, end, axis, step in zip(*(lists[name] for name in _SLICE), strict=True):
         places[axis] = slice(start, end, step)
-    return (arrays[0][tuple(places)],)
-
-
-def _pad_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
-    shape, pads, mode = shapes[0], attributes["pads"], attributes["mode"]
-    rank = len(shape)
-    if len(pads) != 2 * rank or min(pads, default=0) < 0:
-        raise OperatorError(f"expected {2 * rank} pads, none negative, found {pads}")
-    if mode not in _PAD_MODES or (mode != "constant" and attributes["value"] != 0):
-        raise OperatorError(f"expected a mode among {', '.join(_PAD_MODES)}, found {mode}")
-    for axis, size in enumerate(shape):
-        largest = size - _TAKEN[mode] if isinstance(size, int) and mode in _TAKEN else 0
-        if mode in _TAKEN and max(pads[axis], pads[axis + rank]) > largest:
-            raise OperatorError(f"expected pads up to {largest} for {size}, found {pads}")
-    sizes = [dimensions.total([shape[i], pads[i] + pads[i + rank]]) for i in range(rank)]
-    return (tuple(sizes),)
+    return x[tuple(places)]
 
 
 _PAD_MODES = ("constant", "edge", "reflect", "wrap")
@@ -250,23 +210,28 @@ _TAKEN = {"reflect": 1, "wrap": 0}
 """Modes that copy elements of the tensor, and how many elements of an axis they cannot copy."""
 
 
-def _pad(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-    x, pads, mode = arrays[0], attributes["pads"], attributes["mode"]
+def _pad_shape(x: Shape, mode: str, pads: Sequence[int], value: float) -> Shape:
+    rank = len(x)
+    if len(pads) != 2 * rank or min(pads, default=0) < 0:
+        raise OperatorError(f"expected {2 * rank} pads, none negative, found {pads}")
+    if mode not in _PAD_MODES or (mode != "constant" and value != 0):
+        raise OperatorError(f"expected a mode among {', '.join(_PAD_MODES)}, found {mode}")
+    for axis, size in enumerate(x):
+        largest = size - _TAKEN[mode] if isinstance(size, int) and mode in _TAKEN else 0
+        if mode in _TAKEN and max(pads[axis], pads[axis + rank]) > largest:
+            raise OperatorError(f"expected pads up to {largest} for {size}, found {pads}")
+    return tuple([dimensions.total([x[i], pads[i] + pads[i + rank]]) for i in range(rank)])
+
+
+def _pad(f: Any, x: Array, mode: str, pads: Sequence[int], value: float) -> Array:
     before, after = pads[: x.ndim], pads[x.ndim :]
     if mode == "constant":
-        return (surrounded(x, before, after, algebra.number(attributes["value"], x)),)
-    return (np.pad(x, list(zip(before, after, strict=True)), mode=mode),)
+        return surrounded(x, before, after, f.number(value, x))
+    return np.pad(x, list(zip(before, after, strict=True)), mode=mode)  # type: ignore[call-overload]
 
 
 def surrounded(x: Array, before: Sequence[int], after: Sequence[int], value: Any = 0) -> Array:
-    """Pad an array with a value; faster than NumPy's `pad` for small arrays.
-
-    Args:
-      x: the array.
-      before: for each axis, how many elements to add in front.
-      after: for each axis, how many elements to add behind.
-      value: the value of the added elements.
-    """
+    """Pad an array with a value; faster than NumPy's `pad` for small arrays."""
     if not any(before) and not any(after):
         return x
     sizes = [a + n + b for a, n, b in zip(before, x.shape, after, strict=True)]
@@ -275,74 +240,67 @@ def surrounded(x: Array, before: Sequence[int], after: Sequence[int], value: Any
     return padded
 
 
-def _expand_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
-    shape, target = shapes[0], attributes["shape"]
-    if -1 in target:
-        raise OperatorError(f"expected known sizes or names, found {target}")
-    if broadcast(shape, target) != target:
-        raise OperatorError(f"expected a shape that {shape} can be expanded to, found {target}")
-    start = len(target) - len(shape)
-    for place, size in enumerate(target):
-        if isinstance(size, str) and (place < start or shape[place - start] != size):
-            raise OperatorError(f"cannot expand {shape} to a size that is not known, {size}")
-    return (target,)
+def _expand_shape(x: Shape, shape: Shape) -> Shape:
+    if -1 in shape:
+        raise OperatorError(f"expected known sizes or names, found {shape}")
+    if broadcast(x, shape) != shape:
+        raise OperatorError(f"expected a shape that {x} can be expanded to, found {shape}")
+    start = len(shape) - len(x)
+    for place, size in enumerate(shape):
+        if isinstance(size, str) and (place < start or x[place - start] != size):
+            raise OperatorError(f"cannot expand {x} to a size that is not known, {size}")
+    return shape
 
 
 def _normalize_expand(attributes: Values, shapes: Sequence[Shape]) -> None:
     attributes["shape"] = broadcast(shapes[0], attributes["shape"])
 
 
-def _expand(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-    x, target = arrays[0], attributes["shape"]
-    start = len(target) - x.ndim
-    sizes = [s if isinstance(s, int) else x.shape[i - start] for i, s in enumerate(target)]
-    return (np.broadcast_to(x, sizes),)
+def _expand(f: Any, x: Array, shape: Shape) -> Array:
+    start = len(shape) - x.ndim
+    sizes = [s if isinstance(s, int) else x.shape[i - start] for i, s in enumerate(shape)]
+    return np.broadcast_to(x, sizes)
 
 
-def _tile_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
-    shape, repeats = shapes[0], attributes["repeats"]
-    if len(repeats) != len(shape):
-        raise OperatorError(f"expected {len(shape)} repeats, found {repeats}")
-    return (tuple([dimensions.product(pair) for pair in zip(shape, repeats, strict=True)]),)
+def _tile_shape(x: Shape, repeats: Sequence[int]) -> Shape:
+    if len(repeats) != len(x):
+        raise OperatorError(f"expected {len(x)} repeats, found {repeats}")
+    return tuple([dimensions.product(pair) for pair in zip(x, repeats, strict=True)])
 
-
-def _tile(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-    return (np.tile(arrays[0], attributes["repeats"]),)
-
-
-def _simple(name: str, attributes: Values, shapes: Any, evaluate: Any, **options: Any) -> Operator:
-    return Operator(
-        name=name,
-        attributes=attributes,
-        shapes_fn=shapes,
-        evaluate_fn=evaluate,
-        flops_fn=no_flops,
-        **{"inputs": ("x",), "dtypes_fn": same_dtype, **options},
-    )
-
-
-def _split_outputs(attributes: Values) -> int:
-    return len(attributes["split"])
-
-
-_CUTS = {"starts": REQUIRED, "ends": REQUIRED, "axes": (), "steps": ()}
-_PADS = {"mode": "constant", "pads": REQUIRED, "value": 0.0}
 
 OPERATORS = [
-    _simple(
-        "Reshape", {"shape": REQUIRED}, _reshape_shape, _reshape, normalize_fn=_normalize_reshape
+    Operator(
+        "Reshape", _reshape_shape,
+        lambda f, x, shape: x.reshape([s if isinstance(s, int) else -1 for s in shape]),
+        attributes={"shape": REQUIRED}, normalize_fn=_normalize_reshape,
     ),
-    _simple("Transpose", {"perm": REQUIRED}, _transpose_shape, _transpose),
-    _simple(
-        "Concat", {"axis": REQUIRED}, _concat_shape, _concat,
-        inputs=("*x",), normalize_fn=normalize_axis,
+    Operator(
+        "Transpose", _transpose_shape, lambda f, x, perm: x.transpose(perm),
+        attributes={"perm": REQUIRED},
     ),
-    _simple(
-        "Split", {"axis": 0, "split": REQUIRED}, _split_shape, _split,
-        num_outputs_fn=_split_outputs, normalize_fn=normalize_axis,
+    Operator(
+        "Concat", _concat_shape, lambda f, *arrays, axis: np.concatenate(arrays, axis=axis),
+        inputs=("*x",), attributes={"axis": REQUIRED}, normalize_fn=normalize_axis,
     ),
-    _simple("Slice", _CUTS, _slice_shape, _slice, normalize_fn=_normalize_slice),
-    _simple("Pad", _PADS, _pad_shape, _pad),
-    _simple("Expand", {"shape": REQUIRED}, _expand_shape, _expand, normalize_fn=_normalize_expand),
-    _simple("Tile", {"repeats": REQUIRED}, _tile_shape, _tile),
+    Operator(
+        "Split", _split_shape,
+        lambda f, x, axis, split: np.split(x, np.cumsum(split)[:-1], axis=axis),
+        attributes={"axis": 0, "split": REQUIRED}, normalize_fn=normalize_axis,
+        num_outputs_fn=lambda attributes: len(attributes["split"]),
+    ),
+    Operator(
+        "Slice", _slice_shape, _slice, normalize_fn=_normalize_slice,
+        attributes={"starts": REQUIRED, "ends": REQUIRED, "axes": (), "steps": ()},
+    ),
+    Operator(
+        "Pad", _pad_shape, _pad, attributes={"mode": "constant", "pads": REQUIRED, "value": 0.0}
+    ),
+    Operator(
+        "Expand", _expand_shape, _expand,
+        attributes={"shape": REQUIRED}, normalize_fn=_normalize_expand,
+    ),
+    Operator(
+        "Tile", _tile_shape, lambda f, x, repeats: np.tile(x, repeats),
+        attributes={"repeats": REQUIRED},
+    ),
 ]  # fmt: skip

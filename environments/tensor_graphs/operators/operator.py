@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from environments.tensor_graphs.graph.nodes import Dimension, TensorType
 
 Shape = tuple[Dimension, ...]
 Values = dict[str, Any]
 """Values of attributes by name."""
+
+FLOAT_TYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
 
 
 class OperatorError(ValueError):
@@ -27,39 +27,65 @@ class _Required:
 REQUIRED = _Required()
 
 
+def same_dtype(*dtypes: str, **_: Any) -> str:
+    """Return the element type of the outputs, which all inputs must have.
+
+    Raises:
+      OperatorError: the inputs have different types.
+    """
+    first = dtypes[0]
+    for dtype in dtypes:
+        if dtype != first:
+            raise OperatorError(f"expected inputs of one type, found {first} and {dtype}")
+    return first
+
+
+def float_dtype(*dtypes: str, **_: Any) -> str:
+    """Return the floating-point type of the outputs, which all inputs must have.
+
+    Raises:
+      OperatorError: the inputs have different types, or a type that is not floating-point.
+    """
+    if dtypes[0] not in FLOAT_TYPES:
+        raise OperatorError(f"expected floating-point numbers, found {dtypes[0]}")
+    return same_dtype(*dtypes)
+
+
 @dataclasses.dataclass(frozen=True)
 class Operator:
     """An operator in its canonical form.
 
+    Its functions get what belongs to the inputs one by one, and the attributes by name.
+
     Attributes:
       name: ONNX's name.
+      shape_fn: maps the inputs' shapes, all of known rank, to the output's shape, or to a list of
+        those of several outputs; raises OperatorError if they do not fit.
+      evaluate_fn: maps an algebra and the inputs' arrays to the output's array, or to a list of
+        those of several outputs.
       inputs: names of the inputs; "b?" may be left out, "*x" stands for one or more.
       attributes: defaults of all attributes by name; REQUIRED for those without.
-      shapes_fn: maps the inputs' shapes, all of known rank, and the attributes to the outputs'
-        shapes; raises OperatorError if they do not fit.
-      dtypes_fn: maps the inputs' element types and the attributes to the outputs' element types;
-        raises OperatorError if they do not fit.
-      evaluate_fn: maps an algebra, the inputs' arrays and the attributes to the outputs' arrays.
-      flops_fn: maps the inputs' types, the outputs' types and the attributes to the number of
-        floating-point operations; a multiplication and an addition are two.
+      dtype_fn: maps the inputs' element types to that of the outputs; raises OperatorError if they
+        do not fit.
+      flops: floating-point operations for each element of the output; a multiplication and an
+        addition are two. Or a function that maps the inputs' types, the output's type and the
+        attributes to the number of all operations.
       normalize_fn: changes attributes in place to their canonical values, given the inputs' shapes.
       num_outputs_fn: maps the attributes to the number of outputs.
       commutative: whether the first two inputs may be exchanged.
-      elementwise: whether each element of the output depends only on the inputs' elements at the
-        same index, after broadcasting.
     """
 
     name: str
-    inputs: tuple[str, ...]
-    attributes: Mapping[str, Any]
-    shapes_fn: Callable[[Sequence[Any], Values], tuple[Shape, ...]]
-    dtypes_fn: Callable[[Sequence[Any], Values], tuple[str, ...]]
-    evaluate_fn: Callable[[Any, Sequence[Any], Values], tuple[np.ndarray, ...]]
-    flops_fn: Callable[[Sequence[Any], Sequence[TensorType], Values], int]
+    shape_fn: Callable[..., Any]
+    evaluate_fn: Callable[..., Any]
+    _: dataclasses.KW_ONLY
+    inputs: tuple[str, ...] = ("x",)
+    attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    dtype_fn: Callable[..., str] = same_dtype
+    flops: int | Callable[[Sequence[Any], Any, Values], int] = 0
     normalize_fn: Callable[[Values, Sequence[Any]], None] | None = None
     num_outputs_fn: Callable[[Values], int] = lambda attributes: 1
     commutative: bool = False
-    elementwise: bool = False
 
     @property
     def min_inputs(self) -> int:
@@ -72,33 +98,6 @@ class Operator:
         return None if self.inputs[-1].startswith("*") else len(self.inputs)
 
 
-FLOAT_TYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
-
-
-def same_dtype(dtypes: Sequence[Any], attributes: Values) -> tuple[str, ...]:
-    """Return the element type of the output, which all inputs must have.
-
-    Raises:
-      OperatorError: the inputs have different types.
-    """
-    first = dtypes[0]
-    for dtype in dtypes:
-        if dtype != first and dtype is not None:
-            raise OperatorError(f"expected inputs of one type, found {first} and {dtype}")
-    return (first,)
-
-
-def float_dtype(dtypes: Sequence[Any], attributes: Values) -> tuple[str, ...]:
-    """Return the floating-point type of the output, which all inputs must have.
-
-    Raises:
-      OperatorError: the inputs have different types, or a type that is not floating-point.
-    """
-    if dtypes[0] not in FLOAT_TYPES:
-        raise OperatorError(f"expected floating-point numbers, found {dtypes[0]}")
-    return same_dtype(dtypes, attributes)
-
-
 def num_elements(tensor: TensorType | None) -> int:
     """Count a tensor's elements; unknown sizes count as 1, and a tensor of unknown rank has 0."""
     if tensor is None or tensor.shape is None:
@@ -109,27 +108,9 @@ def num_elements(tensor: TensorType | None) -> int:
     return count
 
 
-def no_flops(inputs: Sequence[Any], outputs: Sequence[TensorType], attributes: Values) -> int:
-    """Return 0, for operators that only move elements."""
-    return 0
-
-
-def flops_per_element(count: int) -> Callable[..., int]:
-    """Make a `flops_fn` that counts `count` operations for each element of the outputs."""
-
-    def flops(inputs: Sequence[Any], outputs: Sequence[TensorType], attributes: Values) -> int:
-        return count * sum(num_elements(output) for output in outputs)
-
-    return flops
-
-
 def flops_per_input(count: int) -> Callable[..., int]:
-    """Make a `flops_fn` that counts `count` operations for each element of the first input."""
-
-    def flops(inputs: Sequence[Any], outputs: Sequence[TensorType], attributes: Values) -> int:
-        return count * num_elements(inputs[0])
-
-    return flops
+    """Make a function that counts so many operations for each element of the first input."""
+    return lambda inputs, output, attributes: count * num_elements(inputs[0])
 
 
 def checked_axis(axis: int, rank: int) -> int:

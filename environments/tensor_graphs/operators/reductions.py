@@ -20,7 +20,6 @@ from environments.tensor_graphs.operators.operator import (
     Operator,
     OperatorError,
     Shape,
-    Values,
     checked_axis,
     float_dtype,
     flops_per_input,
@@ -32,36 +31,18 @@ from environments.tensor_graphs.operators.operator import (
 Array = np.ndarray
 
 
-def _reduced(shape: Shape, axes: Sequence[int], keepdims: int) -> Shape:
+def _shape(shape: Shape, axes: Sequence[int], keepdims: int) -> Shape:
+    for axis in axes:
+        checked_axis(axis, len(shape))
+    if list(axes) != sorted(set(axes)):
+        raise OperatorError(f"expected ascending axes, found {axes}")
     if keepdims:
         return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
-def _shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
-    shape, axes = shapes[0], attributes["axes"]
-    for axis in axes:
-        checked_axis(axis, len(shape))
-    if list(axes) != sorted(set(axes)):
-        raise OperatorError(f"expected ascending axes, found {axes}")
-    return (_reduced(shape, axes, attributes["keepdims"]),)
-
-
-def _arg_shape(shapes: Sequence[Shape], attributes: Values) -> tuple[Shape]:
-    axis = checked_axis(attributes["axis"], len(shapes[0]))
-    return (_reduced(shapes[0], (axis,), attributes["keepdims"]),)
-
-
-def _index(dtypes: Sequence[Any], attributes: Values) -> tuple[str]:
-    return ("int64",)
-
-
 def _sum_square(f: Any, x: Array, axes: Sequence[int], keepdims: bool) -> Array:
     return f.sum(f.multiply(x, x), axes, keepdims)
-
-
-def _l2(f: Any, x: Array, axes: Sequence[int], keepdims: bool) -> Array:
-    return f.apply("Sqrt", _sum_square(f, x, axes, keepdims))
 
 
 def _product(f: Any, x: Array, axes: Sequence[int], keepdims: bool) -> Array:
@@ -76,47 +57,44 @@ def _product(f: Any, x: Array, axes: Sequence[int], keepdims: bool) -> Array:
     return x if keepdims else np.squeeze(x, tuple(axes))
 
 
-def _reduction(name: str, meaning: Callable[..., Array], flops: int, dtypes: Any) -> Operator:
-    def evaluate(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-        return (meaning(algebra, arrays[0], attributes["axes"], bool(attributes["keepdims"])),)
-
+def _reduction(
+    name: str, meaning: Callable[..., Array], flops: int = 1, dtype_fn: Any = same_dtype
+) -> Operator:
     return Operator(
-        name=name,
-        inputs=("x",),
+        name,
+        _shape,
+        lambda f, x, axes, keepdims: meaning(f, x, axes, bool(keepdims)),
         attributes={"axes": REQUIRED, "keepdims": 1},
-        shapes_fn=_shape,
-        dtypes_fn=dtypes,
-        evaluate_fn=evaluate,
-        flops_fn=flops_per_input(flops),
+        dtype_fn=dtype_fn,
+        flops=flops_per_input(flops),
         normalize_fn=normalize_axes,
     )
 
 
 def _arg(name: str, method: str) -> Operator:
-    def evaluate(algebra: Any, arrays: Sequence[Array], attributes: Values) -> tuple[Array]:
-        place = getattr(algebra, method)(arrays[0], attributes["axis"])
-        return (np.expand_dims(place, attributes["axis"]) if attributes["keepdims"] else place,)
+    def evaluate(f: Any, x: Array, axis: int, keepdims: int) -> Array:
+        place = getattr(f, method)(x, axis)
+        return np.expand_dims(place, axis) if keepdims else place
 
     return Operator(
-        name=name,
-        inputs=("x",),
+        name,
+        lambda shape, axis, keepdims: _shape(shape, (axis,), keepdims),
+        evaluate,
         attributes={"axis": 0, "keepdims": 1},
-        shapes_fn=_arg_shape,
-        dtypes_fn=_index,
-        evaluate_fn=evaluate,
-        flops_fn=flops_per_input(1),
+        dtype_fn=lambda dtype, **_: "int64",
+        flops=flops_per_input(1),
         normalize_fn=normalize_axis,
     )
 
 
 OPERATORS = [
-    _reduction("ReduceMean", lambda f, x, axes, keep: f.mean(x, axes, keep), 1, same_dtype),
-    _reduction("ReduceSum", lambda f, x, axes, keep: f.sum(x, axes, keep), 1, same_dtype),
-    _reduction("ReduceMax", lambda f, x, axes, keep: f.max(x, axes, keep), 1, same_dtype),
-    _reduction("ReduceMin", lambda f, x, axes, keep: f.min(x, axes, keep), 1, same_dtype),
-    _reduction("ReduceProd", _product, 1, same_dtype),
-    _reduction("ReduceSumSquare", _sum_square, 2, same_dtype),
-    _reduction("ReduceL2", _l2, 2, float_dtype),
+    _reduction("ReduceMean", lambda f, x, axes, keep: f.mean(x, axes, keep)),
+    _reduction("ReduceSum", lambda f, x, axes, keep: f.sum(x, axes, keep)),
+    _reduction("ReduceMax", lambda f, x, axes, keep: f.max(x, axes, keep)),
+    _reduction("ReduceMin", lambda f, x, axes, keep: f.min(x, axes, keep)),
+    _reduction("ReduceProd", _product),
+    _reduction("ReduceSumSquare", _sum_square, 2),
+    _reduction("ReduceL2", lambda f, *args: f.apply("Sqrt", _sum_square(f, *args)), 2, float_dtype),
     _arg("ArgMax", "argmax"),
     _arg("ArgMin", "argmin"),
 ]

@@ -26,6 +26,7 @@ from environments.tensor_graphs.operators import (
     indexing,
     layout,
     normalizations,
+    numbers,
     products,
     reductions,
     windows,
@@ -47,6 +48,8 @@ OPERATORS: Mapping[str, Operator] = {
     for operator in module.OPERATORS
 }
 
+numbers.check(OPERATORS)
+
 _MOST_CACHED = 1 << 14
 
 
@@ -62,29 +65,27 @@ def complete(op: str, values: Mapping[str, Any], inputs: Types | None = None) ->
     Raises:
       OperatorError: an attribute is unknown, missing, or not valid.
     """
-    given = tuple(sorted((name, hashable(value)) for name, value in values.items()))
-    found = _complete(op, given, None if inputs is None else tuple(inputs))
-    if isinstance(found, str):
-        raise OperatorError(found)
-    return found
+    settings = tuple(sorted((name, hashable(value)) for name, value in values.items()))
+    completed = _complete(op, settings, None if inputs is None else tuple(inputs))
+    if isinstance(completed, str):
+        raise OperatorError(completed)
+    return completed
 
 
 def infer(op: str, inputs: Types, attributes: Attributes) -> tuple[TensorType, ...]:
     """Infer the types of a node's outputs.
 
-    Args:
-      op: one of OPERATORS.
-      inputs: types of the inputs. None stands for a value that is not a tensor and is refused.
-      attributes: attributes as `complete` returns them.
+    The attributes are those that `complete` returns. None among the inputs stands for a value that
+    is not a tensor, and is refused.
 
     Raises:
       OperatorError: the operator does not take these inputs, or unknown sizes decide whether it
         does.
     """
-    found = _infer(op, tuple(inputs), attributes)
-    if isinstance(found, str):
-        raise OperatorError(found)
-    return found
+    types = _infer(op, tuple(inputs), attributes)
+    if isinstance(types, str):
+        raise OperatorError(types)
+    return types
 
 
 def evaluate(
@@ -94,20 +95,17 @@ def evaluate(
 
     The inputs are not checked. Their types must be ones that `infer` accepts and that NumPy can
     compute with (not bfloat16).
-
-    Args:
-      op: one of OPERATORS.
-      arrays: values of the inputs.
-      attributes: attributes as `complete` returns them.
-      algebra: the algebra to compute with.
     """
-    results = OPERATORS[op].evaluate_fn(algebra, arrays, dict(attributes))
-    return tuple(np.asarray(result) for result in results)
+    results = OPERATORS[op].evaluate_fn(algebra, *arrays, **dict(attributes))
+    return tuple(map(np.asarray, results if isinstance(results, list) else [results]))
 
 
 def flops(op: str, inputs: Types, outputs: Types, attributes: Attributes) -> int:
     """Count the floating-point operations of a node; unknown sizes count as 1."""
-    return OPERATORS[op].flops_fn(inputs, outputs, dict(attributes))  # type: ignore[arg-type]
+    count = OPERATORS[op].flops
+    if callable(count):
+        return count(inputs, outputs[0], dict(attributes))
+    return count * sum(map(num_elements, outputs))
 
 
 def bytes_moved(inputs: Types, outputs: Types) -> int:
@@ -121,17 +119,17 @@ def bytes_moved(inputs: Types, outputs: Types) -> int:
 
 @functools.lru_cache(maxsize=_MOST_CACHED)
 def _complete(
-    op: str, given: tuple[tuple[str, Any], ...], inputs: tuple[TensorType | None, ...] | None
+    op: str, settings: tuple[tuple[str, Any], ...], inputs: tuple[TensorType | None, ...] | None
 ) -> Attributes | str:
     """Complete attributes; errors are returned as messages, so that they are cached too."""
     operator = OPERATORS.get(op)
     if operator is None:
         return f"expected a known operator, found {op}"
     values = dict(operator.attributes)
-    for name, _ in given:
+    for name, _ in settings:
         if name not in values:
             return f"{op}: expected attributes {', '.join(values) or 'none'}, found {name}"
-    values.update(given)
+    values.update(settings)
     missing = [name for name, value in values.items() if value is REQUIRED]
     if missing:
         return f"{op}: expected {', '.join(missing)}"
@@ -165,14 +163,15 @@ def _infer(
     tensors: list[TensorType] = list(inputs)  # type: ignore[arg-type]
     values = dict(attributes)
     try:
-        dtypes = operator.dtypes_fn([tensor.dtype for tensor in tensors], values)
-        dtypes *= operator.num_outputs_fn(values)
+        dtype = operator.dtype_fn(*[tensor.dtype for tensor in tensors], **values)
         if any(tensor.shape is None for tensor in tensors):
-            return tuple(TensorType(dtype, None) for dtype in dtypes)
-        shapes = operator.shapes_fn([tensor.shape for tensor in tensors], values)
+            return (TensorType(dtype, None),) * operator.num_outputs_fn(values)
+        shapes = operator.shape_fn(*[tensor.shape for tensor in tensors], **values)
     except OperatorError as error:
         return f"{op}: {error}"
-    return tuple(TensorType(*pair) for pair in zip(dtypes, shapes, strict=True))
+    return tuple(
+        TensorType(dtype, shape) for shape in (shapes if isinstance(shapes, list) else [shapes])
+    )
 
 
 def _size_bytes(dtype: str) -> int:

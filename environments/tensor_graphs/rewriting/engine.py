@@ -75,13 +75,7 @@ class Engine:
         return {n: node_cost_ms(graph, n) for n in nodes if not graph.is_constant(n)}
 
     def touched(self, before: Graph, after: Graph, change: Change) -> set[int]:
-        """Return the nodes that an edit added, or whose cost it may have changed.
-
-        Args:
-          before: the graph before the edit.
-          after: the graph after the edit; all returned nodes are in this graph.
-          change: what the edit changed.
-        """
+        """Return the nodes that an edit added, or whose cost it may have changed."""
         affected = getattr(self._objective, "affected", None)
         if affected is not None:
             return affected(before, after, change)
@@ -112,15 +106,7 @@ class State:
         change: Change | None,
         changed_costs_ms: Mapping[int, float],
     ) -> None:
-        """Make a state; use `Engine.start` or `State.apply` instead.
-
-        Args:
-          engine: the rules and the objective.
-          index: the graph and its matches.
-          costs: costs of the nodes, by number, in units of `_UNIT_MS`.
-          change: see the class.
-          changed_costs_ms: see the class.
-        """
+        """Make a state; use `Engine.start` or `State.apply` instead."""
         self._engine, self._index, self._costs = engine, index, costs
         self._total = sum(costs.values())
         self.change, self.changed_costs_ms = change, changed_costs_ms

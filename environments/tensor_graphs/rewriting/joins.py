@@ -114,21 +114,14 @@ def make_start(
 
 
 def joined(
-    graph: Graph, join: Join, near: Container[int], roots: tuple[int, ...], found: Found
+    graph: Graph, join: Join, near: Container[int], roots: tuple[int, ...], bound: Found
 ) -> Iterator[tuple[tuple[int, ...], Found]]:
     """Extend a partial match by one more expression of the source, in every way that fits.
-
-    Args:
-      graph: the graph that is searched.
-      join: how to find the expression.
-      near: nodes that a search begins with.
-      roots: roots of the expressions found so far, in the order of the search.
-      found: what these expressions have bound.
 
     Yields:
       The roots with the new one at the end, and all that is bound then.
     """
-    ref = found.refs[join.variable]
+    ref = bound.refs[join.variable]
     assert ref is not None
     above = max((roots[place] for place in join.above), default=-1)
     below = min((roots[place] for place in join.below), default=math.inf)
@@ -137,7 +130,7 @@ def joined(
             continue
         if join.is_earlier and node in near:
             continue
-        more = found.copy()
+        more = bound.copy()
         if join.pattern.match(graph.nodes, node, more):
             yield (*roots, node), more
 

@@ -34,14 +34,14 @@ class _RuleMatches:
     """The matches of one rule.
 
     Attributes:
-      found: all places where the source matches, sorted by location, including those where
+      places: all places where the source matches, sorted by location, including those where
         applying the rule would create a cycle.
-      valid: those of `found` that create no cycle.
-      replaced: numbers of all nodes that `found` replaces.
-      need_check: whether a change elsewhere in the graph can make one of `found` valid or invalid.
+      valid: those of `places` that create no cycle.
+      replaced: numbers of all nodes that `places` replace.
+      need_check: whether a change elsewhere in the graph can make one of `places` valid or invalid.
     """
 
-    found: tuple[Match, ...] = ()
+    places: tuple[Match, ...] = ()
     valid: tuple[Match, ...] = ()
     replaced: frozenset[int] = frozenset()
     need_check: bool = False
@@ -57,41 +57,37 @@ class Starts:
       depth: depth of the deepest rule, in edges; see `CompiledRule`.
     """
 
-    def __init__(self, rules: Iterable[CompiledRule]) -> None:
-        """Sort the starts by the root's operator, and by an operator below it if there is one.
-
-        Args:
-          rules: the compiled rules.
-        """
+    def __init__(self, rules: Collection[CompiledRule]) -> None:
+        """Sort the starts by the root's operator, and by an operator below it if there is one."""
         self._plain: dict[_Root, list[_RuleStart]] = {}
         self._with_child: dict[_Root, dict[int, dict[str, list[_RuleStart]]]] = {}
-        self.depth = 0
-        for rule, start in ((one, start) for one in rules for start in one.starts):
-            self.depth = max(self.depth, rule.depth)
-            pattern = start.pattern
-            root = pattern.op, pattern.num_inputs
-            if pattern.child is None:
-                self._plain.setdefault(root, []).append((rule, start))
-            else:
-                position, op = pattern.child
-                by_position = self._with_child.setdefault(root, {})
-                by_position.setdefault(position, {}).setdefault(op, []).append((rule, start))
+        self.depth = max((rule.depth for rule in rules), default=0)
+        for rule in rules:
+            for start in rule.starts:
+                pattern = start.pattern
+                root = pattern.op, pattern.num_inputs
+                if pattern.child is None:
+                    self._plain.setdefault(root, []).append((rule, start))
+                else:
+                    position, op = pattern.child
+                    by_op = self._with_child.setdefault(root, {}).setdefault(position, {})
+                    by_op.setdefault(op, []).append((rule, start))
 
     def at(self, graph: Graph, number: int) -> list[_RuleStart]:
         """Return the starts that fit a node: in its operator, and in the one below it if given."""
         node = graph.nodes[number]
         inputs = node.inputs
         root = node.op, len(inputs)
-        found = self._plain.get(root, [])
+        starts = self._plain.get(root, [])
         by_position = self._with_child.get(root)
         if by_position is None:
-            return found
-        found = list(found)
+            return starts
+        starts = list(starts)
         for position, by_op in by_position.items():
             ref = inputs[position]
             if ref is not None:
-                found += by_op.get(graph.nodes[ref.node].op, ())
-        return found
+                starts += by_op.get(graph.nodes[ref.node].op, ())
+        return starts
 
 
 class MatchIndex:
@@ -107,21 +103,15 @@ class MatchIndex:
     def __init__(
         self, graph: Graph, rules: tuple[CompiledRule, ...], starts: Starts | None = None
     ) -> None:
-        """Search the whole graph.
-
-        Args:
-          graph: the graph.
-          rules: the compiled rules; their numbers are their indices here.
-          starts: the starts of these rules; made here if not given.
-        """
+        """Search the whole graph."""
         self.graph = graph
         self._rules = rules
         self._starts = starts or Starts(rules)
         self._matches: tuple[Match, ...] | None = None
-        found = self._search(dict.fromkeys(graph.nodes, 0))
-        self._of = [_sorted(graph, found.get(number, ())) for number in range(len(rules))]
-        self._present = tuple(found)
-        self.by_rule: Sequence[tuple[Match, ...]] = [one.valid for one in self._of]
+        matches = self._search(dict.fromkeys(graph.nodes, 0))
+        self._of = [_sorted(graph, matches.get(number, ())) for number in range(len(rules))]
+        self._present = tuple(matches)
+        self.by_rule: Sequence[tuple[Match, ...]] = [matches.valid for matches in self._of]
 
     @property
     def matches(self) -> tuple[Match, ...]:
@@ -137,34 +127,32 @@ class MatchIndex:
           graph: the new graph.
           change: what differs between the two graphs, as `Edit.finish` returned it.
         """
-        other = MatchIndex.__new__(MatchIndex)
-        other.graph, other._rules, other._starts = graph, self._rules, self._starts
-        other._matches = None
-        changed = {*change.added, *change.rewired, *_perhaps_unused(self.graph, graph, change)}
+        index = MatchIndex.__new__(MatchIndex)
+        index.graph, index._rules, index._starts = graph, self._rules, self._starts
+        index._matches = None
+        changed = {*change.added, *change.rewired, *_with_other_users(self.graph, graph, change)}
         near = _near(graph, changed, self._starts.depth)
-        found = other._search(near)
+        matches = index._search(near)
         away = _by_distance({**near, **dict.fromkeys(change.removed, 0)}, self._starts.depth)
         of, by_rule = list(self._of), list(self.by_rule)
-        for number in {*self._present, *found}:
+        # Only rules with matches before or now are looked at: most have none.
+        for number in {*self._present, *matches}:
             rule = self._rules[number]
-            of[number] = _updated(graph, of[number], found.get(number, ()), away[rule.depth])
+            of[number] = _updated(graph, of[number], matches.get(number, ()), away[rule.depth])
             by_rule[number] = of[number].valid
-        other._of, other.by_rule = of, by_rule
-        other._present = tuple(number for number in {*self._present, *found} if of[number].found)
-        return other
+        index._of, index.by_rule = of, by_rule
+        index._present = tuple(number for number in {*self._present, *matches} if of[number].places)
+        return index
 
     def _search(self, near: Mapping[int, int]) -> dict[int, list[Match]]:
-        """Find the matches that replace at least one of some nodes.
+        """Find the matches that replace one of some nodes, by the rule's number.
 
         Args:
           near: these nodes, each with its distance in edges from a node that changed.
-
-        Returns:
-          The matches by the rule's number.
         """
         # Where a node has the same input twice, several orders of inputs find the same match. Keep
         # the one with the smallest location.
-        found: dict[int, dict[object, Match]] = {}
+        matches: dict[int, dict[object, Match]] = {}
         opset = getattr(self.graph.header, "opset", 0)
         begun = _by_distance(near, self._starts.depth)
         for number, edges in near.items():
@@ -172,12 +160,12 @@ class MatchIndex:
                 if rule.depth < edges:
                     continue
                 for match in rule.matches_from(self.graph, start, number, begun[rule.depth], opset):
-                    same = found.setdefault(rule.number, {})
+                    same = matches.setdefault(rule.number, {})
                     key = match.replaced, match.refs, match.values
-                    known = same.setdefault(key, match)
-                    if match.location < known.location:
+                    twin = same.setdefault(key, match)
+                    if match.location < twin.location:
                         same[key] = match
-        return {number: list(same.values()) for number, same in found.items()}
+        return {number: list(same.values()) for number, same in matches.items()}
 
 
 def _near(graph: Graph, changed: Iterable[int], depth: int) -> dict[int, int]:
@@ -192,18 +180,18 @@ def _near(graph: Graph, changed: Iterable[int], depth: int) -> dict[int, int]:
 
 def _by_distance(near: Mapping[int, int], depth: int) -> list[set[int]]:
     """Return, for each distance from 0 to `depth`, the nodes that are at most that far away."""
-    found: list[set[int]] = [set() for _ in range(depth + 1)]
+    within: list[set[int]] = [set() for _ in range(depth + 1)]
     for number, edges in near.items():
-        found[edges].add(number)
+        within[edges].add(number)
     for edges in range(1, depth + 1):
-        found[edges] |= found[edges - 1]
-    return found
+        within[edges] |= within[edges - 1]
+    return within
 
 
-def _perhaps_unused(before: Graph, after: Graph, change: Change) -> Iterator[int]:
-    """Yield the nodes with several outputs of which an edit may have changed which ones are used.
+def _with_other_users(before: Graph, after: Graph, change: Change) -> Iterator[int]:
+    """Yield the nodes of several outputs whose users an edit may have changed.
 
-    A match needs one of the outputs that it replaces to be used, so these nodes count as changed.
+    They count as changed, because a match needs a user of one of the outputs that it replaces.
     """
     used = [
         *(
@@ -223,30 +211,25 @@ def _perhaps_unused(before: Graph, after: Graph, change: Change) -> Iterator[int
 def _updated(
     graph: Graph, before: _RuleMatches, new: Collection[Match], away: set[int]
 ) -> _RuleMatches:
-    """Update the matches of one rule.
-
-    Args:
-      graph: the new graph.
-      before: the matches in the graph before.
-      new: the matches that were found near the change.
-      away: nodes near the change; matches that replace one of them are dropped first.
-    """
+    """Update the matches of one rule."""
     if not new and before.replaced.isdisjoint(away):
-        return _sorted(graph, before.found) if before.need_check else before
-    kept: Collection[Match] = before.found
-    if kept:
-        count = len(before.found[0].replaced)
-        kept = [match for match in kept if away.isdisjoint(match.location[:count])]
-    return _sorted(graph, [*kept, *new])
+        return _sorted(graph, before.places) if before.need_check else before
+    matches: Collection[Match] = before.places
+    if matches:
+        count = len(before.places[0].replaced)
+        matches = [match for match in matches if away.isdisjoint(match.location[:count])]
+    return _sorted(graph, [*matches, *new])
 
 
 def _sorted(graph: Graph, matches: Collection[Match]) -> _RuleMatches:
     if not matches:
         return _NONE
-    found = tuple(sorted(matches, key=_location))
-    count = len(found[0].replaced)
-    replaced = frozenset(itertools.chain.from_iterable([match.location[:count] for match in found]))
-    if not any(match.needs_check for match in found):
-        return _RuleMatches(found, found, replaced)
-    valid = tuple(match for match in found if not match.needs_check or is_acyclic(graph, match))
-    return _RuleMatches(found, valid, replaced, need_check=True)
+    places = tuple(sorted(matches, key=_location))
+    count = len(places[0].replaced)
+    replaced = frozenset(
+        itertools.chain.from_iterable([match.location[:count] for match in places])
+    )
+    if not any(match.needs_check for match in places):
+        return _RuleMatches(places, places, replaced)
+    valid = tuple(match for match in places if not match.needs_check or is_acyclic(graph, match))
+    return _RuleMatches(places, valid, replaced, need_check=True)

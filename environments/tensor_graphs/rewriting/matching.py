@@ -83,11 +83,6 @@ class CompiledRule:
     def __init__(self, rule: Rule, number: int = 0, admits_fn: AdmitsFn = admits_all) -> None:
         """Compile a rule.
 
-        Args:
-          rule: the rule.
-          number: its index among the rules that are used together.
-          admits_fn: says which operators it may make.
-
         Raises:
           RuleError: the rule uses an operator or attribute that does not exist.
         """
@@ -96,19 +91,19 @@ class CompiledRule:
         self._variables, self._names = rule.variables, rule.names
         self._planner = Planner(rule, admits_fn)
         try:
-            found = [
+            sources = [
                 tuple(Pattern(root, self._variables, self._names) for root in source)
                 for source in orders(rule)
             ]
         except (OperatorError, KeyError) as error:
             raise RuleError(f"rule {rule.name}: {error}") from None
         self._crossings = _crossings(rule)
-        depths = [pattern.depth for patterns in found for pattern in patterns]
-        self.depth = max(*depths, *(_depth(one) for one in rule.target))
+        depths = [pattern.depth for patterns in sources for pattern in patterns]
+        self.depth = max(*depths, *(_depth(target) for target in rule.target))
         pairs = ascending(rule)
         self.starts = [
             make_start(order, patterns, number, pairs)
-            for order, patterns in enumerate(found)
+            for order, patterns in enumerate(sources)
             for number in range(len(patterns))
         ]
 
@@ -130,10 +125,10 @@ class CompiledRule:
         """
         if not start.may_match(graph, node):
             return
-        found = Found([None] * len(self._variables), [None] * len(self._names), [])
-        if not start.pattern.match(graph.nodes, node, found):
+        bound = Found([None] * len(self._variables), [None] * len(self._names), [])
+        if not start.pattern.match(graph.nodes, node, bound):
             return
-        wholes: list[tuple[tuple[int, ...], Found]] = [((node,), found)]
+        wholes: list[tuple[tuple[int, ...], Found]] = [((node,), bound)]
         for join in start.joins:
             wholes = [more for whole in wholes for more in joined(graph, join, near, *whole)]
         for roots, whole in wholes:
@@ -142,15 +137,15 @@ class CompiledRule:
                 yield match
 
     def _finish(
-        self, graph: Graph, start: Start, roots: tuple[int, ...], found: Found, opset: int
+        self, graph: Graph, start: Start, roots: tuple[int, ...], bound: Found, opset: int
     ) -> Match | None:
         if start.joins:
             roots = tuple(roots[place] for place in start.places)
         nodes = graph.nodes
-        refs: tuple[Ref, ...] = tuple(found.refs)  # type: ignore[arg-type]
+        refs: tuple[Ref, ...] = tuple(bound.refs)  # type: ignore[arg-type]
         are_constant = tuple(graph.is_constant(ref.node) for ref in refs)
         types = tuple(nodes[ref.node].types[ref.output] for ref in refs)
-        values = tuple(found.values)
+        values = tuple(bound.values)
         plan = self._planner.plan(types, are_constant, values, opset)
         if plan is None:
             return None
@@ -162,6 +157,7 @@ class CompiledRule:
                 return None
         if plan.changes_nothing(nodes, refs, replaced) or not _is_any_used(graph, replaced):
             return None
+        # A value that depends on constants alone depends on no replaced node.
         needs_check = any(not are_constant[number] for number in self._crossings)
         return Match(
             self.rule.name,
@@ -170,7 +166,7 @@ class CompiledRule:
             replaced,
             refs,
             values,
-            tuple(sorted(set(found.nodes))),
+            tuple(sorted(set(bound.nodes))),
             plan,
             needs_check,
         )
@@ -194,7 +190,7 @@ def is_acyclic(graph: Graph, match: Match) -> bool:
         ready = [
             number
             for number in range(len(roots))
-            if number not in done and all(roots.index(one) in done for one in below[number])
+            if number not in done and all(roots.index(root) in done for root in below[number])
         ]
         if not ready:
             return False
@@ -205,23 +201,16 @@ def is_acyclic(graph: Graph, match: Match) -> bool:
 def apply(graph: Graph, match: Match) -> tuple[Graph, Change]:
     """Apply a match; return the graph after it, and what changed."""
     edit = graph.edit()
-    plan = match.plan
-    made: list[Ref] = list(match.refs)
-    for step in plan.steps:
-        inputs = [
-            None if place is None else _ref(made, place, plan.num_variables)
-            for place in step.inputs
-        ]
+
+    def add(step: Step, inputs: Sequence[Ref | None]) -> Ref:
         number = _number(edit, step, inputs)
-        if number is None:
-            made.append(edit.add(step.op, inputs, step.attributes, step.types, step.value))
-        else:
-            made.append(edit.add_constant(number))
-    replacements = {
-        old: _ref(made, place, plan.num_variables)
-        for old, place in zip(match.replaced, plan.results, strict=True)
-    }
-    edit.replace(replacements, built={ref.node for ref in made[plan.num_variables :]})
+        if number is not None:
+            return edit.add_constant(number)
+        return edit.add(step.op, inputs, step.attributes, step.types, step.value)
+
+    built, results = match.plan.follow(match.refs, add)
+    replacements = dict(zip(match.replaced, results, strict=True))
+    edit.replace(replacements, built={ref.node for ref in built})
     return edit.finish(is_acyclic=True)
 
 
@@ -239,14 +228,16 @@ def _number(edit: Edit, step: Step, inputs: Sequence[Ref | None]) -> np.ndarray 
         return None
     if math.prod(kind.shape or ()) != 1:
         return None
-    arrays = [None if ref is None else edit.node(ref.node).value for ref in inputs]
-    if not all(one is not None and one.size == 1 and one.dtype.kind == "f" for one in arrays):
+    arrays = [None if ref is None else edit.nodes[ref.node].value for ref in inputs]
+    if not all(
+        array is not None and array.size == 1 and array.dtype.kind == "f" for array in arrays
+    ):
         return None
     with np.errstate(all="ignore"):
-        wide = [one.astype(np.float64) for one in arrays if one is not None]
-        (found,) = evaluate(step.op, wide, step.attributes)
-        found = found.astype(kind.dtype)
-    return found if np.isfinite(found).all() else None
+        wide = [array.astype(np.float64) for array in arrays if array is not None]
+        (result,) = evaluate(step.op, wide, step.attributes)
+        result = result.astype(kind.dtype)
+    return result if np.isfinite(result).all() else None
 
 
 def compile_rules(
@@ -254,24 +245,15 @@ def compile_rules(
 ) -> tuple[CompiledRule, ...]:
     """Compile rules that are used together.
 
-    Args:
-      rules: the rules.
-      admits_fn: says which operators they may make.
-
     Raises:
       RuleError: two rules have the same name, or a rule uses an operator or attribute that does not
         exist.
     """
-    names = [one.name for one in rules]
+    names = [rule.name for rule in rules]
     for name in names:
         if names.count(name) > 1:
             raise RuleError(f"rule {name}: there are {names.count(name)} of this name")
-    return tuple(CompiledRule(one, number, admits_fn) for number, one in enumerate(rules))
-
-
-def _ref(made: Sequence[Ref], place: Any, num_variables: int) -> Ref:
-    ref = made[place.number]
-    return ref if place.number < num_variables else Ref(ref.node, place.output)
+    return tuple(CompiledRule(rule, number, admits_fn) for number, rule in enumerate(rules))
 
 
 def _is_any_used(graph: Graph, refs: Sequence[Ref]) -> bool:
@@ -290,7 +272,7 @@ def _is_any_used(graph: Graph, refs: Sequence[Ref]) -> bool:
 def _depth(expression: Expression | None) -> int:
     if not isinstance(expression, Apply):
         return 0
-    return 1 + max((_depth(one) for one in expression.inputs), default=0)
+    return 1 + max((_depth(operand) for operand in expression.inputs), default=0)
 
 
 def _crossings(rule: Rule) -> tuple[int, ...]:
@@ -303,37 +285,39 @@ def _crossings(rule: Rule) -> tuple[int, ...]:
         return ()
     order = rule.variables
     of_sources = [variables(source) for source in rule.source]
-    found = set()
+    crossings = set()
     for target in rule.target:
         for name in variables(target):
             if not all(name in of_source for of_source in of_sources):
-                found.add(order.index(name))
-    return tuple(sorted(found))
+                crossings.add(order.index(name))
+    return tuple(sorted(crossings))
 
 
 def _used_variables(plan: Plan) -> list[set[int]]:
     """Return, for each result of a plan, the numbers of the variables that it is computed from."""
     used: list[set[int]] = [{number} for number in range(plan.num_variables)]
     for step in plan.steps:
-        used.append(set().union(*(used[one.number] for one in step.inputs if one is not None)))
+        used.append(
+            set().union(*(used[place.number] for place in step.inputs if place is not None))
+        )
     return [used[place.number] for place in plan.results]
 
 
 def _roots_below(graph: Graph, node: int, roots: Sequence[int]) -> set[int]:
     """Return the roots that a node depends on or is, except those behind another root."""
-    found: set[int] = set()
+    reached: set[int] = set()
     seen = {node}
     todo = [node]
     while todo:
         number = todo.pop()
         if number in roots:
-            found.add(number)
+            reached.add(number)
             continue
         for used in graph.nodes[number].used:
             if used not in seen:
                 seen.add(used)
                 todo.append(used)
-    return found
+    return reached
 
 
 def with_computed_attributes(rule: Rule) -> Rule:
@@ -353,10 +337,10 @@ def with_computed_attributes(rule: Rule) -> Rule:
                 conditions.append(Call("=", (Name(f"_{len(conditions)}"), value)))
                 value = Name(f"_{len(conditions) - 1}")
             attributes.append((name, value))
-        inputs = tuple(bound(one) for one in expression.inputs)
+        inputs = tuple(bound(operand) for operand in expression.inputs)
         return Apply(expression.op, inputs, tuple(attributes), expression.output)
 
-    source = tuple(bound(one) for one in rule.source)
+    source = tuple(bound(root) for root in rule.source)
     if not conditions:
         return rule
     return dataclasses.replace(rule, source=source, conditions=(*rule.conditions, *conditions))

@@ -31,11 +31,11 @@ _SYMMETRIC = frozenset({"=", "!=", "and", "or", "+", "*", "min", "max", "broadca
 
 def orders(rule: Rule) -> tuple[tuple[Apply, ...], ...]:
     """Return the sources to search for, one for each order of inputs; the rule's own is first."""
-    found: list[tuple[Expression, ...]] = [rule.source]
+    sources: list[tuple[Expression, ...]] = [rule.source]
     for path in _commutative(rule.source):
         if not _is_symmetric(rule, path):
-            found += [_exchanged(source, path) for source in found]
-    return tuple(dict.fromkeys(found))  # type: ignore[arg-type]
+            sources += [_exchanged(source, path) for source in sources]
+    return tuple(dict.fromkeys(sources))  # type: ignore[arg-type]
 
 
 def ascending(rule: Rule) -> tuple[tuple[int, int], ...]:
@@ -50,7 +50,7 @@ def ascending(rule: Rule) -> tuple[tuple[int, int], ...]:
             swap = _swap(rule.source[i], rule.source[j])
             if swap is None:
                 continue
-            renamed = [substitute(one, swap) for one in rule.source]
+            renamed = [substitute(expression, swap) for expression in rule.source]
             renamed[i], renamed[j] = renamed[j], renamed[i]
             if tuple(renamed) == rule.source and _same_conditions(rule, swap):
                 pairs.append((i, j))
@@ -66,8 +66,8 @@ def _commutative(source: tuple[Expression, ...]) -> Iterator[Path]:
 def _commutative_below(expression: Expression | None, path: Path) -> Iterator[Path]:
     if not isinstance(expression, Apply):
         return
-    for index, one in enumerate(expression.inputs):
-        yield from _commutative_below(one, (*path, index))
+    for index, operand in enumerate(expression.inputs):
+        yield from _commutative_below(operand, (*path, index))
     operator = OPERATORS.get(expression.op)
     if operator is None or not operator.commutative or len(expression.inputs) != 2:
         return
@@ -76,12 +76,12 @@ def _commutative_below(expression: Expression | None, path: Path) -> Iterator[Pa
 
 
 def _at(source: tuple[Expression, ...], path: Path) -> Apply:
-    found = source[path[0]]
+    expression = source[path[0]]
     for index in path[1:]:
-        assert isinstance(found, Apply)
-        found = found.inputs[index]  # type: ignore[assignment]
-    assert isinstance(found, Apply)
-    return found
+        assert isinstance(expression, Apply)
+        expression = expression.inputs[index]  # type: ignore[assignment]
+    assert isinstance(expression, Apply)
+    return expression
 
 
 def _exchanged(source: tuple[Expression, ...], path: Path) -> tuple[Expression, ...]:
@@ -104,10 +104,10 @@ def _exchange(expression: Expression, path: Path) -> Apply:
 
 
 def _is_symmetric(rule: Rule, path: Path) -> bool:
-    one, other = _at(rule.source, path).inputs
-    if one is None or other is None:
+    left, right = _at(rule.source, path).inputs
+    if left is None or right is None:
         return False
-    swap = _swap(one, other)
+    swap = _swap(left, right)
     if swap is None:
         return False
     renamed = tuple(substitute(each, swap) for each in rule.source)
@@ -120,7 +120,7 @@ def _is_symmetric(rule: Rule, path: Path) -> bool:
 
 def _same_conditions(rule: Rule, swap: dict[str, Part]) -> bool:
     for terms in (rule.conditions, rule.restrictions):
-        if {_plain(substitute(one, swap)) for one in terms} != {_plain(one) for one in terms}:
+        if {_plain(substitute(term, swap)) for term in terms} != {_plain(term) for term in terms}:
             return False
     return True
 
@@ -128,12 +128,12 @@ def _same_conditions(rule: Rule, swap: dict[str, Part]) -> bool:
 def _plain(part: Part | None) -> str:
     """Return a text of a part that is the same for every order of commutative arguments."""
     if isinstance(part, (Call, Array)):
-        arguments = [_plain(one) for one in part.arguments]
+        arguments = [_plain(argument) for argument in part.arguments]
         if part.function in _SYMMETRIC:
             arguments.sort()
         return f"({part.function} {' '.join(arguments)})"
     if isinstance(part, Apply):
-        inputs = [_plain(one) for one in part.inputs]
+        inputs = [_plain(operand) for operand in part.inputs]
         if OPERATORS[part.op].commutative and len(inputs) == 2:
             inputs.sort()
         attributes = [f":{name} {_plain(value)}" for name, value in part.attributes]
@@ -141,10 +141,10 @@ def _plain(part: Part | None) -> str:
     return str(part)
 
 
-def _swap(one: Expression, other: Expression) -> dict[str, Part] | None:
+def _swap(first: Expression, second: Expression) -> dict[str, Part] | None:
     """Return the exchange of names that turns each expression into the other; None if none does."""
     swap: dict[str, Part] = {}
-    todo: list[tuple[Part | None, Part | None]] = [(one, other)]
+    todo: list[tuple[Part | None, Part | None]] = [(first, second)]
     while todo:
         left, right = todo.pop()
         if isinstance(left, (Variable, Name)) and type(left) is type(right):

@@ -59,11 +59,6 @@ class Pattern:
     def __init__(self, root: Apply, variables: Sequence[str], names: Sequence[str]) -> None:
         """Compile an expression.
 
-        Args:
-          root: the expression.
-          variables: the rule's variables, in the order of their numbers.
-          names: the rule's attribute names, in the order of their numbers.
-
         Raises:
           OperatorError: the expression uses an operator or attribute that does not exist, or a term
             that cannot be matched.
@@ -78,7 +73,11 @@ class Pattern:
         self.num_inputs = len(root.inputs)
         self._compile(root)
         self.child = next(
-            ((index, one.op) for index, one in enumerate(root.inputs) if isinstance(one, Apply)),
+            (
+                (index, operand.op)
+                for index, operand in enumerate(root.inputs)
+                if isinstance(operand, Apply)
+            ),
             None,
         )
 
@@ -90,20 +89,20 @@ class Pattern:
             check = _AttributeCheck(applied, self._names)
             if not check.is_idle:
                 self._checks.append((register, check))
-            for index, given in enumerate(applied.inputs):
+            for index, operand in enumerate(applied.inputs):
                 longer = (*path, index)
                 self.depth = max(self.depth, len(longer))
-                if isinstance(given, Apply):
-                    step = (given.op, given.output, len(given.inputs))
+                if isinstance(operand, Apply):
+                    step = (operand.op, operand.output, len(operand.inputs))
                     self._steps.append((_APPLY, register, index, step))
-                    todo.append((given, num_nodes, longer))
+                    todo.append((operand, num_nodes, longer))
                     num_nodes += 1
-                elif given is None:
+                elif operand is None:
                     leaves.append((_ABSENT, register, index, None))
-                elif isinstance(given, Array):
-                    leaves.append((_ARRAY, register, index, self._array(given)))
+                elif isinstance(operand, Array):
+                    leaves.append((_ARRAY, register, index, self._array(operand)))
                 else:
-                    number = self._variables[given.name]
+                    number = self._variables[operand.name]
                     self.paths.setdefault(number, longer)
                     leaves.append((_VARIABLE, register, index, number))
         self._steps += leaves
@@ -116,21 +115,21 @@ class Pattern:
             raise OperatorError(f"{array} in a source: expected a number or a name")
         return None, value.value
 
-    def match(self, nodes: Mapping[int, Node], root: int, found: Found) -> bool:
+    def match(self, nodes: Mapping[int, Node], root: int, bound: Found) -> bool:
         """Whether a node computes the expression.
 
         Args:
           nodes: the graph's nodes, by number.
           root: number of the node to compare with the expression's root.
-          found: what is bound already. The call adds to it; if the result is False, what it has
+          bound: what is bound already. The call adds to it; if the result is False, what it has
             added is meaningless.
         """
         node = nodes[root]
         if node.op != self.op or len(node.inputs) != self.num_inputs:
             return False
         taken = [node]
-        found.nodes.append(root)
-        refs = found.refs
+        bound.nodes.append(root)
+        refs = bound.refs
         for kind, register, index, what in self._steps:
             ref = taken[register].inputs[index]
             if kind == _APPLY:
@@ -141,7 +140,7 @@ class Pattern:
                 if node.op != op or len(node.inputs) != num_inputs:
                     return False
                 taken.append(node)
-                found.nodes.append(ref.node)
+                bound.nodes.append(ref.node)
             elif kind == _VARIABLE:
                 if ref is None or (refs[what] is not None and refs[what] != ref):
                     return False
@@ -149,9 +148,9 @@ class Pattern:
             elif kind == _ABSENT:
                 if ref is not None:
                     return False
-            elif ref is None or not _is_array(nodes[ref.node], what, found.values):
+            elif ref is None or not _is_array(nodes[ref.node], what, bound.values):
                 return False
-        return all(check.bind(nodes, taken[place], found.values) for place, check in self._checks)
+        return all(check.bind(nodes, taken[place], bound.values) for place, check in self._checks)
 
 
 class _AttributeCheck:
@@ -208,20 +207,20 @@ class _AttributeCheck:
         the result with the node's attributes.
         """
         types = tuple(
-            None if one is None else nodes[one.node].types[one.output] for one in node.inputs
+            None if ref is None else nodes[ref.node].types[ref.output] for ref in node.inputs
         )
         key = node.attributes, types
-        known = self._known.get(key)
-        if known is None:
+        is_default = self._known.get(key)
+        if is_default is None:
             if len(self._known) > _MAX_KNOWN:
                 self._known.clear()
-            known = self._known[key] = self._compare(node.attributes, types)
-        return known
+            is_default = self._known[key] = self._compare(node.attributes, types)
+        return is_default
 
     def _compare(self, attributes: Attributes, types: tuple[Any, ...]) -> bool:
-        given = {name: attributes[position][1] for name, position in self._taken}
+        values = {name: attributes[position][1] for name, position in self._taken}
         try:
-            return complete(self._op, {**self._fixed, **given}, types) == attributes
+            return complete(self._op, {**self._fixed, **values}, types) == attributes
         except OperatorError:
             return False
 
@@ -231,8 +230,8 @@ def _list_items(value: Any, names: Mapping[str, int]) -> tuple[Any, ...]:
     if not isinstance(value, Call) or value.function != "list":
         raise OperatorError(f"{value} cannot be matched")
     return tuple(
-        (names[one.name], None) if isinstance(one, Name) else (None, _literal(one))
-        for one in value.arguments
+        (names[element.name], None) if isinstance(element, Name) else (None, _literal(element))
+        for element in value.arguments
     )
 
 
@@ -245,13 +244,13 @@ def _literal(value: Any) -> Any:
 def _take_apart(value: Any, items: tuple[Any, ...], values: list[Any]) -> bool:
     if not isinstance(value, tuple) or len(value) != len(items):
         return False
-    for one, (slot, literal) in zip(value, items, strict=True):
+    for element, (slot, literal) in zip(value, items, strict=True):
         if slot is None:
-            if one != literal:
+            if element != literal:
                 return False
         elif values[slot] is None:
-            values[slot] = one
-        elif values[slot] != one:
+            values[slot] = element
+        elif values[slot] != element:
             return False
     return True
 
@@ -280,21 +279,23 @@ def _is_array(node: Node, what: tuple[int | None, Any], values: list[Any]) -> bo
     return True
 
 
-def _is_rounded(found: Any, expected: Any) -> bool:
-    if found.dtype.kind not in "fiub":
+def _is_rounded(number: Any, expected: Any) -> bool:
+    if number.dtype.kind not in "fiub":
         return False
     with np.errstate(over="ignore"):
-        return bool(found == np.asarray(expected).astype(found.dtype)) and (
-            found.dtype.kind == "f" or float(found) == expected
+        return bool(number == np.asarray(expected).astype(number.dtype)) and (
+            number.dtype.kind == "f" or float(number) == expected
         )
 
 
 def _is_uniform(node: Node) -> bool:
-    known = _UNIFORM.get(node.attributes)
-    if known is None:
+    is_uniform = _UNIFORM.get(node.attributes)
+    if is_uniform is None:
         assert node.value is not None
         flat = node.value.reshape(-1)
         if len(_UNIFORM) > _MAX_KNOWN:
             _UNIFORM.clear()
-        known = _UNIFORM[node.attributes] = bool(flat[0] == flat[-1] and (flat == flat[0]).all())
-    return known
+        is_uniform = _UNIFORM[node.attributes] = bool(
+            flat[0] == flat[-1] and (flat == flat[0]).all()
+        )
+    return is_uniform

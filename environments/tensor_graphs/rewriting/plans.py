@@ -92,6 +92,25 @@ class Plan:
     results: tuple[Place, ...]
     types: tuple[TensorType | None, ...]
 
+    def follow(
+        self, refs: Sequence[Ref], add_fn: Callable[[Step, Sequence[Ref | None]], Ref]
+    ) -> tuple[list[Ref], list[Ref]]:
+        """Make the nodes.
+
+        Returns:
+          The first outputs of the nodes that were made, and the results.
+        """
+        values = list(refs)
+
+        def ref(place: Place) -> Ref:
+            first = values[place.number]
+            return first if place.number < self.num_variables else Ref(first.node, place.output)
+
+        for step in self.steps:
+            inputs = [None if place is None else ref(place) for place in step.inputs]
+            values.append(add_fn(step, inputs))
+        return values[self.num_variables :], [ref(place) for place in self.results]
+
     def changes_nothing(
         self, nodes: Mapping[int, Node], refs: Sequence[Ref], replaced: Sequence[Ref]
     ) -> bool:
@@ -121,8 +140,8 @@ class Plan:
             and step.attributes == node.attributes
             and len(step.inputs) == len(node.inputs)
             and all(
-                self._is_there(nodes, refs, one, other)
-                for one, other in zip(step.inputs, node.inputs, strict=True)
+                self._is_there(nodes, refs, origin, target)
+                for origin, target in zip(step.inputs, node.inputs, strict=True)
             )
         )
 
@@ -133,13 +152,7 @@ class Planner:
     def __init__(
         self, rule: Rule, admits_fn: AdmitsFn = admits_all, max_known: int = 1 << 12
     ) -> None:
-        """Begin with an empty cache.
-
-        Args:
-          rule: the rule.
-          admits_fn: says which operators may be made.
-          max_known: number of plans that the cache holds; it is emptied when it is full.
-        """
+        """Begin with an empty cache."""
         self._rule = rule
         self._admits_fn = admits_fn
         self._variables, self._names = rule.variables, rule.names
@@ -172,8 +185,8 @@ class Planner:
         except KeyError:
             if len(self._known) >= self._max_known:
                 self._known.clear()
-            found = self._known[key] = self._make(*key)
-            return found
+            plan = self._known[key] = self._make(*key)
+            return plan
 
     def _make(
         self,
@@ -182,15 +195,21 @@ class Planner:
         values: tuple[Attribute, ...],
         opset: int,
     ) -> Plan | None:
-        known = {n: one for n, one in zip(self._variables, types, strict=True) if one is not None}
-        groups = {group_of(known[name].dtype) for name in self._ordinary if name in known}
+        tensors = {
+            n: tensor
+            for n, tensor in zip(self._variables, types, strict=True)
+            if tensor is not None
+        }
+        groups = {group_of(tensors[name].dtype) for name in self._ordinary if name in tensors}
         if not groups.issubset(self._rule.types):
             return None
-        constants = {n for n, one in zip(self._variables, are_constant, strict=True) if one}
-        bindings = Bindings(known, dict(zip(self._names, values, strict=True)), constants, opset)
-        if not all(holds(one, bindings) for one in self._rule.conditions):
+        constants = {
+            n for n, is_constant in zip(self._variables, are_constant, strict=True) if is_constant
+        }
+        bindings = Bindings(tensors, dict(zip(self._names, values, strict=True)), constants, opset)
+        if not all(holds(condition, bindings) for condition in self._rule.conditions):
             return None
-        if not all(holds(one, bindings) for one in self._rule.restrictions):
+        if not all(holds(restriction, bindings) for restriction in self._rule.restrictions):
             return None
         try:
             plan = _Making(self._variables, types, bindings).plan(self._rule.target)
@@ -206,15 +225,18 @@ class Planner:
         opset: int,
     ) -> bool:
         """Return whether all nodes may be made that are computed when the model runs."""
-        known: list[tuple[TensorType | None, ...]] = [(one,) for one in types]
+        outputs: list[tuple[TensorType | None, ...]] = [(tensor,) for tensor in types]
         constant = list(are_constant)
         for step in plan.steps:
-            places = [one for one in step.inputs if one is not None]
-            is_constant = all(constant[one.number] for one in places)
-            given = [None if one is None else known[one.number][one.output] for one in step.inputs]
-            if not is_constant and not self._admits_fn(step.op, given, opset):
+            places = [place for place in step.inputs if place is not None]
+            is_constant = all(constant[place.number] for place in places)
+            inputs = [
+                None if place is None else outputs[place.number][place.output]
+                for place in step.inputs
+            ]
+            if not is_constant and not self._admits_fn(step.op, inputs, opset):
                 return False
-            known.append(step.types)
+            outputs.append(step.types)
             constant.append(is_constant)
         return True
 
@@ -229,14 +251,16 @@ class _Making:
         bindings: Bindings,
     ) -> None:
         self._numbers = {name: number for number, name in enumerate(variables)}
-        self._types: list[tuple[TensorType | None, ...]] = [(one,) for one in types]
+        self._types: list[tuple[TensorType | None, ...]] = [(tensor,) for tensor in types]
         self._bindings = bindings
         self._steps: list[Step] = []
         self._known: dict[object, int] = {}
 
     def plan(self, target: tuple[Expression, ...]) -> Plan:
         done: dict[Expression, Place] = {}
-        results = tuple(fold(one, self._variable, self._array, self._apply, done) for one in target)
+        results = tuple(
+            fold(root, self._variable, self._array, self._apply, done) for root in target
+        )
         types = tuple(self._types[place.number][place.output] for place in results)
         return Plan(len(self._numbers), tuple(self._steps), results, types)
 
@@ -252,15 +276,15 @@ class _Making:
         return Place(self._step(Step(CONSTANT, (), attributes, (kind,), value)))
 
     def _apply(self, applied: Apply, inputs: tuple[Place | None, ...]) -> Place:
-        given = tuple(
-            None if one is None else self._types[one.number][one.output] for one in inputs
+        tensors = tuple(
+            None if place is None else self._types[place.number][place.output] for place in inputs
         )
         values = {
             name: as_attribute(evaluate(value, self._bindings))
             for name, value in applied.attributes
         }
-        attributes = complete(applied.op, values, given)
-        types = infer(applied.op, given, attributes)
+        attributes = complete(applied.op, values, tensors)
+        types = infer(applied.op, tensors, attributes)
         if applied.output >= len(types):
             raise OperatorError(f"{applied.op} has {len(types)} outputs")
         number = self._step(Step(applied.op, inputs, attributes, types))

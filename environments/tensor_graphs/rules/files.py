@@ -1,14 +1,21 @@
-"""Read and write files of rules, such as `rules.json`, which comes with this package.
+"""Read and write files of rules, and the rules that come with this package.
 
-`rules.json` holds the rules and says how it was made. Some rules were generated (`generation`),
-most were written by people (`library`). For each rule, `verified_by` says how it was verified, and
-`instances` in how many instances. `may_change_nonfinite` is false if none of these instances showed
-a change of NaN or infinity (`nonfinite`), and `may_lose_digits` if none showed a loss of digits
-(`digits`). `types` says for which groups of element types the rule is right (`wrapping`). `sha256`
-is the digest of the rule that was verified; a rule that was changed since then is refused.
+Most of the package's rules were written by people. They stand in `library`, and there alone: who
+edits a rule there changes what runs. `rules.json` holds what cannot be had from the library, the
+generated rules (`generation`), and says how they were made. `ledger.json` says of each written rule
+how it was verified, by the rule's digest. A rule that was edited has another digest, so that the
+ledger says nothing of it. The rule counts as not verified then, and each machine verifies it before
+it is used there. `tfrl rules generate -o PATH --reuse PATH …`, with the path of `rules.json` here,
+verifies what is new and makes the two files again.
 
-`load` does not trust these entries. It verifies each rule that is neither one of the package's own
-nor was verified on this machine before. A file with a wrong rule is refused.
+For each rule, `verified_by` says how it was verified, and `instances` in how many instances.
+`may_change_nonfinite` is false if none of these instances showed a change of NaN or infinity
+(`nonfinite`), and `may_lose_digits` if none showed a loss of digits (`digits`). `types` says for
+which groups of element types the rule is right (`wrapping`). In a file of rules `sha256` is the
+digest of the rule that was verified; a rule that was changed since then is refused.
+
+`load` does not trust what a user's file says of its rules. It verifies each rule that was verified
+neither for the package nor on this machine. A file with a wrong rule is refused.
 """
 
 from __future__ import annotations
@@ -18,21 +25,29 @@ import functools
 import hashlib
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from environments import files
 from environments.caches.table import VERIFIED_RULES
 from environments.errors import UserError
+from environments.tensor_graphs.rules import library
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 
 PATH = pathlib.Path(__file__).with_name("rules.json")
+LEDGER = PATH.with_name("ledger.json")
+LIBRARY = PATH.with_name("library")
 GENERATED, WRITTEN, IMPORTED = "generated", "written", "imported"
 
 _OF_THE_FILE = frozenset({"origin", "instances", "sha256"})
-_FOUND = {"verified_by": str, "may_change_nonfinite": bool, "may_lose_digits": bool, "types": list}
-"""What verification finds, by field of `Rule`."""
-_FIELDS = {"name": str, "instances": int, **_FOUND}
+_FIELDS = {
+    "name": str,
+    "instances": int,
+    "verified_by": str,
+    "may_change_nonfinite": bool,
+    "may_lose_digits": bool,
+    "types": list,
+}
 _NUM_INSTANCES = 1000
 _METHOD = 4
 """Changes when verification becomes stricter: what was verified before is verified again."""
@@ -45,51 +60,80 @@ class RuleFile:
     Attributes:
       rules: the rules.
       origins: GENERATED, WRITTEN or IMPORTED, by name of the rule.
-      made: how the file was made.
+      provenance: how the file was made.
       instances: number of instances in which a rule was verified, by name of the rule; rules for
         which it is not known are missing.
     """
 
     rules: tuple[Rule, ...]
     origins: Mapping[str, str]
-    made: Mapping[str, Any]
+    provenance: Mapping[str, Any]
     instances: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def verified(self) -> Mapping[str, tuple[Rule, int]]:
+        """The rules that were verified, each with its number of instances, by digest."""
+        rules = [rule for rule in self.rules if rule.name in self.instances]
+        return {digest(rule): (rule, self.instances[rule.name]) for rule in rules}
 
 
 def load(path: str | pathlib.Path | None = None, strict: bool = False) -> tuple[Rule, ...]:
     """Return the rules of a file, all of them verified.
 
     Args:
-      path: the file; by default the one that comes with the package.
+      path: the file; by default the rules that come with the package.
       strict: whether to leave out rules that may change NaN or infinity, or may lose digits.
 
     Raises:
       UserError: the file does not exist, holds no rules, or holds a wrong rule.
     """
-    rules = _own().rules
-    if path is not None:
-        rules = tuple(_verified(one, path) for one in read(path).rules)
+    file = read(path)
+    place, verified = (LIBRARY, file.instances) if file is _own() else (path, {})
+    rules = tuple(
+        rule if rule.name in verified else _verified(rule, f"{place}") for rule in file.rules
+    )
     if not strict:
         return rules
-    return tuple(one for one in rules if not (one.may_change_nonfinite or one.may_lose_digits))
+    return tuple(rule for rule in rules if not (rule.may_change_nonfinite or rule.may_lose_digits))
 
 
 def read(path: str | pathlib.Path | None = None) -> RuleFile:
-    """Read a file of rules without verifying them.
+    """Read a file of rules, by default the package's rules, without verifying them.
 
     Raises:
       UserError: the file does not exist, holds no rules, or holds a rule that was changed after it
         was verified.
     """
     path = PATH if path is None else pathlib.Path(path)
-    try:
-        data = files.read_json(path)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise UserError(f"{path} is no file of rules: expected JSON, found {error}") from error
+    return _own() if path.resolve() == PATH.resolve() else _read(path)
+
+
+@functools.lru_cache(maxsize=1)
+def _own() -> RuleFile:
+    """Return the package's rules: those of the library, then the others."""
+    ledger = _json(LEDGER)
+    generated = _read(PATH)
+    rules: list[Rule] = []
+    instances: dict[str, int] = {}
+    # The library's order is the order in which states number the rules.
+    for rule in library.all_rules():
+        record = ledger.get(digest(rule))
+        if record is not None:
+            rule = rule.as_verified(record)
+            instances[rule.name] = record["instances"]
+        rules.append(rule)
+    return RuleFile(
+        (*rules, *generated.rules),
+        {**{rule.name: WRITTEN for rule in rules}, **generated.origins},
+        generated.provenance,
+        {**instances, **generated.instances},
+    )
+
+
+def _read(path: pathlib.Path) -> RuleFile:
+    data = _json(path)
     entries = data.get("rules") if isinstance(data, dict) else None
-    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise UserError(f"{path} is no file of rules: expected an object with a list 'rules'")
     if wrong := files.misfit(data, {"made": dict}):
         raise UserError(f"{path} is no file of rules: {wrong}")
@@ -109,6 +153,15 @@ def read(path: str | pathlib.Path | None = None) -> RuleFile:
     return RuleFile(tuple(rules), origins, data.get("made", {}), instances)
 
 
+def _json(path: pathlib.Path) -> Any:
+    try:
+        return files.read_json(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is no file of rules: expected JSON, found {error}") from error
+
+
 def _origin(entry: Mapping[str, Any], path: pathlib.Path) -> str:
     origin = entry.get("origin", WRITTEN)
     if origin not in (GENERATED, WRITTEN, IMPORTED):
@@ -125,11 +178,11 @@ def _rule(entry: Mapping[str, Any], path: pathlib.Path) -> Rule:
         rule = Rule.from_dict(fields)
     except RuleError as error:
         raise UserError(f"{path}: {error}") from error
-    expected, found = entry.get("sha256"), digest(rule)
-    if expected not in (None, found):
+    expected, actual = entry.get("sha256"), digest(rule)
+    if expected not in (None, actual):
         raise UserError(
             f"{path}: rule {rule.name} was changed after it was verified: expected sha256 "
-            f"{str(expected)[:12]}…, found {found[:12]}…; without its sha256 it is verified anew"
+            f"{str(expected)[:12]}…, found {actual[:12]}…; without its sha256 it is verified anew"
         )
     return rule
 
@@ -137,19 +190,33 @@ def _rule(entry: Mapping[str, Any], path: pathlib.Path) -> Rule:
 def write(file: RuleFile, path: str | pathlib.Path) -> None:
     """Write a file of rules: either all of it, or nothing.
 
+    In the place of the package's own file, the written rules go to the ledger instead, and only as
+    far as they were verified.
+
     Raises:
       UserError: the file cannot be written.
     """
     path = pathlib.Path(path)
+    rules: Sequence[Rule] = file.rules
+    if path.resolve() == PATH.resolve():
+        rules = [rule for rule in rules if file.origins[rule.name] != WRITTEN]
+        ledger = {
+            key: {"rule": rule.name, **rule.verification, "instances": count}
+            for key, (rule, count) in file.verified.items()
+            if file.origins[rule.name] == WRITTEN
+        }
+        lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(ledger[key])}" for key in ledger)
+        files.replace(LEDGER, f"{{\n{lines}\n}}\n".encode())
+        _own.cache_clear()
     entries = []
-    for one in file.rules:
-        entry = one.as_dict() | {"origin": file.origins[one.name]}
-        if one.name in file.instances:
-            entry |= {"instances": file.instances[one.name], "sha256": digest(one)}
+    for rule in rules:
+        entry = rule.as_dict() | {"origin": file.origins[rule.name]}
+        if rule.name in file.instances:
+            entry |= {"instances": file.instances[rule.name], "sha256": digest(rule)}
         entries.append(entry)
-    lines = ",\n".join(" " + json.dumps(one, ensure_ascii=False) for one in entries)
-    made = json.dumps(file.made, indent=1, ensure_ascii=False)
-    text = f'{{"made": {made},\n"rules": [\n{lines}\n]}}\n'
+    lines = ",\n".join(" " + json.dumps(entry, ensure_ascii=False) for entry in entries)
+    provenance = json.dumps(file.provenance, indent=1, ensure_ascii=False)
+    text = f'{{"made": {provenance},\n"rules": [\n{lines}\n]}}\n'
     files.replace(path, text.encode())
 
 
@@ -160,33 +227,20 @@ def digest(rule: Rule) -> str:
     return hashlib.sha256("\n".join([str(_METHOD), *parts]).encode()).hexdigest()
 
 
-def _verified(rule: Rule, path: str | pathlib.Path) -> Rule:
+def _verified(rule: Rule, place: str) -> Rule:
     """Return the rule with its verification: the package's, this machine's, or one made now."""
     key = digest(rule)
-    known = _own_by_digest().get(key)
-    if known is not None:
-        return rule.as_verified(known)
+    if key in _own().verified:
+        return rule.as_verified(_own().verified[key][0].verification)
     cache = VERIFIED_RULES.files()
-    kept = cache.get(key)
-    if kept is not None:
-        fields = json.loads(kept)
-        return dataclasses.replace(rule, **fields | {"types": tuple(fields["types"])})
+    record = cache.get(key)
+    if record is not None:
+        return rule.as_verified(json.loads(record))
     from environments.tensor_graphs.rules.verification.verify import verify
 
     verdict = verify(rule, _NUM_INSTANCES)
     if not verdict.is_right:
-        raise UserError(f"{path}: rule {rule.name} is refused: {verdict.how}")
+        raise UserError(f"{place}: rule {rule.name} is refused: {verdict.how}")
     marked = verdict.mark(rule)
-    fields = {name: getattr(marked, name) for name in _FOUND}
-    cache.put(key, json.dumps(fields).encode())
+    cache.put(key, json.dumps(marked.verification).encode())
     return marked
-
-
-@functools.lru_cache(maxsize=1)
-def _own() -> RuleFile:
-    return read(PATH)
-
-
-@functools.lru_cache(maxsize=1)
-def _own_by_digest() -> Mapping[str, Rule]:
-    return {digest(one): one for one in _own().rules}

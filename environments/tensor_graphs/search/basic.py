@@ -1,4 +1,7 @@
-"""Searches known from the literature: greedy, TASO's backtracking, beam, random."""
+"""Searches known from the literature: greedy, TASO's backtracking, beam, random.
+
+Each begins at the best state of its record, and the record keeps what it finds.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,14 @@ from environments.tensor_graphs.search.results import State, Visited
 
 
 def greedy(record: Record) -> None:
-    """Take the step that saves most until none saves anything.
-
-    Args:
-      record: keeps what is found; the search begins at its best state.
-    """
+    """Take the step that saves most until none saves anything."""
     here = record.best
     while True:
         cheapest = here
         for match in here.state.matches:
-            found = record.expand(here, match)
-            if comes_before(found, cheapest):
-                cheapest = found
+            child = record.expand(here, match)
+            if child.cost_ms <= cheapest.cost_ms and _order(child) < _order(cheapest):
+                cheapest = child
         if cheapest.cost_ms >= here.cost_ms:
             return
         here = cheapest
@@ -36,7 +35,7 @@ def taso(record: Record, alpha: float = 1.05, max_dequeued: int | None = None) -
     ends after a given number of graphs.
 
     Args:
-      record: keeps what is found; the search begins at its best state.
+      record: see the module.
       alpha: the search goes on from graphs that cost less than this many times the best one.
       max_dequeued: number of graphs taken from the queue after which the search ends; None for no
         limit. TASO's default is 1,000.
@@ -53,20 +52,19 @@ def taso(record: Record, alpha: float = 1.05, max_dequeued: int | None = None) -
         if match is not None:
             here = Visited(here.state.apply(match), here, match)
         for match in here.state.matches:
-            found = record.expand(here, match, count=False)
-            if _num_nodes(found.state) > max_nodes or not record.is_new(found.state):
+            child = record.expand(here, match, count=False)
+            if _num_nodes(child.state) > max_nodes or not record.is_new(child.state):
                 continue
-            record.count(found)
-            if found.cost_ms < alpha * record.best.cost_ms:
-                entry = (found.cost_ms, hash(found.state.graph), here, match)
-                heapq.heappush(queue, entry)
+            record.count(child)
+            if child.cost_ms < alpha * record.best.cost_ms:
+                heapq.heappush(queue, (*_order(child), here, match))
 
 
 def beam(record: Record, width: int = 8, patience: int = 4) -> None:
     """Expand the cheapest few graphs of each depth.
 
     Args:
-      record: keeps what is found; the search begins at its best state.
+      record: see the module.
       width: number of graphs of each depth that are expanded.
       patience: number of depths in a row without a cheaper graph after which the search ends.
     """
@@ -74,14 +72,14 @@ def beam(record: Record, width: int = 8, patience: int = 4) -> None:
     level, without_gain = [record.best], 0
     while level and without_gain < patience:
         best_ms = record.best.cost_ms
-        made = []
+        children = []
         for here in level:
             for match in here.state.matches:
-                found = record.expand(here, match, count=False)
-                if record.is_new(found.state):
-                    record.count(found)
-                    made.append(found)
-        level = heapq.nsmallest(width, made, key=_order)
+                child = record.expand(here, match, count=False)
+                if record.is_new(child.state):
+                    record.count(child)
+                    children.append(child)
+        level = heapq.nsmallest(width, children, key=_order)
         without_gain = 0 if record.best.cost_ms < best_ms else without_gain + 1
 
 
@@ -89,7 +87,7 @@ def random_walk(record: Record, seed: int = 0, num_steps: int = 50, num_walks: i
     """Take random steps: the baseline that any other search has to beat.
 
     Args:
-      record: keeps what is found; each walk begins at its best state when the search began.
+      record: see the module; each walk begins at its best state when the search began.
       seed: of the random steps.
       num_steps: steps of each walk.
       num_walks: number of walks.
@@ -104,15 +102,9 @@ def random_walk(record: Record, seed: int = 0, num_steps: int = 50, num_walks: i
             here = record.expand(here, generator.choice(here.state.matches))
 
 
-def comes_before(one: Visited, other: Visited) -> bool:
-    """Whether one state is cheaper than another; ties are broken alike in every process."""
-    if one.cost_ms != other.cost_ms:
-        return one.cost_ms < other.cost_ms
-    return hash(one.state.graph) < hash(other.state.graph)
-
-
-def _order(found: Visited) -> tuple[float, int]:
-    return found.cost_ms, hash(found.state.graph)
+def _order(visited: Visited) -> tuple[float, int]:
+    """Return a key that sorts by cost; ties are broken alike in every process."""
+    return visited.cost_ms, hash(visited.state.graph)
 
 
 def _num_nodes(state: State) -> int:

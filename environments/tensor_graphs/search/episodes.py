@@ -58,11 +58,7 @@ def patience_with(graph: Graph, least: int = _PATIENCE) -> int:
     """Return the steps without a gain after which likeliest steps on a graph are hopeless.
 
     A guide that has learned to prepare a saving in all layers needs more patience than one that
-    tries steps at random, and the more the larger the graph is.
-
-    Args:
-      graph: the graph.
-      least: number of steps that are enough for small graphs.
+    tries steps at random: more for larger graphs, and at least `least` steps.
     """
     return max(least, len(graph.nodes) // _NODES_PER_PATIENCE)
 
@@ -75,12 +71,6 @@ def likeliest(
     An episode that ends before that goes on in another one, from the cheapest graph so far, if it
     has made a cheaper graph.
 
-    Args:
-      record: keeps what is found.
-      guide: plays.
-      start: where the first episode begins.
-      patience: see `Hope`.
-
     Yields:
       For each step the state before it and the state after it.
 
@@ -88,6 +78,7 @@ def likeliest(
       BudgetSpent: the budget is spent.
     """
     cheapest, origin = start, None
+    # Episode 0 is the same whenever it begins at the same state, so it is not played there again.
     while origin is not cheapest:
         before = origin = cheapest
         hope = Hope(origin, patience)
@@ -96,7 +87,7 @@ def likeliest(
             record.count(after)
             record.check()
             yield before, after
-            cheapest = min(cheapest, after, key=lambda one: one.cost_ms)
+            cheapest = min(cheapest, after, key=lambda visited: visited.cost_ms)
             if hope.is_lost(after):
                 return
             before = after

@@ -1,13 +1,16 @@
-"""Where two graphs differ, and which of a graph's nodes and matches look alike."""
+"""What steps changed in a graph, and which of its nodes and matches look alike."""
 
 from __future__ import annotations
 
+import collections
 import functools
-from collections.abc import Collection, Iterable
+import math
+from collections.abc import Collection
 from typing import Any
 
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, Change, Node, TensorType
+from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, Node, TensorType
+from environments.tensor_graphs.search.results import Visited
 
 _SMALL = 16
 _NOTHING = -7
@@ -17,49 +20,49 @@ Key = tuple[Any, ...]
 """What matches have in common that look alike: the rule, then a hash for each of their nodes."""
 
 
-def changed(
-    before: Graph, after: Graph, changes: Iterable[Change | None]
-) -> tuple[set[int], set[int]]:
-    """Return what steps changed in a graph.
+def rules_that_lost_matches(visited: Visited) -> dict[str, Visited]:
+    """Return rules with fewer matches than earlier on the trail, and where they last had most."""
+    peaks: dict[str, tuple[int, Visited]] = {}
+    counts: collections.Counter[str] = collections.Counter()
+    for earlier in visited.trail:
+        counts = collections.Counter(match.rule for match in earlier.state.matches)
+        for rule, count in counts.items():
+            if rule not in peaks or count >= peaks[rule][0]:
+                peaks[rule] = count, earlier
+    return {rule: peak for rule, (count, peak) in peaks.items() if count > counts[rule]}
 
-    Args:
-      before: the graph before the steps.
-      after: the graph after them.
-      changes: what each of the steps changed.
+
+def changed_since(origin: Visited, here: Visited) -> tuple[set[int], set[int]]:
+    """Return what the steps from a state of the trail to a later one changed.
 
     Returns:
-      The nodes of `after` that are new or have other inputs than in `before`, and the nodes of
-      `before` that are gone.
+      The nodes that are new or have other inputs, and the nodes of the origin that are gone.
     """
+    before, after = origin.state.graph.nodes, here.state.graph.nodes
     touched: set[int] = set()
     removed: set[int] = set()
-    for change in changes:
+    for visited in here.since(origin):
+        change = visited.state.change
         assert change is not None
         touched.update(change.added, change.rewired)
         removed.update(change.removed)
     # Nodes that only became constant count as rewired, but are the same.
-    new = {n for n in touched & after.nodes.keys() if before.nodes.get(n) is not after.nodes[n]}
-    return new, removed & before.nodes.keys()
+    new = {n for n in touched & after.keys() if before.get(n) is not after[n]}
+    return new, removed & before.keys()
 
 
-def around(graph: Graph, numbers: Collection[int]) -> set[int]:
-    """Return the given nodes and the nodes around them.
+def region_of(origin: Visited, here: Visited) -> set[int]:
+    """Return what the steps from `origin` to `here` have changed, and the nodes around it.
 
-    These are the nodes that they use, the nodes that use them, and all other users of what they
-    use: changing one user of a tensor may pay only if the other users change too.
-
-    Args:
-      graph: the graph.
-      numbers: nodes; those that the graph does not have are returned but have no surroundings.
+    These are the nodes that the changed ones use, the nodes that use them, and all other users of
+    what they use: changing one user of a tensor may pay only if the other users change too.
     """
-    found = set(numbers)
-    for number in numbers:
-        if number in graph.nodes:
-            used = [one for one in graph.nodes[number].used if not graph.is_constant(one)]
-            found.update(used, graph.users(number))
-            for one in used:
-                found.update(graph.users(one))
-    return found
+    graph = here.state.graph
+    region, _ = changed_since(origin, here)
+    for number in tuple(region):
+        used = [source for source in graph.nodes[number].used if not graph.is_constant(source)]
+        region.update(used, graph.users(number), *map(graph.users, used))
+    return region
 
 
 def nodes_of(match: Any) -> Collection[int]:
@@ -68,12 +71,7 @@ def nodes_of(match: Any) -> Collection[int]:
 
 
 def signature_of(signatures: NodeSignatures, match: Any) -> Key:
-    """Return a key that is equal for matches that are expected to change the cost alike.
-
-    Args:
-      signatures: those of the graph that the match belongs to.
-      match: the match.
-    """
+    """Return a key that is equal for matches that are expected to change the cost alike."""
     return (match.rule, *(signatures.signature(number) for number in nodes_of(match)))
 
 
@@ -81,24 +79,19 @@ def fingerprint(graph: Graph, new: Collection[int], gone: Collection[int]) -> in
     """Hash a graph by what distinguishes it from the graph that it was made from.
 
     Fingerprints of graphs with the same origin can be compared. They are quicker to compute than
-    hashes of whole graphs.
-
-    Args:
-      graph: the graph to hash.
-      new: its nodes that are not in the origin, or have other inputs there.
-      gone: nodes of the origin that it does not have.
+    hashes of whole graphs. `new` and `gone` are the result of `changed_since`.
     """
-    known: dict[int, int] = {}
+    names: dict[int, int] = {}
 
     def of(number: int) -> int:
         if number not in new:
             return number
-        if number not in known:
+        if number not in names:
             node = graph.nodes[number]
             inputs = [_NOTHING if ref is None else hash((of(ref.node), ref.output))
                       for ref in node.inputs]  # fmt: skip
-            known[number] = hash((node.label, *inputs))
-        return known[number]
+            names[number] = hash((node.label, *inputs))
+        return names[number]
 
     outputs = [hash((of(ref.node), ref.output)) for ref in graph.outputs]
     return hash((frozenset(map(of, new)), frozenset(gone), *outputs))
@@ -126,8 +119,8 @@ class NodeSignatures:
         That is the operator, the types, which inputs are constant, how many nodes use it, and
         whether it is an output of the graph.
         """
-        found = self._signatures.get(number)
-        if found is None:
+        signature = self._signatures.get(number)
+        if signature is None:
             graph, node = self._graph, self._graph.nodes[number]
             above = [
                 _NOTHING
@@ -136,9 +129,9 @@ class NodeSignatures:
                 for ref in node.inputs
             ]
             num_users = min(len(graph.users(number)), _MANY)
-            found = hash((_colour(node), number in self._returned, num_users, *above))
-            self._signatures[number] = found
-        return found
+            signature = hash((_colour(node), number in self._returned, num_users, *above))
+            self._signatures[number] = signature
+        return signature
 
     def colour(self, number: int, radius: int) -> int:
         """Hash the neighbourhood of a node: Weisfeiler and Leman's colour refinement.
@@ -147,10 +140,10 @@ class NodeSignatures:
           number: the node.
           radius: length in edges of the paths that are looked at.
         """
-        found = self._colours.get((number, radius))
-        if found is None:
-            found = self._colours[number, radius] = self._refined(number, radius)
-        return found
+        colour = self._colours.get((number, radius))
+        if colour is None:
+            colour = self._colours[number, radius] = self._refined(number, radius)
+        return colour
 
     def _refined(self, number: int, radius: int) -> int:
         graph, node = self._graph, self._graph.nodes[number]
@@ -169,7 +162,7 @@ class NodeSignatures:
 
 def _colour(node: Node) -> int:
     """Hash a node without its neighbours."""
-    types = [_type_colour(one) for one in node.types]
+    types = [_type_colour(kind) for kind in node.types]
     if node.op == INPUT:
         return hash((2, *types))
     if node.op == CONSTANT and not _is_small(node.types[0]):
@@ -180,10 +173,7 @@ def _colour(node: Node) -> int:
 def _is_small(kind: TensorType | None) -> bool:
     if kind is None or kind.shape is None:
         return True
-    size = 1
-    for one in kind.shape:
-        size *= one if isinstance(one, int) else _SMALL
-    return size < _SMALL
+    return math.prod(size if isinstance(size, int) else _SMALL for size in kind.shape) < _SMALL
 
 
 @functools.lru_cache(maxsize=1 << 14)

@@ -26,6 +26,7 @@ from environments.tensor_graphs.search.results import (
     State,
     Step,
     Visited,
+    step_of,
 )
 
 _NUM_CANDIDATES = 8
@@ -61,13 +62,6 @@ class Record:
     ) -> None:
         """Begin at `start`, or at the best state of an earlier search that `file` holds.
 
-        Args:
-          method: name of the search.
-          start: the state where it begins.
-          budget: when to end at the latest.
-          on_progress: called a few times a second.
-          file: where the path to the best state is kept.
-
         Raises:
           UserError: `file` holds something else, or a search of another start.
         """
@@ -99,12 +93,7 @@ class Record:
         return Progress(self.expansions, self.seconds, self.best.cost_ms)
 
     def run(self, method: Callable[..., None], **settings: Any) -> Result:
-        """Search until there is nothing left to try, the budget is spent, or Ctrl-C is pressed.
-
-        Args:
-          method: the search, a function of this record and `settings`.
-          **settings: its other arguments.
-        """
+        """Call a search; it ends by itself, when the budget is spent, or by Ctrl-C."""
         try:
             method(self, **settings)
             stopped = EXHAUSTED
@@ -128,19 +117,19 @@ class Record:
           BudgetSpent: the budget is spent; nothing was applied.
         """
         self.check()
-        found = Visited(origin.state.apply(match), origin, match)
+        child = Visited(origin.state.apply(match), origin, match)
         if count:
-            self.count(found)
-        return found
+            self.count(child)
+        return child
 
-    def count(self, found: Visited) -> None:
+    def count(self, visited: Visited) -> None:
         """Count an expansion, and remember its result if it is among the cheapest."""
         self.expansions += 1
-        if found.cost_ms < self.best.cost_ms:
-            self.best = found
+        if visited.cost_ms < self.best.cost_ms:
+            self.best = visited
             self._expansions_of_best = self.expansions
             self._gains.append(self.progress)
-        self._keep(found)
+        self._keep(visited)
 
     def is_new(self, state: State) -> bool:
         """Whether a state's graph is new; it is not when this is asked again."""
@@ -163,10 +152,10 @@ class Record:
             raise BudgetSpent(OUT_OF_TIME)
         if now_s - self._began_s >= self._budget.patience_s and self.best is self.start:
             raise BudgetSpent(OUT_OF_PATIENCE)
-        if self._on_progress is not None and now_s - self._reported_s >= _REPORT_EVERY_S:
+        if now_s - self._reported_s >= _REPORT_EVERY_S:
             self._reported_s = now_s
             self.report()
-        if self._file is not None and now_s - self._saved_s >= _SAVE_EVERY_S:
+        if now_s - self._saved_s >= _SAVE_EVERY_S:
             self._saved_s = now_s
             self.save()
 
@@ -197,8 +186,8 @@ class Record:
         """Return what was found, and save it."""
         self.save()
         candidates: dict[float, Visited] = {self.best.cost_ms: self.best}
-        for _, _, found in sorted(self._candidates, key=lambda one: (-one[0], -one[1])):
-            candidates.setdefault(found.cost_ms, found)
+        for _, _, visited in sorted(self._candidates, key=lambda entry: (-entry[0], -entry[1])):
+            candidates.setdefault(visited.cost_ms, visited)
         return Result(
             method=self.method,
             best=self.best.state,
@@ -212,14 +201,14 @@ class Record:
             gains=tuple(self._gains),
         )
 
-    def _keep(self, found: Visited) -> None:
+    def _keep(self, visited: Visited) -> None:
         """Remember a state if it is among the cheapest; of equally cheap ones the first is kept."""
-        if found.cost_ms >= self.start.cost_ms:
+        if visited.cost_ms >= self.start.cost_ms:
             return
-        if any(cost == -found.cost_ms for cost, _, _ in self._candidates):
+        if any(cost == -visited.cost_ms for cost, _, _ in self._candidates):
             return
         # The heap's first entry is the dearest. The counter breaks ties: states are not comparable.
-        entry = (-found.cost_ms, -self.expansions, found)
+        entry = (-visited.cost_ms, -self.expansions, visited)
         if len(self._candidates) < _NUM_CANDIDATES:
             heapq.heappush(self._candidates, entry)
         elif entry[0] > self._candidates[0][0]:
@@ -230,7 +219,7 @@ class Record:
             written = files.read_json(file)
             version, start = written["version"], written["start"]
             expansions = int(written["expansions"])
-            path = [Step(one["xfer"], tuple(one["location"])) for one in written["path"]]
+            path = [Step(step["xfer"], tuple(step["location"])) for step in written["path"]]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{file}: expected a search to resume, found something else "
@@ -253,30 +242,23 @@ class Record:
 
 
 def replay(start: Visited, path: Sequence[Match]) -> Visited:
-    """Apply the steps of a path again.
+    """Apply the steps of a path again; return the state where it ends.
 
     Args:
       start: the state where the path begins.
       path: steps, or matches of another engine; each is looked up by its rule and location.
 
-    Returns:
-      The state where the path ends.
-
     Raises:
       LookupError: a step does not apply.
     """
-    found = start
+    here = start
     for step in path:
-        match = _match_of(found.state, step)
-        found = Visited(found.state.apply(match), found, match)
-    return found
-
-
-def _match_of(state: State, step: Match) -> Any:
-    for match in state.matches:
-        if match.rule == step.rule and tuple(match.location) == tuple(step.location):
-            return match
-    raise LookupError(f"no match of {step.rule} at {step.location}")
+        wanted = step_of(step)
+        matches = (match for match in here.state.matches if step_of(match) == wanted)
+        if (match := next(matches, None)) is None:
+            raise LookupError(f"no match of {step.rule} at {step.location}")
+        here = Visited(here.state.apply(match), here, match)
+    return here
 
 
 def _hash_of(state: State) -> int:

@@ -33,18 +33,15 @@ from environments.tensor_graphs.search.episodes import Guide, likeliest, patienc
 from environments.tensor_graphs.search.neighbourhoods import (
     Key,
     NodeSignatures,
+    changed_since,
     fingerprint,
     nodes_of,
+    region_of,
+    rules_that_lost_matches,
     signature_of,
 )
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import Visited
-from environments.tensor_graphs.search.trails import (
-    changed_since,
-    region_of,
-    rules_that_lost_matches,
-    signatures_in,
-)
 
 ROUNDS = ((1, 4), (4, 1), (32, 1), (256, 1))
 """(steps that a region's search may try, radius in edges within which keys of matches agree).
@@ -123,10 +120,9 @@ class _Regions:
 
     def _play(self, guide: Guide) -> None:
         """Go to the cheapest graph that the guide meets; learn from its steps."""
-        graph: Any = self.here.state.graph
-        patience = patience_with(graph)
+        patience = patience_with(self.here.state.graph)
         for before, after in likeliest(self.record, guide, self.here, patience):
-            key = signature_of(signatures_in(before), after.match)
+            key = signature_of(NodeSignatures(before.state.graph), after.match)
             self.changes_ms[key] = after.cost_ms - before.cost_ms
             if after.cost_ms < self.here.cost_ms:
                 self.here = after
@@ -135,6 +131,7 @@ class _Regions:
         """Play all rounds."""
         self._descend()
         for number, (effort, self.radius) in enumerate(rounds):
+            # What failed with less effort may succeed now.
             self.failed.clear()
             while self._search_regions(effort):
                 self._descend()
@@ -146,7 +143,7 @@ class _Regions:
     def _descend(self) -> None:
         """Take all steps that save something, those that save most first."""
         while True:
-            signatures = signatures_in(self.here)
+            signatures = NodeSignatures(self.here.state.graph)
             best: tuple[float, Key] | None = None
             for match in self.here.state.matches:
                 key = signature_of(signatures, match)
@@ -162,23 +159,21 @@ class _Regions:
     def _take_everywhere(self, key: Key) -> None:
         """Apply all matches of one signature, as long as that saves something."""
         while self.changes_ms[key] < 0:
-            signatures = signatures_in(self.here)
-            match = next(
-                (
-                    one
-                    for one in self.here.state.matches
-                    if one.rule == key[0] and signature_of(signatures, one) == key
-                ),
-                None,
+            # The last step has changed what its neighbours look like.
+            signatures = NodeSignatures(self.here.state.graph)
+            alike = (
+                match
+                for match in self.here.state.matches
+                if match.rule == key[0] and signature_of(signatures, match) == key
             )
-            if match is None:
+            if (match := next(alike, None)) is None:
                 return
-            found = self._apply(self.here, match, key)
-            if found.cost_ms < self.here.cost_ms:
-                self.here = found
+            child = self._apply(self.here, match, key)
+            if child.cost_ms < self.here.cost_ms:
+                self.here = child
 
     def _return_to_lost_matches(self, apply_fn: Callable[[Visited, str], Visited]) -> bool:
-        """Go back to where a rule had matches that it has lost since, and apply it first.
+        """Go back to where a rule had more matches, apply it first; return whether that gains.
 
         A step that saves something at once may destroy the match of a rule that would have saved
         more in the end. So that rule is applied first, and then all steps that save something are
@@ -187,9 +182,6 @@ class _Regions:
         Args:
           apply_fn: maps the last state in which the rule had most matches, and the rule, to a
             state after it was applied, or to the same state.
-
-        Returns:
-          Whether a cheaper graph was found.
         """
         origin = best = self.here
         for rule, where in rules_that_lost_matches(origin).items():
@@ -203,27 +195,20 @@ class _Regions:
 
     def _applied_at_all(self, here: Visited, rule: str) -> Visited:
         """Apply a rule at all locations where it matches; return the state after that."""
-        places = {tuple(one.location) for one in here.state.matches if one.rule == rule}
+        places = {tuple(match.location) for match in here.state.matches if match.rule == rule}
         while True:
-            match = next(
-                (
-                    one
-                    for one in here.state.matches
-                    if one.rule == rule and tuple(one.location) in places
-                ),
-                None,
+            remaining = (
+                match
+                for match in here.state.matches
+                if match.rule == rule and tuple(match.location) in places
             )
-            if match is None:
+            if (match := next(remaining, None)) is None:
                 return here
             places.discard(tuple(match.location))
             here = self.record.expand(here, match)
 
     def _applied_where_it_pays(self, here: Visited, rule: str) -> Visited:
-        """Apply a rule where that in the end saves more than any overlapping match does at once.
-
-        Returns:
-          The state after that.
-        """
+        """Apply a rule where in the end it saves more than any overlapping match does at once."""
         self.here = here
         self.failed.clear()
         while self._apply_once_where_it_pays(rule):
@@ -231,32 +216,34 @@ class _Regions:
         return self.here
 
     def _apply_once_where_it_pays(self, rule: str) -> bool:
-        signatures, matches = signatures_in(self.here), self.here.state.matches
+        signatures, matches = NodeSignatures(self.here.state.graph), self.here.state.matches
 
         def change_at_once_ms(match: Any) -> float:
             nodes = set(nodes_of(match))
             return min(
-                self.changes_ms.get(signature_of(signatures, one), 0.0)
-                for one in matches
-                if not nodes.isdisjoint(nodes_of(one))
+                self.changes_ms.get(signature_of(signatures, neighbour), 0.0)
+                for neighbour in matches
+                if not nodes.isdisjoint(nodes_of(neighbour))
             )
 
-        starts = [one for one in matches if one.rule == rule]
+        starts = [match for match in matches if match.rule == rule]
         return self._improve_from(signatures, starts, _RETURN_EFFORT, change_at_once_ms)
 
     def _apply(self, here: Visited, match: Any, key: Key) -> Visited:
         """Apply a match, and remember what that changes of the cost."""
-        found = self.record.expand(here, match)
-        self.changes_ms[key] = found.cost_ms - here.cost_ms
-        return found
+        child = self.record.expand(here, match)
+        self.changes_ms[key] = child.cost_ms - here.cost_ms
+        return child
 
     def _search_regions(self, effort: int) -> bool:
-        """Search each region for a cheaper graph, and go to the first; whether there is one."""
-        signatures, matches = signatures_in(self.here), self.here.state.matches
+        """Search each region, and go to the first cheaper graph; return whether there is one."""
+        signatures, matches = NodeSignatures(self.here.state.graph), self.here.state.matches
         # The cheapest steps are tried first: one that costs nothing may well prepare another.
-        changes_ms = [self.changes_ms.get(signature_of(signatures, one), 0.0) for one in matches]
-        order = sorted(range(len(matches)), key=lambda one: (changes_ms[one], one))
-        starts = [matches[one] for one in order]
+        changes_ms = [
+            self.changes_ms.get(signature_of(signatures, match), 0.0) for match in matches
+        ]
+        order = sorted(zip(matches, changes_ms, strict=True), key=lambda pair: pair[1])
+        starts = [match for match, _ in order]
         return self._improve_from(signatures, starts, effort, lambda match: 0.0)
 
     def _improve_from(
@@ -266,35 +253,28 @@ class _Regions:
         effort: int,
         to_beat_ms: Callable[[Any], float],
     ) -> bool:
-        """Find steps that begin with one of the matches and save enough, and take them.
+        """Take steps that begin with one of the matches and save enough; return whether any do.
 
         Args:
           signatures: signatures of the state that is being improved.
           matches: matches of that state, in the order in which they are tried.
           effort: steps that the search from each match may try.
           to_beat_ms: for a match, the change of cost in ms that the steps from it must be below.
-
-        Returns:
-          Whether such steps were found.
         """
         for match in matches:
             key = self._key(signatures, match)
             if key in self.failed:
                 continue
-            found = self._follow_recipes(match, key) or self._explore(match, effort)
-            if found is not None and found.cost_ms - self.here.cost_ms < to_beat_ms(match):
-                self._remember_recipe(found, key)
-                self.here = found
+            cheaper = self._follow_recipes(match, key) or self._explore(match, effort)
+            if cheaper is not None and cheaper.cost_ms - self.here.cost_ms < to_beat_ms(match):
+                self._remember_recipe(cheaper, key)
+                self.here = cheaper
                 return True
             self.failed.add(key)
         return False
 
     def _explore(self, match: Any, effort: int) -> Visited | None:
-        """Search best-first, beginning with a match and staying around it.
-
-        Args:
-          match: the first step.
-          effort: steps that may be tried.
+        """Search best-first from a match and around it, for `effort` steps.
 
         Returns:
           The cheapest state found; None if none is cheaper than the one it began with.
@@ -304,7 +284,10 @@ class _Regions:
         best: Visited | None = None
         seen: set[int] = set()
         queue: list[tuple[float, int, Visited, Iterator[tuple[Any, Key]]]] = []
-        here, steps = origin, iter([(match, signature_of(signatures_in(origin), match))])
+        here, steps = (
+            origin,
+            iter([(match, signature_of(NodeSignatures(origin.state.graph), match))]),
+        )
         tried = enough = 0
         while tried < effort and not (best and tried > enough):
             step = next(steps, None)
@@ -313,50 +296,41 @@ class _Regions:
                     heapq.heappop(queue)
             else:
                 tried += 1
-                found = self._apply(here, *step)
-                graph: Any = found.state.graph
-                mark = fingerprint(graph, *changed_since(origin, found))
+                child = self._apply(here, *step)
+                mark = fingerprint(child.state.graph, *changed_since(origin, child))
                 if mark not in seen:
                     seen.add(mark)
-                    if found.cost_ms < (best or origin).cost_ms:
-                        best, enough = found, 2 * tried + _PATIENCE
-                    if found.cost_ms <= limit_ms:
-                        near = self._near(origin, found)
-                        heapq.heappush(queue, (found.cost_ms, tried, found, near))
+                    if child.cost_ms < (best or origin).cost_ms:
+                        best, enough = child, 2 * tried + _PATIENCE
+                    if child.cost_ms <= limit_ms:
+                        near = self._near(origin, child)
+                        heapq.heappush(queue, (child.cost_ms, tried, child, near))
             if not queue:
                 break
             _, _, here, steps = queue[0]
         return best
 
     def _near(self, origin: Visited, here: Visited) -> Iterator[tuple[Any, Key]]:
-        """Yield the matches in the region, those that are likely to pay first.
+        """Yield the matches of `here` in the region that a search from `origin` has changed.
 
-        First those that are known to save something, and among them and the others those of the
-        last rule, then those that change the cost least.
-
-        Args:
-          origin: the state where the region's search began.
-          here: the state whose matches are yielded.
+        Matches that are known to save something come first; among them and among the others those
+        of the last rule, then those that change the cost least.
         """
         region = region_of(origin, here)
-        signatures = signatures_in(here)
+        signatures = NodeSignatures(here.state.graph)
         last = here.match.rule if here.match else ""
-        found = [
+        candidates = [
             (match, signature_of(signatures, match))
             for match in here.state.matches
             if not region.isdisjoint(nodes_of(match))
         ]
-        changes_ms = [self.changes_ms.get(key, 0.0) for _, key in found]
+        changes_ms = [self.changes_ms.get(key, 0.0) for _, key in candidates]
+        # The sort is stable: the engine's order breaks ties, and is the same in every process.
         order = sorted(
-            range(len(found)),
-            key=lambda one: (
-                changes_ms[one] >= 0,
-                found[one][0].rule != last,
-                changes_ms[one],
-                one,
-            ),
+            zip(candidates, changes_ms, strict=True),
+            key=lambda pair: (pair[1] >= 0, pair[0][0].rule != last, pair[1]),
         )
-        yield from (found[one] for one in order)
+        yield from (candidate for candidate, _ in order)
 
     def _follow_recipes(self, match: Any, key: Key) -> Visited | None:
         """Follow the recipes that begin with a match's key; return the first cheaper state."""
@@ -364,33 +338,31 @@ class _Regions:
             here = self.record.expand(self.here, match)
             for wanted in recipe[1:]:
                 region = region_of(self.here, here)
-                signatures = signatures_in(here)
-                following = next(
-                    (
-                        one
-                        for one in here.state.matches
-                        if one.rule == wanted[0]
-                        and not region.isdisjoint(nodes_of(one))
-                        and self._key(signatures, one) == wanted
-                    ),
-                    None,
+                signatures = NodeSignatures(here.state.graph)
+                alike = (
+                    candidate
+                    for candidate in here.state.matches
+                    if candidate.rule == wanted[0]
+                    and not region.isdisjoint(nodes_of(candidate))
+                    and self._key(signatures, candidate) == wanted
                 )
-                if following is None:
+                if (following := next(alike, None)) is None:
                     break
                 here = self.record.expand(here, following)
             if here.cost_ms < self.here.cost_ms:
                 return here
         return None
 
-    def _remember_recipe(self, found: Visited, key: Key) -> None:
+    def _remember_recipe(self, cheaper: Visited, key: Key) -> None:
         """Remember the steps from `here` to a cheaper state, under the key of the first one."""
         steps = []
-        for one in found.since(self.here):
-            assert one.parent is not None
-            steps.append(self._key(signatures_in(one.parent), one.match))
-        recipe, known = tuple(steps), self.recipes.setdefault(key, [])
-        if recipe not in known:
-            known.insert(0, recipe)
+        for visited in cheaper.since(self.here):
+            assert visited.parent is not None
+            signatures = NodeSignatures(visited.parent.state.graph)
+            steps.append(self._key(signatures, visited.match))
+        recipe, recipes = tuple(steps), self.recipes.setdefault(key, [])
+        if recipe not in recipes:
+            recipes.insert(0, recipe)
 
     def _key(self, signatures: NodeSignatures, match: Any) -> Key:
         """Return a key that is equal for matches whose next steps are expected to be the same."""

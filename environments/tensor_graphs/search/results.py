@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from environments.tensor_graphs.graph.nodes import Change
@@ -26,7 +26,7 @@ class State(Protocol):
     """A graph with its matches and its cost. `engine.State` is one; tests have others."""
 
     @property
-    def graph(self) -> Hashable:
+    def graph(self) -> Any:
         """The graph; equal graphs compare equal and have the same hash in every process."""
 
     @property
@@ -89,28 +89,28 @@ class Visited:
     @property
     def path(self) -> tuple[Step, ...]:
         """The steps from the start to this state."""
-        return tuple(one.step for one in self.trail if one.step is not None)
+        return tuple(visited.step for visited in self.trail if visited.step is not None)
 
     @property
     def trail(self) -> tuple[Visited, ...]:
         """The states from the start to this one, both included."""
-        found: list[Visited] = [self]
-        while found[-1].parent is not None:
-            found.append(found[-1].parent)
-        return tuple(reversed(found))
+        trail: list[Visited] = [self]
+        while trail[-1].parent is not None:
+            trail.append(trail[-1].parent)
+        return tuple(reversed(trail))
 
     def since(self, origin: Visited) -> tuple[Visited, ...]:
         """Return the states of the trail after one of them."""
-        found, one = [], self
-        while one is not origin:
-            assert one.parent is not None
-            found.append(one)
-            one = one.parent
-        return tuple(reversed(found))
+        trail, here = [], self
+        while here is not origin:
+            assert here.parent is not None
+            trail.append(here)
+            here = here.parent
+        return tuple(reversed(trail))
 
     def has_passed(self, state: State) -> bool:
         """Whether the trail contains a state with an equal graph."""
-        return state.graph in {one.state.graph for one in self.trail}
+        return state.graph in {visited.state.graph for visited in self.trail}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,8 +179,3 @@ class Result:
     stopped: str
     expansions_of_best: int
     gains: tuple[Progress, ...] = ()
-
-    @property
-    def gain(self) -> float:
-        """The part of the start's cost that is saved, in [0, 1]."""
-        return 1 - self.best.cost_ms / self.start_cost_ms if self.start_cost_ms else 0.0

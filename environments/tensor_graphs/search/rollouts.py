@@ -47,6 +47,7 @@ from environments.tensor_graphs.search.results import (
 _PATIENCE = 8
 _MAX_WITHOUT_GAIN, _MIN_GAIN = 24, 1e-3
 
+_ORIGINS = ("model", "cheapest", "trail", "cheapest")
 _PROBE_EVERY, _PROBE_AT = 8, 7
 _MAX_PROBED = 64
 
@@ -66,10 +67,7 @@ class Player(Guide, Protocol):
         """
 
     def descend(self, start: State) -> Iterable[tuple[Match, State]]:
-        """Take the steps that are known to save something.
-
-        Args:
-          start: the state where to begin. Each next step is taken from the cheapest state so far.
+        """Take the steps that are known to save something, each from the cheapest state so far.
 
         Returns:
           The matches, each with the state after it, applied one by one as they are asked for.
@@ -123,7 +121,7 @@ def _follow(record: Record, player: Player, num_rollouts: int) -> None:
             cheapest, end = _play(record, player, number, origin, cheapest)
         if always_descends:
             descended = _descend(record, player, end)
-            cheapest = min(cheapest, descended, key=lambda one: one.cost_ms)
+            cheapest = min(cheapest, descended, key=lambda visited: visited.cost_ms)
         num_without_gain += 1
         if cheapest.cost_ms < before.cost_ms:
             cheapest = _descend(record, player, cheapest)
@@ -132,11 +130,7 @@ def _follow(record: Record, player: Player, num_rollouts: int) -> None:
 
 
 def _play(
-    record: Record,
-    player: Player,
-    number: int,
-    origin: Visited,
-    cheapest: Visited,
+    record: Record, player: Player, number: int, origin: Visited, cheapest: Visited
 ) -> tuple[Visited, Visited]:
     """Play an episode; return the cheapest graph known after it, and where the episode ended."""
     here, hope = origin, Hope(origin, _PATIENCE)
@@ -180,11 +174,13 @@ def _origin(
     start: Visited, cheapest: Visited, number: int, generator: np.random.Generator
 ) -> Visited:
     """Return where an episode begins; the module's docstring says why."""
-    if number % 4 == 0:
-        return start
-    if number % 4 == 2:
-        return _any_of(cheapest.trail, generator)
-    return cheapest
+    match _ORIGINS[number % len(_ORIGINS)]:
+        case "model":
+            return start
+        case "trail":
+            return _any_of(cheapest.trail, generator)
+        case _:
+            return cheapest
 
 
 def _any_of(trail: Sequence[Visited], generator: np.random.Generator) -> Visited:

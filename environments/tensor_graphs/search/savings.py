@@ -1,4 +1,4 @@
-"""What matches save, learned from one and used for all that look like it.
+"""How much matches save: learned from one match, and expected of all that look like it.
 
 Models are made of layers that are alike: a rule that makes one of them cheaper mostly makes the
 others cheaper too, and a rule that gains nothing in one need not be tried in the others.
@@ -26,13 +26,13 @@ class Savings:
         self._changes_ms: dict[Key, float] = {}
 
     def apply(self, state: State, match: Match) -> State:
-        """Apply a match, and remember what that changed of the cost."""
+        """Apply a match, and remember how that changed the cost."""
         after = state.apply(match)
         self.observe(state, match, after)
         return after
 
     def observe(self, before: State, match: Match, after: State) -> None:
-        """Remember what a match changed of the cost."""
+        """Remember how a match changed the cost."""
         key = signature_of(NodeSignatures(before.graph), match)
         self._changes_ms[key] = after.cost_ms - before.cost_ms
 
@@ -41,7 +41,7 @@ class Savings:
         return signature_of(signatures, match) in self._changes_ms
 
     def change_ms(self, state: State, signatures: NodeSignatures, match: Match) -> float:
-        """Return how much a match changes the cost; apply it only if none that looks alike was."""
+        """Return how much a match changes the cost; apply it if none like it was yet."""
         key = signature_of(signatures, match)
         if key not in self._changes_ms:
             self._changes_ms[key] = state.apply(match).cost_ms - state.cost_ms

@@ -13,27 +13,26 @@ from environments.tensor_graphs.rules import library
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.search.results import Visited
 
-_RULES = tuple(one.name for one in library.rules_of("blocked"))
+_RULES = tuple(rule.name for rule in library.rules_of("blocked"))
 
 
 def divided(rules: Sequence[Rule]) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
     """Return the rules for searches, and those that are applied all at once."""
-    searched = tuple(one for one in rules if one.name not in _RULES)
-    return searched, tuple(one for one in rules if one.name in _RULES)
+    searched = tuple(rule for rule in rules if rule.name not in _RULES)
+    return searched, tuple(rule for rule in rules if rule.name in _RULES)
 
 
 def blocked(visited: Visited) -> Visited:
     """Apply the rules at all places where they match, those that replace most nodes first.
 
-    Args:
-      visited: the state to begin with; rules that its engine does not have are left out.
+    Rules that its engine does not have are left out.
 
     Returns:
       The state after that; the given one if no rule matches.
     """
     for rule in _RULES:
         while True:
-            match = next((one for one in visited.state.matches if one.rule == rule), None)
+            match = next((place for place in visited.state.matches if place.rule == rule), None)
             if match is None:
                 break
             visited = Visited(visited.state.apply(match), visited, match)

@@ -45,14 +45,10 @@ def worth_measuring(visited: Visited, max_states: int = 5) -> list[Visited]:
 
     A rule may save less than it was estimated to save. So besides the last state, those are
     returned after which another rule takes over.
-
-    Args:
-      visited: the state where the trail ends.
-      max_states: number of states at most.
     """
     ends = [segment[-1] for segment in segments_of(visited, max_states)]
-    found = {one.state.graph: one for one in reversed(ends)}
-    return list(found.values())
+    states = {state.state.graph: state for state in reversed(ends)}
+    return list(states.values())
 
 
 def verify(
@@ -95,8 +91,13 @@ def verify(
             yield dataclasses.replace(candidate, refusal=str(error))
             continue
         checked = verified(reference, candidate, trials, on, below)
-        found = checked.equivalence
-        if found and not checked.refusal and not found.num_exact and _uses(visited, lossy):
+        equivalence = checked.equivalence
+        if (
+            equivalence
+            and not checked.refusal
+            and not equivalence.num_exact
+            and _uses(visited, lossy)
+        ):
             refusal = "it may lose digits, and float64 could not be computed to tell"
             checked = dataclasses.replace(checked, refusal=refusal)
         has_right |= not checked.refusal
@@ -104,7 +105,7 @@ def verify(
 
 
 def _uses(visited: Visited, rules: Collection[str]) -> bool:
-    return any(one.step is not None and one.step.rule in rules for one in visited.trail)
+    return any(state.step is not None and state.step.rule in rules for state in visited.trail)
 
 
 def verified(
@@ -114,26 +115,18 @@ def verified(
     on: Backend,
     below: Backend | None = None,
 ) -> Candidate:
-    """Return a candidate that was compared with the original on further inputs.
-
-    Args:
-      original: runs the original model.
-      candidate: the candidate, whose file exists.
-      trials: the inputs to compare the models on.
-      on: the backend that runs the candidate.
-      below: see `equivalence.check`.
-    """
+    """Return a candidate that was compared with the original on further inputs."""
     try:
-        inputs = [one.inputs for one in trials]
+        inputs = [trial.inputs for trial in trials]
         start = candidate.visited.trail[0].state.graph
         assert isinstance(start, Graph)
         least_exact = least_exact_type(start)
-        found = equivalence.check(
+        equal = equivalence.check(
             original, candidate.path, inputs, on=on, below=below, computed_in=least_exact
         )
     except UserError as error:
         return dataclasses.replace(candidate, refusal=str(error))
-    refusal = "" if found.is_equal else f"{found.worst}, at {trials[found.worst.trial].sizes}"
+    refusal = "" if equal.is_equal else f"{equal.worst}, at {trials[equal.worst.trial].sizes}"
     if candidate.equivalence is not None:
-        found = equivalence.joined(candidate.equivalence, found)
-    return dataclasses.replace(candidate, equivalence=found, refusal=refusal)
+        equal = equivalence.joined(candidate.equivalence, equal)
+    return dataclasses.replace(candidate, equivalence=equal, refusal=refusal)

@@ -49,7 +49,7 @@ class Contribution:
     @property
     def locations(self) -> tuple[tuple[int, ...], ...]:
         """Where the rules were applied, in the order of the path."""
-        return tuple(one.step.location for one in self.states if one.step is not None)
+        return tuple(state.step.location for state in self.states if state.step is not None)
 
     @property
     def is_slower(self) -> bool:
@@ -60,17 +60,16 @@ class Contribution:
 def segments_of(visited: Visited, max_segments: int = _MAX_SEGMENTS) -> list[Segment]:
     """Cut the trail to a state wherever another rule takes over.
 
-    Args:
-      visited: the state where the trail ends.
-      max_segments: number of segments at most. If there are more, the segments that change the cost
-        least are joined to a neighbour.
+    If there are more than `max_segments`, those that change the cost least are joined to a
+    neighbour.
 
     Returns:
       The segments, in order. The state where the trail begins is in none of them.
     """
-    steps = [one for one in visited.trail if one.step is not None]
+    steps = [state for state in visited.trail if state.step is not None]
     segments = [
-        tuple(run) for _, run in itertools.groupby(steps, lambda one: one.step and one.step.rule)
+        tuple(run)
+        for _, run in itertools.groupby(steps, lambda state: state.step and state.step.rule)
     ]
     while len(segments) > max(max_segments, 1):
         saved_ms = [abs(_saved_ms(segment)) for segment in segments]
@@ -91,46 +90,49 @@ def contributions(
         `measure_segments` returns it; empty if nothing was measured.
     """
     segments = segments_of(visited) if measured else segments_of(visited, len(visited.trail))
-    found: dict[frozenset[str], Contribution] = {}
+    groups: dict[frozenset[str], Contribution] = {}
     for number, segment in enumerate(segments):
-        steps = [one.step for one in segment if one.step is not None]
+        steps = [state.step for state in segment if state.step is not None]
         counts = collections.Counter(step.rule for step in steps)
         rules = tuple(rule for rule, _ in counts.most_common())
-        known = found.get(frozenset(rules), Contribution(rules, (), 0.0))
-        saving, margin = known.measured_saving, known.margin
+        group = groups.get(frozenset(rules), Contribution(rules, (), 0.0))
+        saving, margin = group.measured_saving, group.margin
         if measured:
             ends = measured[max(number - 1, 0) : number + 1]
             before = ends[0].ratio.value if number else 1.0
             saving = (saving or 0.0) + before - ends[-1].ratio.value
             margin = max(margin, *(end.margin for end in ends), 0.0)
-        found[frozenset(rules)] = Contribution(
-            known.rules,
-            known.states + segment,
-            known.estimated_saving_ms + _saved_ms(segment),
+        groups[frozenset(rules)] = Contribution(
+            group.rules,
+            group.states + segment,
+            group.estimated_saving_ms + _saved_ms(segment),
             saving,
             margin,
         )
-    return tuple(found.values())
+    return tuple(groups.values())
 
 
-def shares(found: Sequence[Contribution]) -> tuple[Contribution, ...]:
-    """Return the contributions, of which none is slower: that one is joined to what saves most.
+def shares(groups: Sequence[Contribution]) -> tuple[Contribution, ...]:
+    """Join each contribution that measured slower to the one that saves most.
 
-    It was not left out, since the graph is slower without it: what saves time needs it.
+    Such a contribution was not left out because the graph is slower without it: what saves time
+    needs it.
     """
-    found = list(found)
-    while len(found) > 1 and (slower := next((one for one in found if one.is_slower), None)):
-        others = [one for one in found if one is not slower]
-        best = max(others, key=lambda one: one.measured_saving or 0.0)
+    groups = list(groups)
+    while len(groups) > 1 and (
+        slower := next((group for group in groups if group.is_slower), None)
+    ):
+        others = [group for group in groups if group is not slower]
+        best = max(others, key=lambda group: group.measured_saving or 0.0)
         joined = Contribution(
-            best.rules + tuple(one for one in slower.rules if one not in best.rules),
+            best.rules + tuple(rule for rule in slower.rules if rule not in best.rules),
             best.states + slower.states,
             best.estimated_saving_ms + slower.estimated_saving_ms,
             (best.measured_saving or 0.0) + (slower.measured_saving or 0.0),
             max(best.margin, slower.margin),
         )
-        found = [joined if one is best else one for one in others]
-    return tuple(found)
+        groups = [joined if group is best else group for group in others]
+    return tuple(groups)
 
 
 def _saved_ms(segment: Segment) -> float:
@@ -147,17 +149,12 @@ def measure_segments(
 ) -> list[Comparison]:
     """Measure the graph at the end of each of `segments_of(visited)` against the original.
 
-    Args:
-      bench: measures against the model where the path begins.
-      visited: the state where the path ends.
-      directory: where the models' files are written and deleted again.
-      seconds: wall time of each measurement.
-      until_s: when to give up, by `time.monotonic`.
+    The models' files are written into the directory and deleted again.
 
     Returns:
       For each segment, the graph at its end against the original; nothing if that takes too long.
     """
-    found = []
+    comparisons = []
     for number, segment in enumerate(segments_of(visited)):
         if time.monotonic() > until_s:
             return []
@@ -165,6 +162,6 @@ def measure_segments(
         graph = segment[-1].state.graph
         assert isinstance(graph, Graph)
         save(graph, path)
-        found.append(bench.compare(path, seconds=seconds, pairs=FEW_PAIRS, until_s=until_s))
+        comparisons.append(bench.compare(path, seconds=seconds, pairs=FEW_PAIRS, until_s=until_s))
         path.unlink()
-    return found
+    return comparisons

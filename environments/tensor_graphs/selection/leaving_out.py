@@ -1,4 +1,4 @@
-"""Leave out of a path the steps that measured slower, as far as the rest can do without them.
+"""Leave out the steps of a path that measured slower, unless other steps need them.
 
 A search believes its estimate, so it may take steps that cost time. Each round leaves out the group
 of steps that measured slowest, makes the graph of the others again, checks it, and measures it
@@ -79,16 +79,8 @@ class LeavingOut:
     ) -> None:
         """Remember what to measure with; nothing is measured yet.
 
-        Args:
-          original: file of the original model.
-          program: runs it.
-          trials: what models are compared and measured on.
-          on: the backend that runs them.
-          directory: where models' files are written.
-          seconds: wall time of each measurement.
-          until_s: when to be ready, by `time.monotonic`; nothing is measured after that.
-          on_progress: called with what is being done.
-          below: see `equivalence.check`.
+        Each measurement takes `seconds`; nothing is measured after `until_s`, by `time.monotonic`.
+        For `below`, see `equivalence.check`.
         """
         self._original = original
         self._reference = Reference.of(program)
@@ -103,9 +95,7 @@ class LeavingOut:
     def run(self, selection: Selection, selector: Selector) -> tuple[Selection, Account]:
         """Leave out groups until none measures slower, or the time is over.
 
-        Args:
-          selection: a selection with a candidate that was chosen.
-          selector: measures what is left at all sizes, as long as the chosen candidate.
+        The selector measures what is left at all sizes, as long as the chosen candidate.
 
         Returns:
           The selection of what is left, if that is right and no slower; else the given one. And the
@@ -117,13 +107,13 @@ class LeavingOut:
         account = self._rounds(first) if first.measured else first
         if not account.left_out:
             return selection, account
-        checked, found = selector.measure(account.candidate)
-        now, then = found.fully_optimised, before.fully_optimised
+        checked, measurement = selector.measure(account.candidate)
+        now, then = measurement.fully_optimised, before.fully_optimised
         is_no_slower = now.ratio.value <= then.ratio.value + max(now.margin, then.margin)
-        if not checked.refusal and found.is_gain and is_no_slower:
-            selection = dataclasses.replace(selection, chosen=checked, measurement=found)
+        if not checked.refusal and measurement.is_gain and is_no_slower:
+            selection = dataclasses.replace(selection, chosen=checked, measurement=measurement)
             return selection, dataclasses.replace(account, candidate=checked)
-        slower = found.slower
+        slower = measurement.slower
         why = checked.refusal or (
             f"without it the result takes {now.ratio} of the model's time"
             + (f", and {slower.comparison.ratio} at {slower.sizes}" if slower else "")
@@ -137,10 +127,12 @@ class LeavingOut:
         seen: set[frozenset[str]] = set()
         while time.monotonic() < end_s:
             groups = contributions(account.candidate.visited, account.measured)
-            slower = [one for one in groups if one.is_slower and frozenset(one.rules) not in seen]
+            slower = [
+                group for group in groups if group.is_slower and frozenset(group.rules) not in seen
+            ]
             if not slower:
                 break
-            worst = min(slower, key=lambda one: one.measured_saving or 0.0)
+            worst = min(slower, key=lambda group: group.measured_saving or 0.0)
             seen.add(frozenset(worst.rules))
             account = self._without(account, worst)
         return account
@@ -170,11 +162,13 @@ class LeavingOut:
         if candidate.refusal:
             return account
         bench = Bench(account.candidate.path, inputs, self._on)
-        found = bench.compare(
+        comparison = bench.compare(
             candidate.path, seconds=self._seconds, pairs=_PAIRS, until_s=self._until_s
         )
-        if found.is_slower:
-            needed = Needed(group.rules, f"without it the result takes {found.ratio} of its time")
+        if comparison.is_slower:
+            needed = Needed(
+                group.rules, f"without it the result takes {comparison.ratio} of its time"
+            )
             return dataclasses.replace(account, needed=(*account.needed, needed))
         left_out = (*account.left_out, group.rules)
         return Account(candidate, self._measured(visited), account.needed, left_out)
@@ -185,48 +179,46 @@ def replay_without(visited: Visited, left_out: Collection[Visited]) -> Visited:
 
     The nodes that a step makes have other numbers in another graph. So the numbers of the path's
     nodes are translated, step by step.
-
-    Args:
-      visited: the state where the path ends.
-      left_out: the states on its trail that the steps to leave out lead to.
     """
     start, *steps = visited.trail
-    found = start
+    state = start
     numbers: dict[int, int] = {}
-    skipped = {id(one) for one in left_out}
-    for one in steps:
-        match, change = one.match, one.state.change
+    skipped = {id(skipped_state) for skipped_state in left_out}
+    for step in steps:
+        match, change = step.match, step.state.change
         assert isinstance(match, Match) and change is not None
-        again = None if id(one) in skipped else _match_again(found, match, numbers)
+        again = None if id(step) in skipped else _match_again(state, match, numbers)
         if again is None:
             numbers.update(_undone(match, change, numbers))
             continue
-        found = Visited(found.state.apply(again), found, again)
-        made = found.state.change
-        assert made is not None
-        if len(made.added) == len(change.added):
-            numbers.update(zip(change.added, made.added, strict=True))
-    return found
+        state = Visited(state.state.apply(again), state, again)
+        new_change = state.state.change
+        assert new_change is not None
+        if len(new_change.added) == len(change.added):
+            numbers.update(zip(change.added, new_change.added, strict=True))
+    return state
 
 
-def _match_again(found: Visited, match: Match, numbers: dict[int, int]) -> Match | None:
+def _match_again(state: Visited, match: Match, numbers: dict[int, int]) -> Match | None:
     roots = len(match.replaced)
-    wanted = tuple(numbers.get(one, one) for one in match.location[:roots]) + match.location[roots:]
-    for one in found.state.matches:
-        if one.rule == match.rule and one.location == wanted:
-            assert isinstance(one, Match)
-            return one
+    wanted = (
+        tuple(numbers.get(root, root) for root in match.location[:roots]) + match.location[roots:]
+    )
+    for candidate in state.state.matches:
+        if candidate.rule == match.rule and candidate.location == wanted:
+            assert isinstance(candidate, Match)
+            return candidate
     return None
 
 
 def _undone(match: Match, change: Change, numbers: dict[int, int]) -> dict[int, int]:
-    """Return the nodes that stay in place of those that a step would have made."""
+    """Map the nodes that a step made to those that are there if the step is left out."""
     plan = match.plan
     if len(change.added) != len(plan.steps):
         return {}
-    found = {}
+    numbers_left = {}
     for place, replaced in zip(plan.results, match.replaced, strict=True):
         if place.number >= plan.num_variables:
-            made = change.added[place.number - plan.num_variables]
-            found[made] = numbers.get(replaced.node, replaced.node)
-    return found
+            number = change.added[place.number - plan.num_variables]
+            numbers_left[number] = numbers.get(replaced.node, replaced.node)
+    return numbers_left

@@ -87,7 +87,7 @@ class Measurement:
     @property
     def slower(self) -> Row | None:
         """The first comparison in which the candidate is slower beyond A/A; None without one."""
-        return next((one for one in self.rows if not _is_no_slower(one.comparison)), None)
+        return next((row for row in self.rows if not _is_no_slower(row.comparison)), None)
 
     @property
     def is_gain(self) -> bool:
@@ -96,8 +96,8 @@ class Measurement:
         return is_faster and self.slower is None
 
 
-def _is_no_slower(found: Comparison) -> bool:
-    return found.ratio.value <= 1 + found.margin
+def _is_no_slower(comparison: Comparison) -> bool:
+    return comparison.ratio.value <= 1 + comparison.margin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,29 +124,18 @@ def first_right(
     trials: Sequence[Trial],
     on: Backend,
 ) -> Selection:
-    """Choose the first candidate that is right on further inputs too, without measuring any.
-
-    Args:
-      original: runs the original model.
-      candidates: the candidates that `verify` yields.
-      trials: the further inputs.
-      on: the backend that runs the candidates.
-    """
+    """Choose the first candidate that is right on further inputs too, without measuring any."""
     everyone = list(candidates)
-    for number, one in enumerate(candidates):
-        if not one.refusal:
-            everyone[number] = verified(original, one, trials, on) if trials else one
+    for number, candidate in enumerate(candidates):
+        if not candidate.refusal:
+            everyone[number] = verified(original, candidate, trials, on) if trials else candidate
             if not everyone[number].refusal:
                 return Selection(everyone[number], "", tuple(everyone))
     return Selection(None, _why_none(everyone), tuple(everyone))
 
 
 class Selector:
-    """Measures candidates against one original model.
-
-    Its stages are two: `screen` takes a short time for each candidate, `choose` a long one for the
-    fastest of them.
-    """
+    """Measures candidates against one original model: all shortly, then the fastest at length."""
 
     def __init__(
         self,
@@ -160,15 +149,9 @@ class Selector:
     ) -> None:
         """Make the selector; nothing is measured yet.
 
-        Args:
-          original: file of the original model.
-          program: runs it.
-          trials: what all models are run on, at each of the sizes.
-          levels: the backend at each of its levels of optimisation, the full one first.
-          seconds: wall time of each final measurement; the others take a tenth of it.
-          on_progress: called with what is being done.
-          until_s: when to be ready, by `time.monotonic`. Measurements become shorter on a machine
-            that is too slow for all of them; a final one is made in any case.
+        Each final measurement takes `seconds`, the others a tenth of it. All are ready at
+        `until_s`, by `time.monotonic`: they become shorter on a machine that is too slow for all of
+        them, but a final one is made in any case. The full level is the first of `levels`.
         """
         self._original = original
         self._until_s = until_s
@@ -185,33 +168,31 @@ class Selector:
         return Bench(self._original, inputs, self._levels[0], self._reference.program)
 
     def select(self, candidates: Sequence[Candidate]) -> Selection:
-        """Measure the candidates that were not refused, and choose one or none.
-
-        Args:
-          candidates: the candidates that `verify` yields.
-        """
-        right = [one for one in candidates if not one.refusal]
+        """Measure the candidates that were not refused, and choose one or none."""
+        right = [candidate for candidate in candidates if not candidate.refusal]
         if not right:
             return Selection(None, _why_none(candidates), tuple(candidates))
         if not self._affordable(1):
             return Selection(None, "there was no time to measure a candidate", tuple(candidates))
-        screened = {one.path: one for one in self._screen(right)}
-        everyone = {one.path: screened.get(one.path, one) for one in candidates}
+        screened = {candidate.path: candidate for candidate in self._screen(right)}
+        everyone = {
+            candidate.path: screened.get(candidate.path, candidate) for candidate in candidates
+        }
         finalists = sorted(screened.values(), key=_screened_ratio)
         if (shortly := finalists[0].screening) is not None and shortly.is_slower:
             # A long measurement would only say so more exactly.
             return Selection(None, _why_slow(shortly), tuple(everyone.values()))
         tried: list[Measurement] = []
-        for one in finalists[:_NUM_FINALISTS]:
-            if tried and _screened_ratio(one) > 1:
+        for finalist in finalists[:_NUM_FINALISTS]:
+            if tried and _screened_ratio(finalist) > 1:
                 break
-            checked, found = self.measure(one)
-            everyone[one.path] = checked
+            checked, measurement = self.measure(finalist)
+            everyone[finalist.path] = checked
             if checked.refusal:
                 continue
-            tried.append(found)
-            if found.is_gain:
-                return Selection(checked, "", tuple(everyone.values()), found)
+            tried.append(measurement)
+            if measurement.is_gain:
+                return Selection(checked, "", tuple(everyone.values()), measurement)
         all_of_them = tuple(everyone.values())
         if not tried:
             return Selection(None, _why_none(all_of_them), all_of_them)
@@ -235,14 +216,14 @@ class Selector:
         num_affordable = self._affordable(_SCREENED)
         if not num_affordable:
             yield right[0]
-        for number, one in enumerate(right[:num_affordable]):
+        for number, candidate in enumerate(right[:num_affordable]):
             if number and time.monotonic() > end_s:
                 return
             self._on_progress(f"measuring candidate {number + 1} of {len(right)}")
             screening = self._bench.compare(
-                one.path, seconds=self._short_s, pairs=FEW_PAIRS, until_s=end_s
+                candidate.path, seconds=self._short_s, pairs=FEW_PAIRS, until_s=end_s
             )
-            yield dataclasses.replace(one, screening=screening)
+            yield dataclasses.replace(candidate, screening=screening)
 
     @property
     def _left_s(self) -> float:
@@ -266,50 +247,50 @@ class Selector:
             **others,
         )
 
-    def measure(self, one: Candidate) -> tuple[Candidate, Measurement]:
+    def measure(self, candidate: Candidate) -> tuple[Candidate, Measurement]:
         """Measure a candidate at all sizes, until it turns out to be wrong or slower at one."""
         first, *others = self._trials.measured
         self._on_progress(
             f"measuring the fastest candidate: {self._seconds:.0f} s at {first.sizes}"
         )
-        full, level = self._finally(one.path, self._bench), self._levels[0].name
-        found = Measurement((Row(first.sizes, full),), full, level, level)
+        full, level = self._finally(candidate.path, self._bench), self._levels[0].name
+        measurement = Measurement((Row(first.sizes, full),), full, level, level)
         for trial in others:
-            if not found.is_gain:
+            if not measurement.is_gain:
                 break
             if not self._left_s:
                 why = f"there was no time to measure it at {trial.sizes}; give more --seconds"
-                one = dataclasses.replace(one, refusal=why)
+                candidate = dataclasses.replace(candidate, refusal=why)
                 break
             self._on_progress(f"measuring the fastest candidate at {trial.sizes}")
-            one = verified(self._reference, one, [trial], self._levels[0])
-            if one.refusal:
+            candidate = verified(self._reference, candidate, [trial], self._levels[0])
+            if candidate.refusal:
                 break
             bench = self._bench.at(trial.inputs)
-            row = Row(trial.sizes, self._finally(one.path, bench, _AT_OTHER_SIZES, 1))
-            found = dataclasses.replace(found, rows=(*found.rows, row))
-        if found.is_gain and not one.refusal and len(self._levels) > 1 and self._left_s:
-            found = self._at_best_levels(one.path, found)
-        return one, found
+            row = Row(trial.sizes, self._finally(candidate.path, bench, _AT_OTHER_SIZES, 1))
+            measurement = dataclasses.replace(measurement, rows=(*measurement.rows, row))
+        if measurement.is_gain and not candidate.refusal and len(self._levels) > 1 and self._left_s:
+            measurement = self._at_best_levels(candidate.path, measurement)
+        return candidate, measurement
 
-    def _at_best_levels(self, path: pathlib.Path, found: Measurement) -> Measurement:
+    def _at_best_levels(self, path: pathlib.Path, measurement: Measurement) -> Measurement:
         """Return the measurement with that of both models at the levels that suit them best."""
         self._on_progress("measuring both at each level of optimisation")
         best = self._best_level(self._original)
-        own = self._best_level(path, found.fully_optimised.ratio)
+        own = self._best_level(path, measurement.fully_optimised.ratio)
         if best.name == own.name == self._levels[0].name:
-            return found
+            return measurement
         bench = Bench(self._original, self._trials.measured[0].inputs, best)
         at_best = self._finally(path, bench, other_backend=own)
-        return Measurement(found.rows, at_best, best.name, own.name)
+        return Measurement(measurement.rows, at_best, best.name, own.name)
 
     def _best_level(self, model: pathlib.Path, at_first: Ratio = _SAME) -> Backend:
         end_s = time.monotonic() + _SCREENED * self._left_s
         return best_level(self._bench, model, self._levels, self._short_s, at_first, end_s)
 
 
-def _screened_ratio(one: Candidate) -> float:
-    return one.screening.ratio.value if one.screening else 1.0
+def _screened_ratio(candidate: Candidate) -> float:
+    return candidate.screening.ratio.value if candidate.screening else 1.0
 
 
 def best_level(
@@ -320,58 +301,49 @@ def best_level(
     at_first: Ratio = _SAME,
     until_s: float = math.inf,
 ) -> Backend:
-    """Return the level of optimisation at which a model runs fastest.
+    """Return the first level of optimisation, unless a model is certainly faster at another one.
 
-    Args:
-      bench: measures against a model at the first level.
-      model: file of the model; it may be the bench's own.
-      levels: the backend at each level.
-      seconds: wall time of each measurement.
-      at_first: what the bench measures for the model at the first level.
-      until_s: when to stop, by `time.monotonic`.
-
-    Returns:
-      The first level, unless another one is certainly faster.
+    `at_first` is what the bench measures for the model at the first level.
     """
     best, least = levels[0], at_first.value
     for level in levels[1:]:
         if time.monotonic() > until_s:
             break
-        found = bench.compare(
+        comparison = bench.compare(
             model, other_backend=level, seconds=seconds, pairs=FEW_PAIRS, until_s=until_s
         )
-        is_faster = found.ratio.high < at_first.low - found.margin
-        if is_faster and found.ratio.value < least:
-            best, least = level, found.ratio.value
+        is_faster = comparison.ratio.high < at_first.low - comparison.margin
+        if is_faster and comparison.ratio.value < least:
+            best, least = level, comparison.ratio.value
     return best
 
 
 def _why_none(candidates: Sequence[Candidate]) -> str:
     if not candidates:
         return "no rule lowers the estimated cost"
-    refusal = next(one.refusal for one in candidates if one.refusal)
+    refusal = next(candidate.refusal for candidate in candidates if candidate.refusal)
     return f"no candidate computes what the model does ({refusal})"
 
 
-def _why_slow(found: Comparison) -> str:
+def _why_slow(comparison: Comparison) -> str:
     return (
-        f"the best candidate takes {found.ratio} of the model's time, and two copies of the "
-        f"model {found.same} of each other's"
+        f"the best candidate takes {comparison.ratio} of the model's time, and two copies of the "
+        f"model {comparison.same} of each other's"
     )
 
 
-def _why_not(found: Measurement) -> str:
-    full, best = found.fully_optimised, found.at_best_levels
+def _why_not(measurement: Measurement) -> str:
+    full, best = measurement.fully_optimised, measurement.at_best_levels
     if not full.is_faster:
         return _why_slow(full)
     if not _is_no_slower(best):
         return (
             f"the best candidate takes {best.ratio} of the time of the model at "
-            f"{found.original_level}, its best level"
+            f"{measurement.original_level}, its best level"
         )
-    row = found.slower
+    row = measurement.slower
     assert row is not None
     return (
-        f"the best candidate takes {full.ratio} of the model's time at {found.rows[0].sizes}, but "
-        f"{row.comparison.ratio} at {row.sizes}"
+        f"the best candidate takes {full.ratio} of the model's time at "
+        f"{measurement.rows[0].sizes}, but {row.comparison.ratio} at {row.sizes}"
     )

@@ -28,7 +28,7 @@ def random_graph(seed: int, num_nodes: int = 14) -> Graph:
     shape = (2, 4, 5, 5) if is_image else (4, 4)
     refs = [edit.add(INPUT, [], (("name", name),), [TensorType("float32", shape)]) for name in "xy"]
     refs.append(_constant(edit, numbers, shape))
-    while len(edit._nodes) < num_nodes:
+    while len(edit.nodes) < num_nodes:
         op = rng.choice(_IMAGES if is_image else _MATRICES)
         if op == "Constant":
             refs.append(_constant(edit, numbers, rng.choice([shape, (), shape[-1:], (4, 1, 1)])))
@@ -42,8 +42,8 @@ def random_graph(seed: int, num_nodes: int = 14) -> Graph:
 
 def finished(edit: Edit, refs: Sequence[Ref]) -> Graph:
     """The graph that an edit made; what nothing uses are its outputs."""
-    used = {ref.node for node in edit._nodes.values() for ref in node.inputs if ref is not None}
-    outputs = [ref for ref in refs if ref.node not in used and edit.node(ref.node).op != CONSTANT]
+    used = {ref.node for node in edit.nodes.values() for ref in node.inputs if ref is not None}
+    outputs = [ref for ref in refs if ref.node not in used and edit.nodes[ref.node].op != CONSTANT]
     edit.set_outputs(outputs, [f"output_{number}" for number in range(len(outputs))])
     return edit.finish()[0]
 
@@ -56,9 +56,9 @@ def _add(
     edit: Edit, op: str, rng: random.Random, numbers: np.random.Generator, refs: list[Ref]
 ) -> tuple[Ref, ...]:
     x, y = rng.choice(refs), rng.choice(refs)
-    given = edit.type_of(x)
-    assert given is not None and given.shape is not None
-    rank = len(given.shape)
+    kind = edit.type_of(x)
+    assert kind is not None and kind.shape is not None
+    rank = len(kind.shape)
     if op in ("Add", "Mul", "MatMul"):
         return building.add(edit, op, x, y)
     if op == "Gemm":
@@ -71,11 +71,11 @@ def _add(
         return building.add(edit, op, x, y, axis=rng.randrange(rank) if rank else 0)
     if op == "Split":
         axis = rng.randrange(rank) if rank else 0
-        size = given.shape[axis] if rank else 0
+        size = kind.shape[axis] if rank else 0
         return building.add(edit, op, x, axis=axis, split=(size // 2, size - size // 2))
     if op == "Conv":
         kernel = rng.choice([1, 3])
-        weight = _constant(edit, numbers, (4, given.shape[1] if rank > 1 else 1, kernel, kernel))
+        weight = _constant(edit, numbers, (4, kind.shape[1] if rank > 1 else 1, kernel, kernel))
         return building.add(edit, op, x, weight, pads=(kernel // 2,) * 4)
     if op == "BatchNormalization":
         four = [edit.add_constant(numbers.uniform(0.5, 2, 4).astype(np.float32)) for _ in range(4)]
@@ -92,17 +92,17 @@ def values_of(
 ) -> list[np.ndarray]:
     """What a graph computes of random inputs, in double precision."""
     numbers = np.random.default_rng(seed)
-    known: dict[int, tuple[np.ndarray, ...]] = {}
+    values: dict[int, tuple[np.ndarray, ...]] = {}
     for number in graph.order():
         node = graph.nodes[number]
         if node.op == INPUT:
             (kind,) = node.types
             assert kind is not None and kind.shape is not None
-            known[number] = (input_fn(numbers, kind.shape),)  # type: ignore[arg-type]
+            values[number] = (input_fn(numbers, kind.shape),)  # type: ignore[arg-type]
         elif node.op == CONSTANT:
             assert node.value is not None
-            known[number] = (node.value.astype(np.float64),)
+            values[number] = (node.value.astype(np.float64),)
         else:
-            given = [known[ref.node][ref.output] for ref in node.inputs if ref is not None]
-            known[number] = table.evaluate(node.op, given, node.attributes)
-    return [known[ref.node][ref.output] for ref in graph.outputs]
+            arrays = [values[ref.node][ref.output] for ref in node.inputs if ref is not None]
+            values[number] = table.evaluate(node.op, arrays, node.attributes)
+    return [values[ref.node][ref.output] for ref in graph.outputs]

@@ -56,26 +56,26 @@ def relus(count):
 
 
 def make(*graphs, rules=(back, there), objective=None, seed=0, measure_fn=None, **settings):
-    models = [one if isinstance(one, Model) else Model("random", one) for one in graphs]
-    made = Settings(**SMALL | settings)
+    models = [start if isinstance(start, Model) else Model("random", start) for start in graphs]
+    chosen = Settings(**SMALL | settings)
     return TensorGraphEnvironment(
-        contexts.uniform(models), made, rules, objective or Ones(), seed, measure_fn
+        contexts.uniform(models), chosen, rules, objective or Ones(), seed, measure_fn
     )
 
 
 class TestContract(EnvironmentContractTest):
+    settings = {}
+
     def make_environment(self, seed):
-        return make(relus(1), relus(2), relus(3), max_steps=7, seed=seed)
+        return make(relus(1), relus(2), relus(3), max_steps=7, seed=seed, **self.settings)
 
 
-class TestContractWithoutStopping(EnvironmentContractTest):
-    def make_environment(self, seed):
-        return make(relus(1), relus(2), relus(3), may_stop=False, max_steps=7, seed=seed)
+class TestContractWithoutStopping(TestContract):
+    settings = {"may_stop": False}
 
 
-class TestContractAfterRandomSteps(EnvironmentContractTest):
-    def make_environment(self, seed):
-        return make(relus(1), relus(2), relus(3), random_steps=4, max_steps=7, seed=seed)
+class TestContractAfterRandomSteps(TestContract):
+    settings = {"random_steps": 4}
 
 
 class TestContractOfFamilies(EnvironmentContractTest):
@@ -232,42 +232,35 @@ def test_an_episode_begins_at_a_state_as_at_a_model_of_its_graph(monkeypatch):
         environment.step(np.array([np.flatnonzero(environment.state.xfer_mask)[0], 0], np.int32))
     state = environment.state
     assert environment.trail and len(state.matches) > 1
-    other, third = (make(state.graph, **settings, **OF_GRAPHS) for _ in range(2))
-    expected = other.reset()
+    second, third = (make(state.graph, **settings, **OF_GRAPHS) for _ in range(2))
+    expected = second.reset()
     started, start = [], Engine.start
     monkeypatch.setattr(
         Engine, "start", lambda engine, graph: started.append(engine) or start(engine, graph)
     )
     action = np.array([np.flatnonzero(state.xfer_mask)[-1], 0], np.int32)
-    following = other.step(action)
-    for one, num_started in ((environment, 0), (third, 1), (third, 1)):
-        found = one.reset_to(state, "again")
-        assert found.is_first() and one.trail == () and len(started) == num_started
-        assert (one.state is state) == (one is environment)
-        assert one.current_time_step() is found
-        assert_same(found, expected)
-        assert_same(one.step(action), following)
-        assert one.step(one.no_op).is_last() and one.get_info()["context"] == "again"
+    following = second.step(action)
+    for player, num_started in ((environment, 0), (third, 1), (third, 1)):
+        step = player.reset_to(state, "again")
+        assert step.is_first() and player.trail == () and len(started) == num_started
+        assert (player.state is state) == (player is environment)
+        assert player.current_time_step() is step
+        assert_same(step, expected)
+        assert_same(player.step(action), following)
+        assert player.step(player.no_op).is_last() and player.get_info()["context"] == "again"
 
 
-def assert_same(found, expected):
-    assert found.reward == expected.reward
+def assert_same(actual, expected):
+    assert actual.reward == expected.reward
     for name, array in expected.observation.items():
-        np.testing.assert_array_equal(found.observation[name], array, name)
+        np.testing.assert_array_equal(actual.observation[name], array, name)
 
 
 def test_a_random_policy_that_heeds_masks_does_nothing_invalid():
     models = [Model.load("bert-tiny"), Model.load("squeezenet-1.1")]
-    environment = make(
-        *models,
-        rules=all_rules(),
-        objective=AnalyticObjective(),
-        max_nodes=1024,
-        max_edges=1536,
-        max_locations=200,
-        max_actions=1024,
-        max_steps=60,
-    )
+    sizes = {"max_nodes": 1024, "max_edges": 1536, "max_locations": 200, "max_actions": 1024}
+    objective = AnalyticObjective()
+    environment = make(*models, rules=all_rules(), objective=objective, max_steps=60, **sizes)
     random = np.random.default_rng(0)
     step = environment.reset()
     for _ in range(240):

@@ -65,10 +65,10 @@ def test_model(name: str) -> None:
 
 
 def test_seed() -> None:
-    first, again, other = (models.make("bert-tiny", seed=seed) for seed in (1, 1, 2))
+    first, again, different = (models.make("bert-tiny", seed=seed) for seed in (1, 1, 2))
     assert first.SerializeToString() == again.SerializeToString()
-    assert first.graph.node == other.graph.node
-    first_weights, other_weights = (list(one.graph.initializer) for one in (first, other))
+    assert first.graph.node == different.graph.node
+    first_weights, other_weights = (list(model.graph.initializer) for model in (first, different))
     assert first_weights != other_weights
 
 

@@ -49,7 +49,7 @@ def test_of_a_step(name, expected):
 
 @pytest.mark.parametrize(("runtime", "expected"), [(0.9995, 0.05), (1.0, 0.0), (1.2, -0.1)])
 def test_dearer_graphs_cost_no_more_than_the_bound(runtime, expected):
-    before, after = (Figures(one, 1.0, 0.5) for one in (1.0, runtime))
+    before, after = Figures(1.0, 1.0, 0.5), Figures(runtime, 1.0, 0.5)
     reward = make_reward("least_and_runtime", 0.0, 1.0)(before, after, False)
     assert reward == pytest.approx(expected)
 
@@ -106,21 +106,21 @@ def test_one_setting_serves_small_and_large_models():
 def test_measured_every_other_step():
     """Estimated 3/4, 1/2, 1/4; measured 0.8 after two steps, 0.7 in the end."""
     measured = iter([0.8, 0.7])
-    found, environment = rewards_of(
+    per_step, environment = rewards_of(
         *([0, 2], [0, 1], [0, 0]), measure_every=2, measure_fn=lambda first, graph: next(measured)
     )
     # The first is the estimate, the second corrects it, the third is the end and measured again.
-    assert found == pytest.approx([25, 100 * (0.75 - 0.8), 100 * (0.8 - 0.7)])
+    assert per_step == pytest.approx([25, 100 * (0.75 - 0.8), 100 * (0.8 - 0.7)])
     assert environment.get_info()["measured_ratio"] == pytest.approx(0.7)
-    assert sum(found) == pytest.approx(30)
+    assert sum(per_step) == pytest.approx(30)
 
 
 def test_no_graph_is_measured_twice_in_a_row():
     def measure(first, graph):
         raise AssertionError
 
-    found, _ = rewards_of([1, 0], measure_every=1, measure_fn=measure)
-    assert found == [0]
+    rewards, _ = rewards_of([1, 0], measure_every=1, measure_fn=measure)
+    assert rewards == [0]
 
 
 def test_end_to_end_is_a_ratio():

@@ -1,199 +1,189 @@
-"""The agent learns what it is shown, only that, and the same each time; weights worked by hand."""
+"""BC-Max for policies of any kind: which episodes are kept, what is cloned, what contexts count."""
 
 from __future__ import annotations
-
-import dataclasses
-import inspect
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
+from tf_agents.trajectories import trajectory
 
 from environments.errors import UserError
-from tests.tfrl_systems import decision_rows
-from tests.tfrl_systems.decision_rows import NAMES
-from tfrl_systems import episodes
+from tests.tfrl_systems.actor_problems import assert_same, snapshot
 from tfrl_systems.agents import bc_max
-from tfrl_systems.networks import votes
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.agents.lessons import Column, Known, Lessons, Steps
+from tfrl_systems.drivers.jobs import Chunk
+from tfrl_systems.drivers.lesson_runner import LessonRunner
+from tfrl_systems.episodes import Experience, split_episodes
+from tfrl_systems.training.agent_state import AgentState
 
-KINDS = ["trees", "networks"]
-
-
-def decide(agent: bc_max.BCMaxAgent, rows: np.ndarray) -> np.ndarray:
-    policy = NumpyPolicy.from_agent(agent)
-    return policy.decide(rows[:, policy.columns(NAMES)])
+UNKNOWN = float("nan")
 
 
-@pytest.mark.parametrize("kind, agreement", [("trees", 1.0), ("networks", 0.99)])
-def test_clones_the_default_from_its_inputs(kind, agreement):
-    """Shown cost < 5 without being shown the decision itself, on rows it has not seen."""
-    agent = decision_rows.make_agent(
-        kind,
-        features=("cost_estimate", "callee_users", "caller_blocks"),
-        baseline_feature="",
-        epochs=30,
-        batch_size=64,
-        network_learning_rate=1e-2,
-        feature_fraction=1.0,
+def episodes(*given, learned=UNKNOWN) -> Experience:
+    """Of (context, cost, actions); the observation of a step is its cost and its number."""
+    seen = [[cost, number] for _, cost, actions in given for number in range(len(actions))]
+    actions = [action for *_, actions in given for action in actions]
+    count = len(actions)
+    steps = trajectory.Trajectory(
+        np.full(count, ts.StepType.MID, np.int32),
+        np.array(seen, np.float32),
+        np.array(actions, np.int64),
+        (),
+        np.full(count, ts.StepType.MID, np.int32),
+        np.zeros(count, np.float32),
+        np.ones(count, np.float32),
     )
-    rows = decision_rows.draw(6000, 1)
-    rows[:, 0] = rows[:, 0] % 200 - 100
-    rows[:, 1] = rows[:, 0] < 5
-    loss = agent.train(*episodes.labelled_experience(NAMES, rows[:4000], rows[:4000, 1]))
-    assert np.mean(decide(agent, rows[4000:]) == rows[4000:, 1]) >= agreement
-    assert loss.extra.num_rows == 4000 and loss.extra.agreement >= agreement
-    assert 0 < loss.loss < 0.2
+    infos = [{"cost": cost, "learned_cost": learned} for _, cost, _ in given]
+    rows = split_episodes(steps, [len(actions) for *_, actions in given])
+    return Experience.of(rows, [context for context, *_ in given], infos)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_same_seed_same_policy_whatever_was_trained_before(kind):
-    rows = decision_rows.draw(800, 2)
-    experience = episodes.labelled_experience(NAMES, rows, decision_rows.labels(rows))
-    other = episodes.labelled_experience(NAMES, rows, 1 - decision_rows.labels(rows))
-    agents = [decision_rows.make_agent(kind, epochs=2, seed=seed) for seed in (0, 0, 1)]
-    agents[1].train(*other)
+def all_steps(lessons: Lessons) -> set[tuple[float, ...]]:
+    """Of what is drawn: (cost, number, action) of each step, many times each."""
+    assert lessons.known is not None
+    drawn = lessons.draw(500, np.ones(len(lessons.known.cost)), np.random.default_rng(0))
+    return {
+        (*seen, action)
+        for seen, action in zip(drawn.observation.tolist(), drawn.action, strict=True)
+    }
+
+
+def test_of_each_context_the_cheapest_episode_is_kept():
+    lessons = Lessons(max_steps=100)
+    lessons.add(episodes(("a", 5, [0, 1]), ("b", 9, [1]), ("a", 4, [1, 1, 0])), 0)
+    assert all_steps(lessons) == {(4, 0, 1), (4, 1, 1), (4, 2, 0), (9, 0, 1)}
+    # A dearer one changes nothing but what is known of the last policy; a cheaper one replaces.
+    lessons.add(episodes(("a", 6, [0]), ("b", 8, [0, 0]), learned=7.0), 1)
+    assert all_steps(lessons) == {(4, 0, 1), (4, 1, 1), (4, 2, 0), (8, 0, 0), (8, 1, 0)}
+    known = lessons.known
+    assert known is not None and known.context.tolist() == ["a", "b"]
+    assert known.learned_cost.tolist() == [7, 7] and known.iteration.tolist() == [1, 1]
+
+
+def test_the_contexts_met_first_are_forgotten_first():
+    lessons = Lessons(max_steps=4)
+    lessons.add(episodes(("a", 1, [0, 0]), ("b", 1, [0, 0]), ("c", 1, [0])), 0)
+    assert lessons.known is not None and lessons.known.context.tolist() == ["b", "c"]
+    lessons.add(episodes(("d", 1, [0] * 9)), 1)
+    assert lessons.known.context.tolist() == ["d"] and lessons.num_steps == 9
+
+
+def test_padding_is_left_out_and_comes_back():
+    """Rows that repeat at an item's end are kept once; the others are kept as they are."""
+    array = np.array([[[1, 2], [0, 0], [0, 0]], [[3, 4], [5, 6], [7, 8]], [[9, 9]] * 3])
+    column = Column(array)
+    assert column.counts.tolist() == [2, 3, 1]
+    np.testing.assert_array_equal(column.take(np.array([2, 0, 1, 0])), array[[2, 0, 1, 0]])
+    numbers = Column(np.array([4, 5, 6]))
+    np.testing.assert_array_equal(numbers.take(np.array([1, 1, 2])), [5, 5, 6])
+
+
+def test_contexts_are_drawn_by_their_weight_step_by_step():
+    """w = 1 and 3, steps 3 and 1: both contexts are half of what is drawn."""
+    lessons = Lessons(max_steps=100)
+    lessons.add(episodes(("a", 1, [0, 0, 0]), ("b", 2, [0])), 0)
+    drawn = lessons.draw(4000, np.array([1.0, 3.0]), np.random.default_rng(0))
+    assert np.mean(drawn.observation[:, 0] == 1) == pytest.approx(0.5, abs=0.03)
+
+
+def known(cost, learned, iteration) -> Known:
+    names = np.array([str(number) for number in range(len(cost))])
+    ones = np.ones(len(cost), np.int64)
+    return Known(names, ones, np.array(cost), np.array(learned), np.array(iteration))
+
+
+def test_hedge_shifts_towards_what_policies_left_dear():
+    """Buckets of D.3: costs 4, 5 (m = 3) and 64 (m = 7) have weights 1, 1 and 2.
+
+    In iteration 1 the policy came to 16 where 4 is known; context 64 was not played, so it counts
+    as 64. L~ = (16 + 5, 64), L = (21/64, 1), and p = (2/3 exp(-21/64), 1/3 exp(-1)) normalised.
+    In iteration 0 nothing was learned yet, but costs count too: L~ = (9, 64).
+    """
+    met = known([4.0, 5.0, 64.0], [16.0, UNKNOWN, UNKNOWN], [1, 0, 0])
+    weights = {
+        name: bc_max.context_weights(met, bc_max.Config(context_weights=name))
+        for name in bc_max.CONTEXT_WEIGHTS
+    }
+    np.testing.assert_array_equal(weights["even"], [1, 1, 1])
+    np.testing.assert_array_equal(weights["buckets"], [1, 1, 2])
+    small, large = 2 / 3 * np.exp(-(9 + 21) / 64), 1 / 3 * np.exp(-2)
+    np.testing.assert_allclose(weights["hedge"], [1, 1, small / large])
+
+
+def make_agent(**settings) -> bc_max.BCMaxAgent:
+    spec = ts.time_step_spec(array_spec.ArraySpec((2,), np.float32, "seen"))
+    action = array_spec.BoundedArraySpec((), np.int64, 0, 1, "action")
+    config = bc_max.Config(hidden_sizes=(16,), learning_rate=1e-2, **settings)
+    return bc_max.make_agent(config, spec, action)
+
+
+TWO = episodes(("a", 1, [1, 0]), ("b", 2, [0, 1]), ("a", 0, [0, 1]))
+
+
+def test_what_the_best_episodes_do_is_cloned():
+    """In context a that is [0, 1], of cost 0; the dearer episode there does the opposite."""
+    agent = make_agent(updates=150)
+    info = agent.train(TWO).extra
+    assert info.agreement == 1 and info.contexts == 2 and info.steps == 4
+    seen = np.array([[0, 0], [0, 1], [2, 0], [2, 1]], np.float32)
+    step = ts.restart(tf.constant(seen), 4)
+    np.testing.assert_array_equal(agent.policy.action(step).action, [0, 1, 0, 1])
+
+
+def test_a_run_goes_on_from_what_was_saved(tmp_path):
+    agents = [make_agent(updates=3) for _ in range(2)]
+    agents[0].train(TWO)
+    AgentState(agents[0]).save(tmp_path)
+    AgentState(agents[1]).restore(tmp_path)
     for agent in agents:
-        agent.train(*experience)
-    first, again, another = (agent.collect_policy.arrays() for agent in agents)
-    for name, array in first.items():
-        np.testing.assert_array_equal(array, again[name], err_msg=name)
-    assert any(not np.array_equal(array, another[name]) for name, array in first.items())
+        agent.train(episodes(("c", 3, [1, 1, 1])))
+    assert agents[1].lessons.num_steps == 7
+    assert_same(*map(snapshot, agents))
+    (tmp_path / "lessons.npz").write_bytes(b"PK")
+    with pytest.raises(UserError, match="expected the episodes of this run, found"):
+        agents[1].restore(tmp_path)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_rows_without_weight_and_boundary_steps_teach_nothing(kind):
-    rows = decision_rows.draw(900, 3)
-    actions = decision_rows.labels(rows)
-    agents = [decision_rows.make_agent(kind, epochs=2) for _ in range(3)]
-    agents[0].train(*episodes.labelled_experience(NAMES, rows[:600], actions[:600]))
+def test_equally_good_actions_share_and_regrets_count():
+    """Of three listed actions with logits 0 two are wanted, and the third costs 4.
 
-    spoiled = np.where(np.arange(900) < 600, actions, 1 - actions)
-    experience, weights = episodes.labelled_experience(NAMES, rows, spoiled)
-    agents[1].train(experience, np.where(np.arange(900) < 600, weights, 0))
-
-    boundary = np.where(np.arange(900) < 600, ts.StepType.MID, ts.StepType.LAST)[np.newaxis]
-    agents[2].train(experience._replace(step_type=boundary.astype(np.int32)))
-
-    expected = agents[0].collect_policy.arrays()
-    for agent in agents[1:]:
-        for name, array in agent.collect_policy.arrays().items():
-            np.testing.assert_array_equal(array, expected[name], err_msg=name)
+    -(1/2 + 1/2) log 1/3 = log 3, and 0.5 * 1/3 * 4 = 2/3.
+    """
+    agent = make_agent(regret_weight=0.5)
+    logits = tf.zeros([1, 3])
+    agent.actor_network.call = lambda seen: (type("Listed", (), {"logits": logits}), ())
+    info = {"targets": np.array([[0.5, 0.5, 0]], "f"), "regrets": np.array([[0, 0, 4]], "f")}
+    loss, agreement = agent._loss(Steps(np.zeros((1, 2), "f"), np.zeros(1), info))
+    assert float(loss) == pytest.approx(np.log(3) + 2 / 3) and float(agreement) == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_weights_decide_between_rows_that_contradict_each_other(kind):
-    rows = np.repeat(decision_rows.draw(300, 4), 2, axis=0)
-    actions = np.tile([0, 1], 300)
-    for heavy in (0, 1):
-        agent = decision_rows.make_agent(kind, epochs=5, batch_size=32)
-        weights = np.where(actions == heavy, 9.0, 1.0)
-        agent.train(*episodes.labelled_experience(NAMES, rows, actions, weights))
-        assert np.all(decide(agent, rows) == heavy)
+def test_without_other_teachers_each_context_is_played_several_times():
+    """Chunk 0 is played with noise 0, 1 and 2; costs are returns with the other sign."""
+
+    class Runner:
+        def load(self, data):
+            pass
+
+        def close(self):
+            pass
+
+        def run(self, job, attempt):
+            played = episodes(("a", 0, [0, 1]), ("b", 0, [1]))
+            reward = np.array([[1, 2], [5 * attempt, 0]], np.float32)
+            return Experience(played.trajectory._replace(reward=reward), played.contexts, {})
+
+    found = LessonRunner(Runner(), 3).run(Chunk(0, 0))
+    assert found.contexts.tolist() == ["a", "b"] * 3
+    np.testing.assert_array_equal(found.info["cost"], [-3, 0, -3, -5, -3, -10])
+    np.testing.assert_array_equal(found.info["learned_cost"], [-3, -5] * 3)
 
 
-def test_the_scale_of_the_weights_does_not_matter():
-    rows = decision_rows.draw(500, 5)
-    learned = []
-    for scale in (1.0, 1024.0):
-        agent = decision_rows.make_agent("trees")
-        weights = np.full(500, scale)
-        agent.train(*episodes.labelled_experience(NAMES, rows, decision_rows.labels(rows), weights))
-        learned.append(agent.collect_policy.arrays()["value"])
-    np.testing.assert_array_equal(*learned)
-
-
-@pytest.mark.parametrize(
-    "margin, default, logit_steps, action",
-    [
-        # Two members: a margin of ½ is reached by votes of 2 * ½ = 1, and passed one step later.
-        (0.5, 0, votes.ONE, 0),
-        (0.5, 0, votes.ONE + 1, 1),
-        (0.5, 1, -votes.ONE, 1),
-        (0.5, 1, -votes.ONE - 1, 0),
-        (0.0, 0, 0, 0),
-        (0.0, 1, 0, 1),
-        (0.0, 1, -1, 0),
-        (-0.5, 0, -votes.ONE, 0),
-        (-0.5, 0, -votes.ONE + 1, 1),
-        (-0.5, 1, votes.ONE, 1),
-        (-0.5, 1, votes.ONE - 1, 0),
-    ],
-)
-def test_departs_from_the_baseline_only_beyond_the_margin(margin, default, logit_steps, action):
-    agent = decision_rows.make_agent("trees", margin=margin, num_models=2)
-    agent.collect_policy.model.base.assign(logit_steps)
-    rows = np.array([[100, default, 0, 0, 0]])
-    assert agent.policy.action(decision_rows.time_steps(rows)).action.numpy().tolist() == [action]
-    assert decide(agent, rows).tolist() == [action]
-
-
-def test_without_a_baseline_a_tie_is_no():
-    agent = decision_rows.make_agent("trees", baseline_feature="", margin=3.0)
-    rows = np.array([[0, 1, 0, 0, 0]])
-    assert decide(agent, rows).tolist() == [0]
-    agent.collect_policy.model.base.assign(1)
-    assert decide(agent, rows).tolist() == [1]
-    assert agent.policy.action(decision_rows.time_steps(rows)).action.numpy().tolist() == [1]
-
-
-def test_the_collect_policy_draws_with_the_models_probability():
-    agent = decision_rows.make_agent("trees", baseline_feature="", num_models=1)
-    agent.collect_policy.model.base.assign(int(np.log(3) * votes.ONE))
-    step = decision_rows.time_steps(np.zeros((4000, 5), np.int64))
-    drawn = agent.collect_policy.action(step, seed=1).action.numpy()
-    assert drawn.dtype == np.int64
-    assert drawn.mean() == pytest.approx(0.75, abs=0.03)
-    distribution = agent.collect_policy.distribution(step).action
-    np.testing.assert_allclose(distribution.probs_parameter()[0], [0.25, 0.75], atol=1e-6)
-
-
-def test_observations_of_any_outer_shape():
-    agent = decision_rows.trained_agent("trees")
-    rows = decision_rows.draw(6, 8)
-    expected = agent.collect_policy.logits(decision_rows.time_steps(rows).observation)
-    assert expected.shape == (6, 2)
-    grid = {name: tf.reshape(rows[:, i], [2, 3]) for i, name in enumerate(NAMES)}
-    np.testing.assert_array_equal(
-        agent.collect_policy.logits(grid), tf.reshape(expected, [2, 3, 2])
-    )
-    single = ts.restart({name: tf.constant(rows[0, i]) for i, name in enumerate(NAMES)})
-    assert agent.policy.action(single).action.shape == ()
-
-
-def test_training_needs_rows_and_eager_execution():
-    agent = decision_rows.make_agent("trees")
-    experience, weights = episodes.labelled_experience(NAMES, decision_rows.draw(3, 9), np.ones(3))
-    with pytest.raises(UserError, match="rows with positive weight"):
-        agent.train(experience, 0 * weights)
-    with pytest.raises(ValueError, match="finite"):
-        agent.train(experience, np.array([[1, np.nan, 1]]))
-    with pytest.raises(RuntimeError, match="found a tf.function"):
-        tf.function(lambda: agent.train(experience, weights))()
-
-
-@pytest.mark.parametrize(
-    "settings, words",
-    [
-        ({"model": "forest"}, "model within its range, found 'forest'"),
-        ({"max_leaf_nodes": 65}, "max_leaf_nodes"),
-        ({"hidden_sizes": (64, 257)}, "hidden_sizes"),
-        ({"margin": float("nan")}, "margin"),
-        ({"features": ("cost_estimate", "hotness")}, "called hotness, found only"),
-        ({"baseline_feature": "advice"}, "called advice"),
-        ({"scope_feature": "reach"}, "called reach"),
-        ({"scope_feature": "flag", "baseline_feature": ""}, "expected scope_feature within"),
-    ],
-)
-def test_settings_out_of_range_are_named(settings, words):
-    with pytest.raises(UserError, match=words):
-        bc_max.make_agent(bc_max.Config(**settings), *decision_rows.specs())
-
-
-def test_every_setting_is_documented():
-    for field in dataclasses.fields(bc_max.Config):
-        assert f"\n  {field.name}: " in inspect.getdoc(bc_max.Config)
+@pytest.mark.parametrize("name, value", [("updates", 0), ("context_weights", "odd")])
+def test_a_setting_out_of_range_is_named(name, value):
+    with pytest.raises(UserError, match=f"expected {name} within its range, found {value!r}"):
+        make_agent(**{name: value})
 
 
 def test_bucket_weights_worked_by_hand():

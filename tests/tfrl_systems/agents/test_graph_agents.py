@@ -18,8 +18,7 @@ from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.networks import graph_actors, graph_encoder
 from tfrl_systems.policies import distributions, variables
 from tfrl_systems.policies.export import save_policy
-from tfrl_systems.policies.numpy_actor import NumpyActor
-from tfrl_systems.policies.optimizer_policy import load_network
+from tfrl_systems.policies.numpy_actor import NumpyActor, load_network
 
 TINY = {"graph_width": 4, "graph_rounds": 1, "relative_advantages": False}
 

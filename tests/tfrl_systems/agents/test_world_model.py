@@ -14,8 +14,7 @@ from tests.tfrl_systems.world_models import chain
 from tfrl_systems.agents import world_model
 from tfrl_systems.agents.world_model import PRESETS, Config, make_agent
 from tfrl_systems.policies import export, variables
-from tfrl_systems.policies.numpy_actor import NumpyActor
-from tfrl_systems.policies.optimizer_policy import load_network
+from tfrl_systems.policies.numpy_actor import NumpyActor, load_network
 
 SMALL = {
     "num_members": 2,

@@ -11,7 +11,7 @@ from environments.inlining.corpus.modules import DESCRIPTION_FILE
 from environments.inlining.plugin.compiler import why_no_plugins
 from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_module
 from tests.requirements import need_one_of, needs_programs, skip_if
-from tfrl_systems.experiments.cpu_time import cpu_s
+from tfrl_systems.cpu_time import cpu_s
 
 NAMES = {"policy_us_per_decision", "trajectories_per_second"}
 WITH_CLANG = NAMES | {

@@ -17,7 +17,7 @@ from environments.inlining.plugin.steering import Steering
 from environments.inlining.plugin.toolchain import find_toolchain
 from tests.requirements import need_programs, needs_root
 from tests.tfrl_systems.cli.small_project import CLANGS, find_clang, objects, run, write_sources
-from tfrl_systems.experiments.systems.inlining.trees_on_disk import unheard
+from tfrl_systems.systems.inlining.building.trees_on_disk import unheard
 
 ROOT = pathlib.Path(__file__).parents[3]
 NEVER = ("build", "--policy", "never", "--json", "--")

@@ -17,7 +17,7 @@ from tests.tfrl_systems.cli.test_train import read_result
 from tfrl_systems import experiments
 from tfrl_systems.cli.main import main
 from tfrl_systems.drivers.collect import Collect
-from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
+from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 
 QUICK = tuple(
     word

@@ -12,7 +12,7 @@ from environments.tensor_graphs.execution.isolation import remote
 from tests.environments.tensor_graphs.onnx_io import external_data
 from tests.environments.tensor_graphs.onnx_io.external_data import PRODUCT, X
 from tests.environments.tensor_graphs.onnx_io.running import run
-from tfrl_systems.experiments.systems.tensor_graphs.optimize import writing
+from tfrl_systems.systems.tensor_graphs.optimize import writing
 
 QUICK = ("--objective", "analytic", "--expansions", "50", "--no-measure")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import json
 
+import pytest
+
 LIE = {
     "name": "lie",
     "source": ["(Sub ?x ?y)"],
@@ -24,19 +26,19 @@ def write(path, *rules):
 def test_list_tells_what_is_shipped(tfrl):
     listed = tfrl("rules", "list", "--json").json
     assert len(listed["rules"]) >= 100
-    for one in listed["rules"]:
+    for rule in listed["rules"]:
         fields = {"name", "source", "target", "conditions", "verified_by"}
-        assert fields <= set(one) and one["verified_by"]
-        assert one["instances"] >= 1000
-        assert one["may_change_nonfinite"] in (True, False)
-        assert one["may_lose_digits"] in (True, False)
-        assert one["types"][0] == "float"
+        assert fields <= set(rule) and rule["verified_by"]
+        assert rule["instances"] >= 1000
+        assert rule["may_change_nonfinite"] in (True, False)
+        assert rule["may_lose_digits"] in (True, False)
+        assert rule["types"][0] == "float"
     assert "command" in listed["made"]
-    counts = collections.Counter(one["origin"] for one in listed["rules"])
+    counts = collections.Counter(rule["origin"] for rule in listed["rules"])
     assert counts.keys() == {"generated", "written"}
-    marked = sum(one["may_change_nonfinite"] for one in listed["rules"])
-    inexact = sum(one["may_lose_digits"] for one in listed["rules"])
-    movers = sum(len(one["types"]) == 4 for one in listed["rules"])
+    marked = sum(rule["may_change_nonfinite"] for rule in listed["rules"])
+    inexact = sum(rule["may_lose_digits"] for rule in listed["rules"])
+    movers = sum(len(rule["types"]) == 4 for rule in listed["rules"])
     out = tfrl("rules", "list").out
     assert out.splitlines()[-1] == (
         f"{len(listed['rules'])} rules: {counts['generated']} generated, "
@@ -48,56 +50,52 @@ def test_list_tells_what_is_shipped(tfrl):
     assert out.count("    may change NaN or infinity\n") == marked
 
 
-def test_verify_tells_which_change_nan(tfrl, tmp_path):
-    """x / y * y is NaN where y is 0, and x is not."""
-    rule = {
-        **TRUTH,
-        "name": "cancelled",
-        "source": ["(Mul (Div ?x ?y) ?y)"],
-        "target": ["?x"],
-        "conditions": ['(in (dtype ?x) (list "float32" "float64"))'],
-        "may_change_nonfinite": True,
-    }
-    known = write(tmp_path / "known.json", rule)
-    found = tfrl("rules", "verify", known, "--instances", 50, "--json").json
-    assert found["rules"][0]["may_change_nonfinite"] and found["rules"][0]["right"]
-    denied = write(tmp_path / "denied.json", {**rule, "may_change_nonfinite": False})
-    ran = tfrl("rules", "verify", denied, "--instances", 50)
-    assert ran.status == 1 and "cancelled: changes NaN or infinity" in ran.err
-
-
-def test_verify_tells_which_lose_digits(tfrl, tmp_path):
-    """x - c is exact where the two are near each other; x · s and c · s are rounded."""
-    rule = {
-        **TRUTH,
-        "name": "scaled",
-        "source": ["(Mul (Sub ?x ?c) ?s)"],
-        "target": ["(Sub (Mul ?x ?s) (Mul ?c ?s))"],
-        "may_change_nonfinite": True,
-        "may_lose_digits": True,
-    }
-    known = write(tmp_path / "known.json", rule)
-    found = tfrl("rules", "verify", known, "--instances", 100, "--json").json
-    assert found["rules"][0]["may_lose_digits"] and found["rules"][0]["right"]
-    denied = write(tmp_path / "denied.json", {**rule, "may_lose_digits": False})
-    ran = tfrl("rules", "verify", denied, "--instances", 100)
-    assert ran.status == 1 and "scaled: loses digits" in ran.err
-
-
-def test_verify_tells_which_are_wrong_for_integers(tfrl, tmp_path):
-    """|x · x| is not x · x where the product wraps around."""
-    rule = {
-        "name": "square",
-        "source": ["(Abs (Mul ?x ?x))"],
-        "target": ["(Mul ?x ?x)"],
-        "types": ["float", "unsigned"],
-    }
-    known = write(tmp_path / "known.json", rule)
-    found = tfrl("rules", "verify", known, "--instances", 50, "--json").json
-    assert found["rules"][0]["types"] == ["float", "unsigned"] and found["rules"][0]["right"]
-    claimed = write(tmp_path / "claimed.json", {**rule, "types": ["float", "signed"]})
-    ran = tfrl("rules", "verify", claimed, "--instances", 50)
-    assert ran.status == 1 and "square: is not right for these of its types: signed" in ran.err
+@pytest.mark.parametrize(
+    ("sides", "claims", "lie", "refusal"),
+    [
+        pytest.param(
+            # 1 / 0 * 0 is NaN, and 1 is not.
+            {
+                "source": ["(Mul (Div ?x ?y) ?y)"],
+                "target": ["?x"],
+                "conditions": ['(in (dtype ?x) (list "float32" "float64"))'],
+            },
+            {"may_change_nonfinite": True},
+            {"may_change_nonfinite": False},
+            "changes NaN or infinity",
+            id="NaN",
+        ),
+        pytest.param(
+            # x - c is exact where the two are near each other; x · s and c · s are rounded.
+            {
+                "source": ["(Mul (Sub ?x ?c) ?s)"],
+                "target": ["(Sub (Mul ?x ?s) (Mul ?c ?s))"],
+                "may_change_nonfinite": True,
+            },
+            {"may_lose_digits": True},
+            {"may_lose_digits": False},
+            "loses digits",
+            id="digits",
+        ),
+        pytest.param(
+            # |x · x| is not x · x where the product wraps around.
+            {"source": ["(Abs (Mul ?x ?x))"], "target": ["(Mul ?x ?x)"]},
+            {"types": ["float", "unsigned"]},
+            {"types": ["float", "signed"]},
+            "is not right for these of its types: signed",
+            id="integers",
+        ),
+    ],
+)
+def test_verify_tells_what_a_file_denies(tfrl, tmp_path, sides, claims, lie, refusal):
+    rule = {"name": "rule", **sides, **claims}
+    options = ["--instances", 100]
+    path = write(tmp_path / "honest.json", rule)
+    (verdict,) = tfrl("rules", "verify", path, *options, "--json").json["rules"]
+    assert verdict["right"] and verdict.items() >= claims.items()
+    path = write(tmp_path / "lying.json", {**rule, **lie})
+    ran = tfrl("rules", "verify", path, *options)
+    assert ran.status == 1 and f"rule: {refusal}" in ran.err
 
 
 def test_verify_tells_which_are_wrong(tfrl, tmp_path):
@@ -105,8 +103,8 @@ def test_verify_tells_which_are_wrong(tfrl, tmp_path):
     ran = tfrl("rules", "verify", path, "--instances", 50)
     assert ran.status == 1 and "1 of 2 rules are right" in ran.out
     assert "lie: wrong for" in ran.err and "truth" not in ran.err
-    found = tfrl("rules", "verify", path, "--instances", 50, "--json").json
-    assert [(one["name"], one["right"]) for one in found["rules"]] == [
+    verdicts = tfrl("rules", "verify", path, "--instances", 50, "--json").json
+    assert [(verdict["name"], verdict["right"]) for verdict in verdicts["rules"]] == [
         ("lie", False),
         ("truth", True),
     ]
@@ -121,11 +119,13 @@ def test_generate_writes_what_can_be_read(tfrl, tmp_path):
     ran = tfrl("rules", "generate", "-o", path, *options)
     assert ran.status == 0 and "rules" in ran.out
     listed = tfrl("rules", "list", path, "--json").json
-    assert {one["origin"] for one in listed["rules"]} == {"generated"}
-    assert "(Max ?x ?x)" in {one["source"][0] for one in listed["rules"]}
-    made = listed["made"]
-    assert made["command"].startswith("tfrl rules generate -o made.json --seed 0 --max-size 1")
-    assert made["stages"]["order"]["rules"] == len(listed["rules"]) == made["rules"]
+    assert {rule["origin"] for rule in listed["rules"]} == {"generated"}
+    assert "(Max ?x ?x)" in {rule["source"][0] for rule in listed["rules"]}
+    provenance = listed["made"]
+    assert provenance["command"].startswith(
+        "tfrl rules generate -o made.json --seed 0 --max-size 1"
+    )
+    assert provenance["stages"]["order"]["rules"] == len(listed["rules"]) == provenance["rules"]
     again = tmp_path / "again.json"
     tfrl("rules", "generate", "-o", again, *options)
     assert again.read_text() == path.read_text().replace("-o made.json", "-o again.json")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.environments.tensor_graphs.small_models import adapter, convolutions, write
-from tfrl_systems import experiments
-from tfrl_systems.experiments.systems.tensor_graphs import bench, bench_learning
+from tfrl_systems.systems.tensor_graphs.benchmarks import bench
+from tfrl_systems.training.system import System
 
 QUICK = ("--objective", "analytic", "--expansions", "60")
 
@@ -77,7 +77,7 @@ STEP_BENCHMARKS = (
 def test_what_a_step_costs(model, tfrl, monkeypatch):
     """Of each model that is named; what learning costs is measured in the next test."""
     monkeypatch.setattr(bench, "measure_learning", lambda *_: ([2.0] * 32, [5.0, 7.0, 6.0]))
-    monkeypatch.setattr(bench, "measure_dreaming", lambda asked, name, seed: len(name))
+    monkeypatch.setattr(bench, "measure_dreaming", lambda system, asked, name, seed: len(name))
     arguments = ("bench", "tensor_graphs", "--model", model, "--model", "bert-tiny")
     ran = tfrl(*arguments, "--steps", "20", "--json")
     assert ran.status == 0, ran.err
@@ -101,11 +101,11 @@ def test_what_a_step_costs(model, tfrl, monkeypatch):
 def test_what_learning_costs(model, tfrl, monkeypatch):
     """An untrained policy is asked and trained, and dreams are made; all by small networks."""
 
-    def plan(*arguments, settings, **keywords):
+    def plan(self, agent, seed, settings, problem, usual=System.plan):
         small = {**settings, "graph_width": 4, "graph_rounds": 1}
-        return experiments.plan(*arguments, settings=small, **keywords)
+        return usual(self, agent, seed, small, problem)
 
-    monkeypatch.setattr(bench_learning, "plan", plan)
+    monkeypatch.setattr(System, "plan", plan)
     ran = tfrl("bench", "tensor_graphs", "--model", model, "--steps", "5", "--json")
     assert ran.status == 0, ran.err
     found = {one["name"]: one for one in ran.json["benchmarks"]}

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from tests.tfrl_systems.conftest import train_arguments
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 
 FIELDS = {
     "environment",
@@ -45,7 +45,7 @@ def test_a_run_leaves_what_the_help_says(trained):
     assert result["environment_steps"] > 0 and result["seconds"]["collecting"] > 0
     assert [one["number"] for one in result["evaluation"]["iterations"]] == [1, 2, 3]
     assert result["evaluation"]["holdout"]["contexts"] == 2
-    assert result["policy_sha256"] == NumpyPolicy.load(trained / "policy").fingerprint
+    assert result["policy_sha256"] == CallSitePolicy.load(trained / "policy").fingerprint
     assert sorted(path.name for path in trained.iterdir()) == [
         "checkpoints",
         "policy",

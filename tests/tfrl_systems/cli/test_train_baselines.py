@@ -9,7 +9,7 @@ import pytest
 from tests.environments.inlining.exploration.test_explore import SAVING
 from tests.environments.inlining.small_modules import HAND_WORKED, many_calls
 from tests.tfrl_systems.conftest import QUICK, write_corpus
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 
 OBJECTS = ("--set", "objective=object")
 
@@ -66,7 +66,7 @@ def test_the_best_of_learned_baselines_is_imitated(
     assert record["oracle_cost"] == sum(best) < record["default_cost"]
     # Resuming needs the same policies, not only the same directories.
     told_of = ran.json["settings"]["baselines_sha256"]
-    assert told_of[str(trained / "policy")] == NumpyPolicy.load(trained / "policy").fingerprint
+    assert told_of[str(trained / "policy")] == CallSitePolicy.load(trained / "policy").fingerprint
     assert set(told_of) == {str(contrary), str(trained / "policy")}
     assert train(contrary, trained / "policy", more=["--resume"]).status == 0
     shutil.rmtree(contrary)

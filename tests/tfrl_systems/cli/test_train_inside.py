@@ -7,7 +7,7 @@ import json
 from environments.inlining.plugin import compiler
 from tests.requirements import needs_programs, skip_if
 from tests.tfrl_systems.conftest import train_arguments
-from tfrl_systems.experiments.systems.inlining import workers
+from tfrl_systems.systems.inlining import workers
 
 
 @needs_programs("clang-22")

@@ -10,10 +10,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from environments.errors import UsageError, UserError
 from tfrl_systems import experiments
+from tfrl_systems.agents.table import AGENTS
 from tfrl_systems.experiments import find_system, plan, system_names
-from tfrl_systems.experiments.agents import AGENTS
-from tfrl_systems.experiments.settings import fields_of
-from tfrl_systems.experiments.system import summary_of
+from tfrl_systems.experiments.records import summary_of
+from tfrl_systems.settings import fields_of
 
 SMALL = {"num_chunks": 1, "episodes_per_chunk": 2, "hidden_sizes": (4,), "evaluate_every": 1}
 

@@ -10,8 +10,8 @@ import pytest
 
 from environments.errors import UsageError
 from tfrl_systems import experiments
+from tfrl_systems.agents.table import AGENTS
 from tfrl_systems.experiments import find_system, plan, system_names
-from tfrl_systems.experiments.agents import AGENTS
 
 REFUSED = {
     ("inlining", "world_model"): "whose policy remembers the episode",

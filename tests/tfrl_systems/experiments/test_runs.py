@@ -9,7 +9,7 @@ import pytest
 from tests.tfrl_systems.small_runs import SETTINGS
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.drivers.pipes.worker_handle import WorkerHandle
-from tfrl_systems.training import online
+from tfrl_systems.training import loop
 
 # A system whose experience comes from other processes, and each kind of job that a worker does.
 WITH_WORKERS = {
@@ -53,14 +53,14 @@ def test_a_killed_run_ends_as_if_it_had_not_been(lent_run, small_run, tmp_path, 
 
 def test_an_interrupted_run_ends_as_if_it_had_not_been(lent_run, small_run, tmp_path, monkeypatch):
     """By Ctrl-C, between a checkpoint and the next."""
-    run, step = small_run("learn_to_optimize", "ppo"), online.OnlineLoop.step
+    run, step = small_run("learn_to_optimize", "ppo"), loop.OnlineLoop.step
 
     def interrupted(loop):
         if loop.iteration == 5:
             raise KeyboardInterrupt
         return step(loop)
 
-    monkeypatch.setattr(online.OnlineLoop, "step", interrupted)
+    monkeypatch.setattr(loop.OnlineLoop, "step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run.train(tmp_path / "run")
     monkeypatch.undo()

@@ -11,23 +11,21 @@ import pytest
 
 from environments import files
 from environments.errors import UserError
-from tests.tfrl_systems import decision_rows
-from tests.tfrl_systems.decision_rows import NAMES
+from tests.tfrl_systems.systems.inlining import decision_rows
+from tests.tfrl_systems.systems.inlining.decision_rows import NAMES
 from tfrl_systems.policies import export, policy_files
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
+from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
 
-KINDS = ["trees", "networks"]
 METADATA = {"environment": "inlining", "compiler": "LLVM 22"}
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """One saved policy of each kind: directory by kind, and rows with their decisions."""
-    root = tmp_path_factory.mktemp("policies")
-    for kind in KINDS:
-        policy = decision_rows.trained_agent(kind).policy
-        export.save_policy(root / kind, policy, METADATA)
-    return root
+    """The directory of a saved policy."""
+    directory = tmp_path_factory.mktemp("policies") / "saved"
+    export.save_policy(directory, decision_rows.trained_agent().policy, METADATA)
+    return directory
 
 
 @pytest.fixture
@@ -36,7 +34,7 @@ def policy(saved, tmp_path):
     copy = tmp_path / "policy"
     copy.mkdir()
     for name in (policy_files.JSON_NAME, policy_files.ARRAYS_NAME):
-        (copy / name).write_bytes((saved / "trees" / name).read_bytes())
+        (copy / name).write_bytes((saved / name).read_bytes())
     return copy
 
 
@@ -55,62 +53,57 @@ def test_a_fresh_tensorflow_process_decides_the_same(saved, tmp_path):
     code = """
 import sys, environments, numpy as np, tensorflow as tf
 from tf_agents.trajectories import time_step as ts
-root, scratch, *names = sys.argv[1:]
+directory, scratch, *names = sys.argv[1:]
 rows = np.load(scratch + "/rows.npy")
-for kind in ("trees", "networks"):
-    policy = tf.saved_model.load(f"{root}/{kind}")
-    for size in (len(rows), 1):
-        observation = {name: tf.constant(rows[:size, i]) for i, name in enumerate(names)}
-        step = policy.action(ts.restart(observation, batch_size=size))
-        np.save(f"{scratch}/{kind}_{size}.npy", step.action.numpy())
+policy = tf.saved_model.load(directory)
+for size in (len(rows), 1):
+    observation = {name: tf.constant(rows[:size, i]) for i, name in enumerate(names)}
+    step = policy.action(ts.restart(observation, batch_size=size))
+    np.save(f"{scratch}/{size}.npy", step.action.numpy())
 assert not any(name.startswith("tfrl_systems") for name in sys.modules)
 """
     run_python(code, str(saved), str(tmp_path), *NAMES)
-    for kind in KINDS:
-        expected = NumpyPolicy.load(saved / kind).begin("m", NAMES)(rows, 0)
-        np.testing.assert_array_equal(np.load(tmp_path / f"{kind}_5000.npy"), expected)
-        np.testing.assert_array_equal(np.load(tmp_path / f"{kind}_1.npy"), expected[:1])
+    expected = CallSitePolicy.load(saved).begin("m", NAMES)(rows, 0)
+    np.testing.assert_array_equal(np.load(tmp_path / "5000.npy"), expected)
+    np.testing.assert_array_equal(np.load(tmp_path / "1.npy"), expected[:1])
 
 
 def test_numpy_policies_load_without_tensorflow(saved):
     code = """
 import sys
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
-for directory in sys.argv[1:]:
-    print(NumpyPolicy.load(directory).feature_names)
-assert not {"tensorflow", "tf_agents", "sklearn"} & set(sys.modules)
+from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
+print(CallSitePolicy.load(sys.argv[1]).feature_names)
+assert not {"tensorflow", "tf_agents"} & set(sys.modules)
 """
-    found = run_python(code, *(str(saved / kind) for kind in KINDS))
-    assert found.count("cost_estimate") == 2
+    assert "cost_estimate" in run_python(code, str(saved))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_loaded_is_what_was_saved(saved, kind):
+def test_loaded_is_what_was_saved(saved):
     rows = decision_rows.draw(500, 22)
-    live = NumpyPolicy.from_agent(decision_rows.trained_agent(kind))
-    loaded = NumpyPolicy.load(saved / kind)
+    live = to_numpy(decision_rows.trained_agent().policy)
+    loaded = CallSitePolicy.load(saved)
     assert loaded.feature_names == live.feature_names
     columns = live.columns(NAMES)
     np.testing.assert_array_equal(loaded.logits(rows[:, columns]), live.logits(rows[:, columns]))
-    assert loaded.name == str(saved / kind)
-    assert NumpyPolicy.load(saved / kind, name="mine").name == "mine"
+    assert loaded.name == str(saved)
+    assert CallSitePolicy.load(saved, name="mine").name == "mine"
 
 
 def test_policy_json_says_how_it_came_about(saved):
-    described = export.load_policy_json(saved / "trees")
+    described = export.load_policy_json(saved)
     assert described["environment"] == "inlining" and described["compiler"] == "LLVM 22"
-    assert described["kind"] == "trees" and described["margin"] == 0.3
+    assert described["kind"] == "networks" and described["margin"] == 0.3
     assert described["baseline_feature"] == "inlining_default"
     assert described["scope_feature"] == ""
     assert described["features"] == sorted(NAMES)
     assert set(described["features_needed"]) <= set(NAMES)
-    assert described["settings"]["seed"] == 0 and described["settings"]["num_trees"] == 25
+    assert described["settings"]["seed"] == 0 and described["settings"]["epochs"] == 12
     assert {"python", "tensorflow", "numpy"} <= set(described["versions"])
-    assert (saved / "trees" / "policy_specs.pbtxt").exists()
+    assert (saved / "policy_specs.pbtxt").exists()
 
 
 def test_saving_again_replaces_and_gives_the_same_digest(tmp_path):
-    policy = decision_rows.trained_agent("trees").policy
+    policy = decision_rows.trained_agent().policy
     target = tmp_path / "deep" / "policy"
     first = export.save_policy(target, policy, {"corpus": "a"})
     assert export.save_policy(target, policy, {"corpus": "b"}) == first
@@ -121,7 +114,7 @@ def test_saving_again_replaces_and_gives_the_same_digest(tmp_path):
 def test_a_foreign_directory_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(UserError, match="left alone"):
-        export.save_policy(tmp_path, decision_rows.trained_agent("trees").policy, {})
+        export.save_policy(tmp_path, decision_rows.trained_agent().policy, {})
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -129,7 +122,7 @@ def test_a_failed_save_leaves_the_old_policy(tmp_path, monkeypatch):
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
-    policy = decision_rows.trained_agent("trees").policy
+    policy = decision_rows.trained_agent().policy
     target = tmp_path / "policy"
     digest = export.save_policy(target, policy, {})
     monkeypatch.setattr(np, "savez_compressed", fail)
@@ -150,7 +143,7 @@ def test_a_failed_exchange_puts_the_old_policy_back(tmp_path):
 
 def test_a_directory_without_a_policy(tmp_path):
     with pytest.raises(UserError, match=r"policy directory with policy.json, found No such file"):
-        NumpyPolicy.load(tmp_path)
+        CallSitePolicy.load(tmp_path)
 
 
 def change_json(policy, **changes):
@@ -173,7 +166,7 @@ def change_json(policy, **changes):
 def test_a_policy_that_does_not_fit_is_refused(policy, changes, words):
     change_json(policy, **changes)
     with pytest.raises(UserError, match=words) as caught:
-        NumpyPolicy.load(policy)
+        CallSitePolicy.load(policy)
     assert "\n" not in str(caught.value)
 
 
@@ -182,13 +175,13 @@ def test_damaged_files_are_refused(policy):
     whole = arrays.read_bytes()
     arrays.write_bytes(whole[:-100])
     with pytest.raises(UserError, match="damaged"):
-        NumpyPolicy.load(policy)
+        CallSitePolicy.load(policy)
     change_json(policy, arrays_sha256=files.sha256(arrays))
     with pytest.raises(UserError, match="expected the policy's arrays"):
-        NumpyPolicy.load(policy)
+        CallSitePolicy.load(policy)
     arrays.unlink()
     with pytest.raises(UserError, match="No such file"):
-        NumpyPolicy.load(policy)
+        CallSitePolicy.load(policy)
     (policy / policy_files.JSON_NAME).write_text('{"format": ')
     with pytest.raises(UserError, match="expected JSON"):
-        NumpyPolicy.load(policy)
+        CallSitePolicy.load(policy)

@@ -16,14 +16,14 @@ from tf_agents.specs import tensor_spec
 
 from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import RULES, random_observation
-from tfrl_systems.experiments.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.networks import graph_actors
-from tfrl_systems.policies.actor_policy import ActorPolicy
 from tfrl_systems.policies.numpy_controller import NumpyController
 from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
 from tfrl_systems.policies.numpy_network import NumpyNetwork
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
-from tfrl_systems.policies.optimizer_policy import OptimizerPolicy
+from tfrl_systems.systems.inlining.policy.actor_policy import ActorPolicy
+from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
+from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
+from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 
 NUM_THREADS = 8
 NAMES = ("cost", "users")
@@ -72,18 +72,6 @@ def actor_parts(inputs, kind="normal", num_actions=3, is_integer=False):
         "hidden_sizes": [16],
     }
     return description, arrays
-
-
-# Two trees with one test each.
-TREES = {
-    "feature": np.array([[0, 0, 0], [1, 0, 0]], np.int32),
-    "threshold": np.array([[1, 0, 0], [3, 0, 0]]),
-    "left": np.array([[1, 1, 2]] * 2, np.int32),
-    "right": np.array([[2, 1, 2]] * 2, np.int32),
-    "value": np.array([[0, -(1 << 25), 1 << 25], [0, -(1 << 23), 1 << 23]]),
-    "base": np.array(0),
-    "depth": np.array(1),
-}
 
 
 def make_networks(generator):
@@ -148,13 +136,12 @@ def test_batches_of_any_size():
 
 
 def test_policies_of_call_sites():
-    """Trees, networks, and the actor of a policy gradient agent; one decider or one for each."""
+    """Networks, and the actor of a policy gradient agent; one decider or one for each."""
     generator = np.random.default_rng(4)
     rows = generator.integers(-9, 10, (NUM_THREADS, 2))
     description = {"num_models": 2, "features": NAMES, "baseline_feature": "", "margin": 0.0}
-    for kind, arrays in {"trees": TREES, "networks": make_networks(generator)}.items():
-        policy = NumpyPolicy({"kind": kind, **description}, arrays, kind)
-        assert count_wrong([policy.logits] * NUM_THREADS, rows[:, np.newaxis], 300) == 0
+    policy = CallSitePolicy({"kind": "networks", **description}, make_networks(generator), "mine")
+    assert count_wrong([policy.logits] * NUM_THREADS, rows[:, np.newaxis], 300) == 0
     parts = actor_parts({(name,): 1 for name in NAMES}, "categorical", 2, is_integer=True)
     actor = ActorPolicy(NumpyNetwork(*parts), NAMES, "")
     deciders = [actor.begin("m", NAMES).one for _ in rows]

@@ -6,24 +6,23 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tfrl_systems import decision_rows
+from tests.tfrl_systems.systems.inlining import decision_rows
 from tfrl_systems.policies import variables
-from tfrl_systems.policies.numpy_policy import NumpyPolicy
+from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
 
 
 def make(**values) -> list[tf.Variable]:
     return [tf.Variable(value, name=name) for name, value in values.items()]
 
 
-@pytest.mark.parametrize("kind", ["trees", "networks"])
-def test_a_fresh_policy_becomes_the_learners(kind):
-    learner = decision_rows.trained_agent(kind)
+def test_a_fresh_policy_becomes_the_learners():
+    learner = decision_rows.trained_agent()
     data = variables.to_bytes(learner.policy.variables(), version=7)
-    worker = decision_rows.make_agent(kind, margin=0.3)
+    worker = decision_rows.make_agent(margin=0.3)
     assert variables.from_bytes(worker.policy.variables(), data) == 7
     rows = decision_rows.draw(300, 31)
     decisions = [
-        NumpyPolicy.from_agent(agent).begin("m", decision_rows.NAMES)(rows, 0)
+        to_numpy(agent.policy).begin("m", decision_rows.NAMES)(rows, 0)
         for agent in (learner, worker)
     ]
     np.testing.assert_array_equal(*decisions)
@@ -31,7 +30,7 @@ def test_a_fresh_policy_becomes_the_learners(kind):
 
 
 def test_no_variable_is_left_behind_because_it_is_not_trainable():
-    policy = decision_rows.trained_agent("networks").policy
+    policy = decision_rows.trained_agent().policy
     assert policy.variables() and not policy.trainable_variables
     names = {variable.name for variable in policy.variables()}
     assert {"start:0", "base:0"} <= names

@@ -9,7 +9,7 @@ import pytest
 
 from environments.errors import UserError
 from tfrl_systems.experiments import Reporter
-from tfrl_systems.experiments.settings import option
+from tfrl_systems.settings import option
 from tools.studies import __main__ as command_line
 from tools.studies import runner, table
 from tools.studies.study import Picture, Study, Table, Trial, mean, points_of_curves

@@ -14,22 +14,15 @@ import tempfile
 from collections.abc import Iterator, Sequence
 
 from tfrl_systems.drivers.processes import adopt_orphans
-from tfrl_systems.experiments.settings import option
+from tfrl_systems.settings import option
 from tools.studies.bad_inputs import running
 from tools.studies.bad_inputs.table import ROWS, Case, cases
 from tools.studies.study import Cell, Record, Records, Study, Table, Trial, total
 
 _CLONE_NEWNS = 0x20000
 _FRESH = 5
-_SYSTEMS = "tfrl_systems.experiments.systems"
-# What a verb imports, so that its forks need not.
-_IMPORTED_BY = {
-    "train": ("tfrl_systems.experiments.online",),
-    "optimize": (f"{_SYSTEMS}.tensor_graphs.optimize.optimization",),
-    "build": (f"{_SYSTEMS}.inlining.steered_build",),
-    "bench": ("tfrl_systems.experiments.online", f"{_SYSTEMS}.tensor_graphs.bench"),
-    "doctor": ("tfrl_systems.experiments.online", "tfrl_systems.cli.doctor_checks"),
-}
+# The verbs whose forks would import TensorFlow, each for itself.
+_LEARNING = ("train", "bench", "doctor")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,7 +83,8 @@ def run_all(
         for k, case in enumerate(chosen)
     ]
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    for name in (running.PROGRAM, "onnxruntime", *_IMPORTED_BY.get(verb, ())):
+    learning = ["tfrl_systems.training.online"] if verb in _LEARNING else []
+    for name in (running.PROGRAM, "onnxruntime", *learning):
         importlib.import_module(name)
     context = multiprocessing.get_context("fork")
     # The cases hold functions, which only a fork can take along.

@@ -146,12 +146,5 @@ DECISIONS = Right(
             for value in ("an empty text", "a text of 100,000 letters")
         ),
         *(f"{name} is missing" for name in ("environment", "scope_feature", "outside_margin")),
-        # NumPy may broadcast arrays of other shapes.
-        *(
-            f"arrays: {name} {what}"
-            for name in ("start", "base", "rise", "run", "weights_0", "biases_0")
-            for what in ("of another shape", "longer", "of no dimension")
-        ),
-        "arrays: without weights_0",
     ),
 )  # fmt: skip

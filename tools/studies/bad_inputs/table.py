@@ -141,7 +141,7 @@ _SEARCH = "--no-measure --objective analytic --seconds 1"
 _OPTIMIZE = f"optimize model.onnx -o out.onnx {_SEARCH}"
 _GENERATE = "--vocabulary order --max-size 1 --instances 1 --seeds 1 --without-written"
 _TAKE = "-o out --jobs 1"
-_INLINING = "bench inlining --modules 1 --rounds 1 --workers 1"
+_INLINING = "bench inlining --modules 1 --rounds 1 --workers 1 --huge-calls 100"
 _GRAPHS = "bench tensor_graphs --steps 1"
 _EXPORT = "export --policy {} --format"
 # Nothing can be steered; the command runs as it would alone.

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tfrl_systems.drivers.processes import adopt_orphans
-from tfrl_systems.experiments.settings import option
+from tfrl_systems.settings import option
 from tools.studies import study
 from tools.studies.faults import processes, striking
 from tools.studies.faults.runs import Attempt, Quiet, Record, Run, files_of

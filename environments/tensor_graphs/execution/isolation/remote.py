@@ -63,8 +63,8 @@ class Isolated:
         answer = self.process.ask(do="rewrite", backend=self.name, model=_content(model))
         if answer["model"] is None:
             return None
-        made = onnx.ModelProto.FromString(answer["model"])
-        return made, Isolated(backend(answer["backend"]), self.process)
+        optimised = onnx.ModelProto.FromString(answer["model"])
+        return optimised, Isolated(backend(answer["backend"]), self.process)
 
     def open(self, model: Model) -> Program:
         """Load a model so that it can be run."""
@@ -80,7 +80,7 @@ class _Remote:
         self._process, self._name, self._model = process, name, model
         self._number, self._generation = 0, -1
         # The arrays are kept, so that no others can get their id.
-        self._given: dict[int, tuple[Arrays, int]] = {}
+        self._sent: dict[int, tuple[Arrays, int]] = {}
 
     def number(self) -> int:
         """Open the model unless it is open; return its number."""
@@ -88,7 +88,7 @@ class _Remote:
         process.start()
         if self._generation != process.generation:
             self._number, self._generation = process.number(), process.generation
-            self._given = {}
+            self._sent = {}
             content = _content(self._model)
             self._ask(do="open", backend=self._name, model=content, number=self._number)
             weakref.finalize(self, process.forget, self._number)
@@ -96,10 +96,10 @@ class _Remote:
 
     def run(self, inputs: Arrays) -> dict[str, Any]:
         """Run the model once; return its outputs by name."""
-        number, given = self.number(), self._process.number()
-        asked = {"program": number, "inputs": dict(inputs), "given": given}
-        outputs: dict[str, Any] = self._ask(do="run", **asked)["outputs"]
-        self._process.forget(given)
+        number, inputs_number = self.number(), self._process.number()
+        request = {"program": number, "inputs": dict(inputs), "given": inputs_number}
+        outputs: dict[str, Any] = self._ask(do="run", **request)["outputs"]
+        self._process.forget(inputs_number)
         return outputs
 
     def timer(self, inputs: Arrays, *, bound: bool = False) -> Timer:
@@ -107,18 +107,18 @@ class _Remote:
 
         def timed(times: int) -> float:
             number = self.number()
-            asked: dict[str, Any] = {"program": number, "bound": bound, "times": times}
-            if id(inputs) not in self._given:
-                self._given[id(inputs)] = inputs, self._process.number()
-                asked["inputs"] = dict(inputs)
-            asked["given"] = self._given[id(inputs)][1]
-            return float(self._ask(do="time", **asked)["seconds"])
+            request: dict[str, Any] = {"program": number, "bound": bound, "times": times}
+            if id(inputs) not in self._sent:
+                self._sent[id(inputs)] = inputs, self._process.number()
+                request["inputs"] = dict(inputs)
+            request["given"] = self._sent[id(inputs)][1]
+            return float(self._ask(do="time", **request)["seconds"])
 
         return timed
 
-    def _ask(self, **asked: Any) -> dict[str, Any]:
+    def _ask(self, **request: Any) -> dict[str, Any]:
         try:
-            return self._process.ask(**asked)
+            return self._process.ask(**request)
         except CrashError as error:
             raise CrashError(f"{error} while it ran {named(self._model)}") from None
 

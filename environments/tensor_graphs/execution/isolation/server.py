@@ -33,54 +33,54 @@ class Server:
         self._inputs: dict[int, Arrays] = {}
         self._timers: dict[tuple[int, int, bool], Timer] = {}
 
-    def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Do what is asked for, and return the answer."""
-        self._forget(set(asked.get("forget", ())))
+        self._forget(set(request.get("forget", ())))
         doing: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
             "open": self._open,
             "rewrite": self._rewrite,
             "run": self._run,
             "time": self._time,
         }
-        return doing[asked["do"]](asked)
+        return doing[request["do"]](request)
 
     def _forget(self, numbers: set[int]) -> None:
         for number in numbers:
             self._programs.pop(number, None)
             self._inputs.pop(number, None)
-        for key in [one for one in self._timers if numbers & set(one[:2])]:
+        for key in [key for key in self._timers if numbers & set(key[:2])]:
             del self._timers[key]
 
-    def _open(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        program = backend(asked["backend"]).open(_model(asked["model"]))
-        self._programs[asked["number"]] = program
+    def _open(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        program = backend(request["backend"]).open(_model(request["model"]))
+        self._programs[request["number"]] = program
         return {}
 
-    def _rewrite(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        made = backend(asked["backend"]).rewritten(_model(asked["model"]))
-        if made is None:
+    def _rewrite(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        optimised = backend(request["backend"]).rewritten(_model(request["model"]))
+        if optimised is None:
             return {"model": None, "backend": ""}
-        return {"model": made[0].SerializeToString(), "backend": made[1].name}
+        return {"model": optimised[0].SerializeToString(), "backend": optimised[1].name}
 
-    def _run(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        inputs = self._given(asked)
-        return {"outputs": self._programs[asked["program"]].run(inputs)}
+    def _run(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        inputs = self._inputs_of(request)
+        return {"outputs": self._programs[request["program"]].run(inputs)}
 
-    def _time(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        key = (asked["program"], asked["given"], asked["bound"])
-        inputs = self._given(asked)
+    def _time(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        key = (request["program"], request["given"], request["bound"])
+        inputs = self._inputs_of(request)
         if key not in self._timers:
-            self._timers[key] = self._programs[key[0]].timer(inputs, bound=asked["bound"])
-        return {"seconds": self._timers[key](asked["times"])}
+            self._timers[key] = self._programs[key[0]].timer(inputs, bound=request["bound"])
+        return {"seconds": self._timers[key](request["times"])}
 
-    def _given(self, asked: Mapping[str, Any]) -> Arrays:
-        if "inputs" in asked:
-            self._inputs[asked["given"]] = asked["inputs"]
-        return self._inputs[asked["given"]]
+    def _inputs_of(self, request: Mapping[str, Any]) -> Arrays:
+        if "inputs" in request:
+            self._inputs[request["given"]] = request["inputs"]
+        return self._inputs[request["given"]]
 
 
-def _model(given: str | bytes) -> Model:
-    return pathlib.Path(given) if isinstance(given, str) else onnx.ModelProto.FromString(given)
+def _model(source: str | bytes) -> Model:
+    return pathlib.Path(source) if isinstance(source, str) else onnx.ModelProto.FromString(source)
 
 
 def main() -> None:

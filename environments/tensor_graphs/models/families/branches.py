@@ -45,15 +45,15 @@ def _sum(images: Images, x: str, channels: int) -> tuple[str, int]:
     def branch(kernel: Kernel) -> str:
         return images.conv(x, (channels, out), kernel, stride=stride)
 
-    makers: list[Callable[[], str]] = [functools.partial(branch, one) for one in _KERNELS[:4]]
+    makers: list[Callable[[], str]] = [functools.partial(branch, kernel) for kernel in _KERNELS[:4]]
     makers.append(lambda: images.conv(branch((1, 1)), (out, out), (3, 3)))
     makers.append(lambda: images.conv(images.mean_pool(x, 3, stride), (channels, out), (1, 1)))
     if (channels, stride) == (out, 1):
         makers += [lambda: build.batch_norm(x, channels, scale=0.5), lambda: x]
     chosen = random.permutation(len(makers))[: pick(random, [2, 3, 3, 4])]
     y, *others = [makers[number]() for number in chosen]
-    for other in others:
-        y = build.node("Add", y, other)
+    for summand in others:
+        y = build.node("Add", y, summand)
     return images.activate(y), out
 
 
@@ -82,7 +82,7 @@ def _fire(images: Images, x: str, channels: int) -> tuple[str, int]:
     groups = pick(random, [1, 1, 2])
     early = pick(random, [True, False])
     layer = images.layer if early else images.conv
-    sides = [layer(x, (narrow, out), one, groups=groups) for one in kernels]
+    sides = [layer(x, (narrow, out), kernel, groups=groups) for kernel in kernels]
     y = images.build.node("Concat", *sides, axis=1)
     return y if early else images.activate(y), out * len(kernels)
 
@@ -100,7 +100,7 @@ def _linear_branches(build: Builder, random: np.random.Generator) -> onnx.ModelP
         build.scope = f"block.{block}"
         y = export.norm(x, size) if random.random() < 0.5 else x
         parts = [export.linear(y, size, wide, f"part.{number}") for number in range(count)]
-        parts = [export.activate(activation, one) for one in parts[:-1]] + parts[-1:]
+        parts = [export.activate(activation, part) for part in parts[:-1]] + parts[-1:]
         if joint == "Concat":
             y = build.node("Concat", *parts, axis=2)
         else:

@@ -76,15 +76,15 @@ class _Gates:
         """Add the gates of a step, each [N, size]."""
         build = self._export.build
         inputs = [build.node("Concat", x, state, axis=1)] if self._form == "joined" else [x, state]
-        found = []
+        gates = []
         for matrices, bias in self._weights:
             products = [build.node("MatMul", *pair) for pair in zip(inputs, matrices, strict=True)]
             y = build.node("Add", *products) if len(products) == 2 else products[0]
-            found.append(self._export.commuted("Add", y, bias))
+            gates.append(self._export.commuted("Add", y, bias))
         if self._form == "single":
-            return found
+            return gates
         sizes = build.integers(*self._sizes)
-        return build.nodes("Split", len(self._sizes), found[0], sizes, axis=1)
+        return build.nodes("Split", len(self._sizes), gates[0], sizes, axis=1)
 
 
 def _steps(
@@ -136,8 +136,8 @@ def _draw_merges(random: np.random.Generator, num_gates: int) -> list[Merge]:
 
 def _tree(build: Builder, gates: Sequence[str], merges: Sequence[Merge]) -> str:
     """Add a state that joins gates, with a function before and after each operator."""
-    values = [build.node(("Tanh", "Sigmoid", "Relu")[n % 3], one) for n, one in enumerate(gates)]
+    values = [build.node(("Tanh", "Sigmoid", "Relu")[n % 3], gate) for n, gate in enumerate(gates)]
     for first, second, op, function in merges:
         joined = build.node(function, build.node(op, values[first], values[second]))
-        values = [one for n, one in enumerate(values) if n not in (first, second)] + [joined]
+        values = [value for n, value in enumerate(values) if n not in (first, second)] + [joined]
     return build.node("Tanh", values[0])

@@ -1,4 +1,4 @@
-"""Make a model of a body, so that it is read like a model: what it captures is one more input.
+"""Make a model of a body, to read it like any model; its captured values become inputs.
 
 The types of a body's own inputs are those that hold in every iteration. A file may give the shape
 of a Loop's state for the first iteration alone, so sizes of a state are kept only if the body
@@ -33,42 +33,32 @@ def body_model(
 ) -> onnx.ModelProto:
     """Make a model of a body.
 
-    Args:
-      model: the model that it is in.
-      body: the body; it is not changed.
-      formal: types of its own inputs.
-      captured: types of the outer values that it uses, by name; None for those of no known type.
-      constants: values of those that are constants.
-      dimensions: the file's names of sizes; see `ModelHeader.dimensions`.
+    `formal` are the types of its own inputs, `captured` those of the outer values that it uses, and
+    `constants` the values of those that are constant.
 
     Raises:
       UnreadableBodyError: a captured value is no tensor, or its type is not known.
     """
-    made = onnx.ModelProto(ir_version=model.ir_version)
-    made.opset_import.extend(model.opset_import)
-    made.functions.extend(model.functions)
-    made.graph.CopyFrom(body)
-    del made.graph.input[:]
-    names = [one.name for one in body.input]
+    result = onnx.ModelProto(ir_version=model.ir_version)
+    result.opset_import.extend(model.opset_import)
+    result.functions.extend(model.functions)
+    result.graph.CopyFrom(body)
+    del result.graph.input[:]
+    names = [info.name for info in body.input]
     for name, kind in (*zip(names, formal, strict=True), *captured.items()):
         if kind is None:
             raise UnreadableBodyError
         if name in constants:
-            made.graph.initializer.append(to_tensor(name, constants[name], kind.dtype))
+            result.graph.initializer.append(to_tensor(name, constants[name], kind.dtype))
         else:
-            made.graph.input.append(value_info(name, kind, dimensions))
-    return made
+            result.graph.input.append(value_info(name, kind, dimensions))
+    return result
 
 
 def formal_types(
-    node: onnx.NodeProto, body: onnx.GraphProto, given: Sequence[TensorType | None]
+    node: onnx.NodeProto, body: onnx.GraphProto, types: Sequence[TensorType | None]
 ) -> list[TensorType]:
     """Return the types of a body's own inputs, as far as the node's inputs and the file give them.
-
-    Args:
-      node: an If, Loop or Scan.
-      body: its body.
-      given: types of the node's inputs.
 
     Raises:
       UnreadableBodyError: an input is no tensor, or its element type is not known.
@@ -77,12 +67,12 @@ def formal_types(
         return []
     if node.op_type == "Loop":
         first: list[TensorType | None] = [TensorType("int64", ()), TensorType("bool", ())]
-        passed = [*first, *given[2:]]
+        passed = [*first, *types[2:]]
     else:
-        passed = _scanned(node, given)
+        passed = _scanned(node, types)
     if len(passed) < len(body.input):
         raise UnreadableBodyError
-    return [_formal(one, kind) for one, kind in zip(body.input, passed, strict=False)]
+    return [_formal(info, kind) for info, kind in zip(body.input, passed, strict=False)]
 
 
 def states(node: onnx.NodeProto, body: onnx.GraphProto) -> list[tuple[int, int]]:
@@ -101,20 +91,22 @@ def steady(before: TensorType, after: TensorType | None) -> TensorType:
     if len(before.shape) != len(after.shape):
         return TensorType(before.dtype, None)
     sizes = zip(before.shape, after.shape, strict=True)
-    return TensorType(before.dtype, tuple(one if one == other else UNKNOWN for one, other in sizes))
+    return TensorType(
+        before.dtype, tuple(first if first == second else UNKNOWN for first, second in sizes)
+    )
 
 
 def _num_scanned(node: onnx.NodeProto) -> int:
-    return next(one.i for one in node.attribute if one.name == "num_scan_inputs")
+    return next(attribute.i for attribute in node.attribute if attribute.name == "num_scan_inputs")
 
 
-def _scanned(node: onnx.NodeProto, given: Sequence[TensorType | None]) -> list[TensorType | None]:
+def _scanned(node: onnx.NodeProto, types: Sequence[TensorType | None]) -> list[TensorType | None]:
     """Return the types that a Scan passes to its body: without the axis that it goes along."""
     count = _num_scanned(node)
-    lists = {one.name: list(one.ints) for one in node.attribute}
+    lists = {attribute.name: list(attribute.ints) for attribute in node.attribute}
     axes = lists.get("scan_input_axes") or [0] * count
-    passed = list(given[: len(given) - count])
-    for kind, axis in zip(given[len(given) - count :], axes, strict=True):
+    passed = list(types[: len(types) - count])
+    for kind, axis in zip(types[len(types) - count :], axes, strict=True):
         if kind is None or kind.shape is None or not kind.shape:
             passed.append(kind)
             continue
@@ -125,7 +117,7 @@ def _scanned(node: onnx.NodeProto, given: Sequence[TensorType | None]) -> list[T
 
 
 def _formal(info: onnx.ValueInfoProto, passed: TensorType | None) -> TensorType:
-    """Return the type of a body's input: what is passed to it, or else what the file says.
+    """Return the type that is passed to a body's input; if it is not known, the file's.
 
     Names of sizes are left out: within the body they may stand for something else.
     """

@@ -18,13 +18,11 @@ from environments.tensor_graphs.onnx_io.older_forms import SOFTMAX_OF_AXIS
 from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder, NotCanonicalError
 from environments.tensor_graphs.onnx_io.reading.shape_values import are_known
 from environments.tensor_graphs.onnx_io.reading.source_node import Refs, SourceNode
-from environments.tensor_graphs.onnx_io.reading.windows import (
-    add_conv,
-    add_conv_transpose,
-    add_pool,
-)
+from environments.tensor_graphs.onnx_io.reading.windows import add_conv, add_pool
 from environments.tensor_graphs.onnx_io.tensors import DTYPES, is_numpy
 from environments.tensor_graphs.operators.table import OPERATORS
+
+Form = Callable[[GraphBuilder, SourceNode], Refs]
 
 NEWEST_VERSION = 26
 """Operators whose meaning changed in a later opset are Opaque: these functions may not fit them."""
@@ -32,10 +30,6 @@ NEWEST_VERSION = 26
 
 def add_canonical(builder: GraphBuilder, node: SourceNode) -> Refs:
     """Add a node of ONNX's own domain in its canonical form.
-
-    Args:
-      builder: the graph to add the node to.
-      node: the node of the file.
 
     Returns:
       The node's outputs, at least up to the last one that is used.
@@ -59,10 +53,10 @@ def _unchanged(builder: GraphBuilder, node: SourceNode) -> Refs:
     """Add an operator whose attributes are canonical by the same names, or have no effect."""
     if node.op not in OPERATORS:
         raise NotCanonicalError
-    known = OPERATORS[node.op].attributes
+    defaults = OPERATORS[node.op].attributes
     attributes = {}
     for name, value in node.attributes.items():
-        if name in known:
+        if name in defaults:
             attributes[name] = value
         elif value != _WITHOUT_EFFECT.get((node.op, name), _NEVER_EQUAL):
             raise NotCanonicalError
@@ -80,26 +74,22 @@ _WITHOUT_EFFECT: Mapping[tuple[str, str], Any] = {
 """Attributes without a canonical form, and the values with which they may be left out."""
 
 
-def _identity(builder: GraphBuilder, node: SourceNode) -> Refs:
-    return (node.first(),)
-
-
 def _dropout(builder: GraphBuilder, node: SourceNode) -> Refs:
     mode = node.input(2)
     if mode is not None:
         value = builder.value_of(mode)
         if value is None or value.any():
             raise NotCanonicalError
-    return (node.first(),)
+    return (node.required(),)
 
 
-def _nested(op: str) -> Callable[[GraphBuilder, SourceNode], Refs]:
+def _nested(op: str) -> Form:
     """Make the form of an operator with many inputs: nested nodes of two inputs, from the left."""
 
     def add(builder: GraphBuilder, node: SourceNode) -> Refs:
         result, *others = node.all_inputs()
-        for other in others:
-            (result,) = builder.add(op, result, other)
+        for operand in others:
+            (result,) = builder.add(op, result, operand)
         return (result,)
 
     return add
@@ -112,16 +102,21 @@ def _batch_normalization(builder: GraphBuilder, node: SourceNode) -> Refs:
     return _unchanged(builder, dataclasses.replace(node, attributes=attributes))
 
 
-def _layer_normalization(builder: GraphBuilder, node: SourceNode) -> Refs:
-    attributes = {"axis": -1, **node.attributes}
-    return _unchanged(builder, dataclasses.replace(node, attributes=attributes))
+def _with_default(name: str, value: Any) -> Form:
+    """Make the form of an operator whose attribute has a default in ONNX, and none here."""
+
+    def add(builder: GraphBuilder, node: SourceNode) -> Refs:
+        attributes = {name: value, **node.attributes}
+        return _unchanged(builder, dataclasses.replace(node, attributes=attributes))
+
+    return add
 
 
 def _softmax(builder: GraphBuilder, node: SourceNode) -> Refs:
-    x = node.first()
+    x = node.required()
     if builder.opset >= SOFTMAX_OF_AXIS:
         return builder.add(node.op, x, axis=node.attributes.get("axis", -1))
-    axis, last = node.attributes.get("axis", 1), builder.rank_of(x) - 1
+    axis, last = node.attributes.get("axis", 1), len(builder.shape_of(x)) - 1
     if axis not in (last, -1):
         raise NotCanonicalError
     return builder.add(node.op, x, axis=last)
@@ -132,18 +127,6 @@ def _gemm(builder: GraphBuilder, node: SourceNode) -> Refs:
     if len(node.inputs) < 3:
         attributes["beta"] = 1.0
     return _unchanged(builder, dataclasses.replace(node, attributes=attributes))
-
-
-def _cast(builder: GraphBuilder, node: SourceNode) -> Refs:
-    to = DTYPES.get(node.attributes.get("to", 0), "")
-    return _cast_to(builder, node.first(), to)
-
-
-def _cast_like(builder: GraphBuilder, node: SourceNode) -> Refs:
-    like = node.input(1)
-    if like is None:
-        raise NotCanonicalError
-    return _cast_to(builder, node.first(), builder.type_of(like).dtype)
 
 
 def _cast_to(builder: GraphBuilder, x: Ref, to: str) -> Refs:
@@ -161,48 +144,35 @@ def _clip(builder: GraphBuilder, node: SourceNode) -> Refs:
             bounds[name] = builder.number(bound)
             if bounds[name] != bounds[name]:
                 raise NotCanonicalError
-    return builder.add("Clip", node.first(), **bounds)
+    return builder.add("Clip", node.required(), **bounds)
 
 
 def _reshape(builder: GraphBuilder, node: SourceNode) -> Refs:
-    shape = builder.sizes_of(node.input(1))
-    if shape is None or (node.attributes.get("allowzero", 0) and 0 in shape.tolist()):
+    shape = _shape(builder, node)
+    if node.attributes.get("allowzero", 0) and 0 in shape:
         raise NotCanonicalError
-    return builder.add("Reshape", node.first(), shape=tuple(shape.tolist()))
+    return builder.add("Reshape", node.required(), shape=shape)
 
 
-def _flatten(builder: GraphBuilder, node: SourceNode) -> Refs:
-    return builder.add("Flatten", node.first(), axis=node.attributes.get("axis", 1))
-
-
-def _unsqueeze(builder: GraphBuilder, node: SourceNode) -> Refs:
-    axes = node.input(1)
-    if axes is None:
-        raise NotCanonicalError
-    return builder.add("Unsqueeze", node.first(), axes=builder.integers(axes))
-
-
-def _squeeze(builder: GraphBuilder, node: SourceNode) -> Refs:
-    given = node.input(1)
-    if given is not None:
-        axes = builder.integers(given)
-        if not axes:
-            raise NotCanonicalError  # onnx squeezes none of them, onnxruntime all.
-        return builder.add("Squeeze", node.first(), axes=axes)
-    if not builder.type_of(node.first()).is_static:
-        raise NotCanonicalError
-    return builder.add("Squeeze", node.first())
-
-
-def _expand(builder: GraphBuilder, node: SourceNode) -> Refs:
+def _shape(builder: GraphBuilder, node: SourceNode) -> tuple[Any, ...]:
+    """Return the second input, a list of sizes; each may be a name."""
     shape = builder.sizes_of(node.input(1))
     if shape is None:
         raise NotCanonicalError
-    return builder.add("Expand", node.first(), shape=tuple(shape.tolist()))
+    return tuple(shape.tolist())
+
+
+def _squeeze(builder: GraphBuilder, node: SourceNode) -> Refs:
+    x, axes = node.required(), node.input(1)
+    if axes is None and builder.type_of(x).is_static:
+        return builder.add("Squeeze", x)
+    if axes is None or not builder.integers(axes):
+        raise NotCanonicalError  # Of no axes, onnx squeezes none and onnxruntime all.
+    return builder.add("Squeeze", x, axes=builder.integers(axes))
 
 
 def _constant_of_shape(builder: GraphBuilder, node: SourceNode) -> Refs:
-    shape = builder.sizes_of(node.first())
+    shape = builder.sizes_of(node.required())
     value = node.attributes.get("value", np.zeros(1, np.float32))
     if shape is None or not are_known(shape) or value is None:
         raise NotCanonicalError
@@ -211,16 +181,9 @@ def _constant_of_shape(builder: GraphBuilder, node: SourceNode) -> Refs:
     return builder.add("Expand", filling, shape=sizes) if sizes else (filling,)
 
 
-def _tile(builder: GraphBuilder, node: SourceNode) -> Refs:
-    repeats = node.input(1)
-    if repeats is None:
-        raise NotCanonicalError
-    return builder.add("Tile", node.first(), repeats=builder.integers(repeats))
-
-
 def _transpose(builder: GraphBuilder, node: SourceNode) -> Refs:
-    x = node.first()
-    perm = node.attributes.get("perm", tuple(reversed(range(builder.rank_of(x)))))
+    x = node.required()
+    perm = node.attributes.get("perm", tuple(range(len(builder.shape_of(x))))[::-1])
     return builder.add("Transpose", x, perm=perm)
 
 
@@ -230,7 +193,7 @@ def _concat(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 
 def _split(builder: GraphBuilder, node: SourceNode) -> Refs:
-    x, axis = node.first(), node.attributes.get("axis", 0)
+    x, axis = node.required(), node.attributes.get("axis", 0)
     sizes = node.input(1)
     if sizes is not None:
         return builder.add("Split", x, axis=axis, split=builder.integers(sizes))
@@ -245,7 +208,7 @@ def _split(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 
 def _slice(builder: GraphBuilder, node: SourceNode) -> Refs:
-    x = node.first()
+    x = node.required()
     shape = builder.shape_of(x)
     lists = []
     for place in range(1, 5):
@@ -268,11 +231,8 @@ def _slice(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 
 def _pad(builder: GraphBuilder, node: SourceNode) -> Refs:
-    x, given, value, axes = node.first(), node.input(1), node.input(2), node.input(3)
-    rank = builder.rank_of(x)
-    if given is None:
-        raise NotCanonicalError
-    amounts = builder.integers(given)
+    x, value, axes = node.required(), node.input(2), node.input(3)
+    rank, amounts = len(builder.shape_of(x)), builder.integers(node.required(1))
     places = builder.integers(axes) if axes is not None else tuple(range(rank))
     pads = [0] * 2 * rank
     for number, place in enumerate(places):
@@ -284,35 +244,39 @@ def _pad(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 
 def _reduction(builder: GraphBuilder, node: SourceNode) -> Refs:
-    x, given = node.first(), node.input(1)
-    axes = builder.integers(given) if given is not None else node.attributes.get("axes", ())
+    x, axes_ref = node.required(), node.input(1)
+    axes = builder.integers(axes_ref) if axes_ref is not None else node.attributes.get("axes", ())
     if not axes:
         if node.attributes.get("noop_with_empty_axes", 0):
             raise NotCanonicalError
-        axes = tuple(range(builder.rank_of(x)))
+        axes = tuple(range(len(builder.shape_of(x))))
     return builder.add(node.op, x, axes=axes, keepdims=node.attributes.get("keepdims", 1))
 
 
-def _shape(builder: GraphBuilder, node: SourceNode) -> Refs:
-    return builder.add("Shape", node.first(), **node.attributes)
-
-
-_FORMS: Mapping[str, Callable[[GraphBuilder, SourceNode], Refs]] = {
+_FORMS: Mapping[str, Form] = {
     "AveragePool": add_pool,
     "BatchNormalization": _batch_normalization,
-    "Cast": _cast,
-    "CastLike": _cast_like,
+    "Cast": lambda builder, node: _cast_to(
+        builder, node.required(), DTYPES.get(node.attributes.get("to", 0), "")
+    ),
+    "CastLike": lambda builder, node: _cast_to(
+        builder, node.required(), builder.type_of(node.required(1)).dtype
+    ),
     "Clip": _clip,
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
     "Conv": add_conv,
-    "ConvTranspose": add_conv_transpose,
+    "ConvTranspose": add_conv,
     "Dropout": _dropout,
-    "Expand": _expand,
-    "Flatten": _flatten,
+    "Expand": lambda builder, node: builder.add(
+        "Expand", node.required(), shape=_shape(builder, node)
+    ),
+    "Flatten": lambda builder, node: builder.add(
+        "Flatten", node.required(), axis=node.attributes.get("axis", 1)
+    ),
     "Gemm": _gemm,
-    "Identity": _identity,
-    "LayerNormalization": _layer_normalization,
+    "Identity": lambda builder, node: (node.required(),),
+    "LayerNormalization": _with_default("axis", -1),
     "LogSoftmax": _softmax,
     "Max": _nested("Max"),
     "MaxPool": add_pool,
@@ -320,13 +284,17 @@ _FORMS: Mapping[str, Callable[[GraphBuilder, SourceNode], Refs]] = {
     "Pad": _pad,
     **{name: _reduction for name in OPERATORS if name.startswith("Reduce")},
     "Reshape": _reshape,
-    "Shape": _shape,
+    "Shape": lambda builder, node: builder.add("Shape", node.required(), **node.attributes),
     "Slice": _slice,
     "Softmax": _softmax,
     "Split": _split,
     "Squeeze": _squeeze,
     "Sum": _nested("Add"),
-    "Tile": _tile,
+    "Tile": lambda builder, node: builder.add(
+        "Tile", node.required(), repeats=builder.integers(node.required(1))
+    ),
     "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
+    "Unsqueeze": lambda builder, node: builder.add(
+        "Unsqueeze", node.required(), axes=builder.integers(node.required(1))
+    ),
 }

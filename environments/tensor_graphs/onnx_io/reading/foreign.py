@@ -1,10 +1,16 @@
-"""Types of values that operators give which onnx does not have: onnxruntime is asked for them.
+"""Ask onnxruntime about models that onnx refuses, and operators that onnx does not have.
 
-Without them all that follows such an operator would be of unknown type, and so Opaque.
+onnxruntime decides what a valid model is. onnx knows fewer opsets, converts from some of them only,
+and takes types that a file gives for its outputs more seriously. A model that onnxruntime loads is
+read all the same: what onnx cannot tell about it stays unknown.
+
+onnxruntime also tells the types of values that its own operators give. Without them all that
+follows such an operator would be of unknown type, and so Opaque.
 """
 
 from __future__ import annotations
 
+import pathlib
 import re
 from collections.abc import Set
 from typing import Any
@@ -12,10 +18,29 @@ from typing import Any
 import onnx
 
 from environments.tensor_graphs.onnx_io.header import opset_of
-from environments.tensor_graphs.onnx_io.reading.acceptance import session_of
 
+_SILENT = 4
 _NUMBERS = {name.lower(): number for name, number in onnx.TensorProto.DataType.items()}
 _TENSOR = re.compile(r"tensor\((\w+)\)")
+
+
+def session_of(source: pathlib.Path | onnx.ModelProto) -> Any:
+    """Return onnxruntime's session of a model, without optimisations; None if it does not load it.
+
+    All weights of the model must be in it, unless `source` is its path.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = _SILENT
+    try:
+        model = str(source) if isinstance(source, pathlib.Path) else source.SerializeToString()
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception:
+        # onnxruntime's exceptions have no base class other than Exception.
+        return None
 
 
 def is_foreign(node: onnx.NodeProto, opset: int) -> bool:
@@ -26,30 +51,28 @@ def is_foreign(node: onnx.NodeProto, opset: int) -> bool:
 def with_types(skeleton: onnx.ModelProto, inferred: onnx.GraphProto) -> onnx.ModelProto | None:
     """Return a model that gives the types of what foreign operators return.
 
-    Args:
-      skeleton: a model without weights.
-      inferred: its graph with all types that onnx can infer.
+    `inferred` is the skeleton's graph with all types that onnx can infer.
 
     Returns:
       The skeleton with further types; None if onnxruntime knows no more than onnx.
     """
     opset = opset_of(skeleton)
-    typed = {one.name for one in (*inferred.value_info, *inferred.output) if _shape(one)}
+    typed = {info.name for info in (*inferred.value_info, *inferred.output) if _shape(info)}
     names = {
         name for node in skeleton.graph.node if is_foreign(node, opset) for name in node.output
     }
-    found = _types(skeleton, names - typed - {""})
-    if not found:
+    infos = _types(skeleton, names - typed - {""})
+    if not infos:
         return None
-    made = onnx.ModelProto()
-    made.CopyFrom(skeleton)
-    kept = [one for one in skeleton.graph.value_info if one.name not in found]
-    for output in made.graph.output:
-        if output.name in found:
-            output.CopyFrom(found.pop(output.name))
-    del made.graph.value_info[:]
-    made.graph.value_info.extend([*kept, *found.values()])
-    return made
+    model = onnx.ModelProto()
+    model.CopyFrom(skeleton)
+    unchanged = [info for info in skeleton.graph.value_info if info.name not in infos]
+    for output in model.graph.output:
+        if output.name in infos:
+            output.CopyFrom(infos.pop(output.name))
+    del model.graph.value_info[:]
+    model.graph.value_info.extend([*unchanged, *infos.values()])
+    return model
 
 
 def _shape(info: onnx.ValueInfoProto) -> bool:
@@ -63,14 +86,14 @@ def _types(skeleton: onnx.ModelProto, names: Set[str]) -> dict[str, onnx.ValueIn
     """Return what onnxruntime says of the types of some values, as far as it knows them."""
     if not names:
         return {}
-    asked = onnx.ModelProto()
-    asked.CopyFrom(skeleton)
-    outputs = {one.name for one in asked.graph.output}
-    asked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names - outputs)
-    session = session_of(asked)
+    model = onnx.ModelProto()
+    model.CopyFrom(skeleton)
+    outputs = {info.name for info in model.graph.output}
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names - outputs)
+    session = session_of(model)
     if session is None:
         return {}
-    infos = {one.name: _info(one) for one in session.get_outputs() if one.name in names}
+    infos = {output.name: _info(output) for output in session.get_outputs() if output.name in names}
     return {name: info for name, info in infos.items() if info is not None}
 
 

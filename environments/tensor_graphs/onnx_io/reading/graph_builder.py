@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from environments.tensor_graphs.onnx_io.reading.shape_values import (
 )
 from environments.tensor_graphs.onnx_io.tensors import is_numpy
 from environments.tensor_graphs.operators import building
+from environments.tensor_graphs.operators.operator import num_elements
 from environments.tensor_graphs.operators.table import OPERATORS, evaluate
 
 OLDEST_OPSET = 7
@@ -54,11 +54,6 @@ class GraphBuilder:
     def add(self, op: str, *inputs: Ref, **attributes: Any) -> tuple[Ref, ...]:
         """Add a node in its canonical form.
 
-        Args:
-          op: name of the operator.
-          *inputs: values that the node uses.
-          **attributes: attributes that differ from their defaults.
-
         Returns:
           The node's outputs.
 
@@ -77,26 +72,14 @@ class GraphBuilder:
         Raises:
           NotCanonicalError: the value is not a tensor, or its rank is unknown.
         """
-        found = self.edit.type_of(ref)
-        if found is None or found.shape is None:
+        tensor_type = self.edit.type_of(ref)
+        if tensor_type is None or tensor_type.shape is None:
             raise NotCanonicalError
-        return found
+        return tensor_type
 
     def shape_of(self, ref: Ref) -> tuple[Any, ...]:
-        """Return the shape of a value.
-
-        Raises:
-          NotCanonicalError: the value is not a tensor, or its rank is unknown.
-        """
+        """Return the shape of a value; raise what `type_of` does."""
         return self.type_of(ref).shape or ()
-
-    def rank_of(self, ref: Ref) -> int:
-        """Return the rank of a value.
-
-        Raises:
-          NotCanonicalError: the value is not a tensor, or its rank is unknown.
-        """
-        return len(self.shape_of(ref))
 
     def set_sizes(self, ref: Ref, sizes: Sizes) -> None:
         """Remember the value of a tensor of sizes."""
@@ -150,16 +133,16 @@ class GraphBuilder:
         return float(number)
 
     def _compute(self, ref: Ref) -> np.ndarray | None:
-        node, found = self.edit.node(ref.node), self.edit.type_of(ref)
-        if not self.edit.is_constant(ref.node) or found is None or not found.is_static:
+        node, tensor_type = self.edit.nodes[ref.node], self.edit.type_of(ref)
+        if not self.edit.is_constant(ref.node) or tensor_type is None or not tensor_type.is_static:
             return None
-        if not is_numpy(found.dtype) or _count(found.shape or ()) > MAX_ELEMENTS:
+        if not is_numpy(tensor_type.dtype) or num_elements(tensor_type) > MAX_ELEMENTS:
             return None
         if node.op == CONSTANT:
             return node.value
         if node.op not in OPERATORS:
             return None
-        inputs = [None if one is None else self.value_of(one) for one in node.inputs]
+        inputs = [None if used is None else self.value_of(used) for used in node.inputs]
         arrays = [array for array in inputs if array is not None]
         if len(arrays) < len(inputs):
             return None
@@ -169,7 +152,3 @@ class GraphBuilder:
 def _is_inexact(number: np.ndarray) -> bool:
     """Return whether an integer changes when it is converted to a float and back."""
     return number.dtype.kind in "iu" and int(float(number)) != int(number)
-
-
-def _count(shape: Sequence[Any]) -> int:
-    return int(np.prod(shape)) if shape else 1

@@ -35,12 +35,8 @@ def infer_types(
 ) -> Mapping[str, TensorType | None]:
     """Infer the types of a model's values.
 
-    Args:
-      model: the model.
-      wiring: the model's values and nodes.
-      names: gives the sizes of tensors their names.
-      is_strict: whether a model that onnx does not take for valid is an error. If not, what onnx
-        cannot infer is left out, and so are the shapes that the file gives for outputs.
+    With `is_strict`, a model that onnx does not take for valid is an error. Without it, what onnx
+    cannot infer is left out, and so are the shapes that the file gives for outputs.
 
     Returns:
       The types by name of the value; None for values that are not tensors. Values whose types
@@ -59,13 +55,13 @@ def infer_types(
     typed = foreign.with_types(stripped, graph)
     if typed is not None:
         graph = infer_fn(typed).graph
-    known = {
-        one.name: names.type_of(one.type)
-        for one in (*graph.value_info, *graph.output, *graph.input)
+    types = {
+        info.name: names.type_of(info.type)
+        for info in (*graph.value_info, *graph.output, *graph.input)
     }
     for name, (array, dtype) in wiring.constants.items():
-        known[name] = TensorType(dtype, array.shape)
-    return known
+        types[name] = TensorType(dtype, array.shape)
+    return types
 
 
 def _check(stripped: onnx.ModelProto) -> None:
@@ -94,7 +90,7 @@ def _check_numbers(stripped: onnx.ModelProto) -> None:
             numbers = list(attribute.ints) if is_list else [attribute.i]
             smallest = _SMALLEST[attribute.name]
             largest = _LARGEST if smallest > 0 else _MAX_ELEMENTS
-            if any(not smallest <= one <= largest for one in numbers):
+            if any(not smallest <= number <= largest for number in numbers):
                 raise UserError(
                     f"shapes or types do not fit: {describe_node(node)} has the {attribute.name} "
                     f"{numbers if is_list else numbers[0]}; correct the model"
@@ -105,13 +101,13 @@ def _inferred(stripped: onnx.ModelProto) -> onnx.ModelProto:
     try:
         return onnx.shape_inference.infer_shapes(stripped, True, True, True)
     except Exception as error:
-        found = str(error)
-    if not _is_about_the_model(found):
+        message = str(error)
+    if not _is_about_the_model(message):
         try:
             return onnx.shape_inference.infer_shapes(stripped, True, False, True)
         except Exception as error:
-            found = str(error)
-    reason = re.sub(r"\[\w+\]|Inference error\(s\):", " ", found)
+            message = str(error)
+    reason = re.sub(r"\[\w+\]|Inference error\(s\):", " ", message)
     raise UserError(
         f"shapes or types do not fit: {' '.join(reason.split())[:300]}; correct the model"
     )
@@ -161,12 +157,12 @@ def _skeleton(model: onnx.ModelProto, wiring: Wiring) -> onnx.ModelProto:
     graph.node.extend(wiring.nodes)
     graph.input.extend(wiring.inputs)
     # onnx's checker refuses an output of no type, but infers one for a value that is no output.
-    graph.output.extend(one for one in model.graph.output if one.type.WhichOneof("value"))
+    graph.output.extend(info for info in model.graph.output if info.type.WhichOneof("value"))
     opset = opset_of(model)
-    kept = {
+    foreign_names = {
         name for node in wiring.nodes if foreign.is_foreign(node, opset) for name in node.output
     }
-    graph.value_info.extend(one for one in model.graph.value_info if one.name in kept)
+    graph.value_info.extend(info for info in model.graph.value_info if info.name in foreign_names)
     for name, (array, dtype) in wiring.constants.items():
         if dtype in ("int32", "int64") and array.size <= _MAX_ELEMENTS:
             graph.initializer.append(to_tensor(name, array, dtype))

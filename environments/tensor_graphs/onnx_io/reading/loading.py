@@ -32,9 +32,6 @@ Source = str | pathlib.Path | bytes | onnx.ModelProto
 def load(source: Source) -> tuple[onnx.ModelProto, DataPlace | None]:
     """Load a model, and inline its own functions.
 
-    Args:
-      source: a path, the content of a file, or a model.
-
     Returns:
       The model, and where files with its initialisers may be (None unless `source` is a path).
 
@@ -67,13 +64,13 @@ def file_names(path: pathlib.Path) -> tuple[str, ...]:
         directory.
     """
     model = parsed(path)
-    found = {
-        external_path(one, DataPlace.of(path))
-        for one in scopes.model_tensors(model)
-        if one.data_location == onnx.TensorProto.EXTERNAL
+    paths = {
+        external_path(tensor, DataPlace.of(path))
+        for tensor in scopes.model_tensors(model)
+        if tensor.data_location == onnx.TensorProto.EXTERNAL
     }
     root = path.parent.resolve()
-    return (path.name, *sorted(str(one.relative_to(root)) for one in found))
+    return (path.name, *sorted(str(data.relative_to(root)) for data in paths))
 
 
 def parsed(path: pathlib.Path) -> onnx.ModelProto:
@@ -88,34 +85,30 @@ def parsed(path: pathlib.Path) -> onnx.ModelProto:
 def frozen(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
     """Return a model whose inputs have fixed shapes.
 
-    Args:
-      model: the model; it is not changed.
-      shapes: shapes of inputs by name.
-
     Raises:
       UserError: there is no such input, or the model gives it another rank or size.
     """
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    inputs = {one.name: one for one in made.graph.input}
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(model)
+    inputs = {info.name: info for info in fixed.graph.input}
     for name, shape in shapes.items():
         if name not in inputs or not inputs[name].type.HasField("tensor_type"):
-            known = ", ".join(inputs)
-            raise UserError(f"expected shapes of tensors among {known}; found {name}")
-        found = inputs[name].type.tensor_type.shape
-        own = [size.dim_value if size.dim_value > 0 else None for size in found.dim]
+            tensors = ", ".join(inputs)
+            raise UserError(f"expected shapes of tensors among {tensors}; found {name}")
+        declared = inputs[name].type.tensor_type.shape
+        own = [size.dim_value if size.dim_value > 0 else None for size in declared.dim]
         is_open = not inputs[name].type.tensor_type.HasField("shape")
         fits = is_open or len(own) == len(shape)
         if not fits or any(a not in (None, b) for a, b in zip(own, shape, strict=False)):
             raise UserError(
-                f"input {name!r}: expected a shape that fits {[one or '?' for one in own]}, found "
-                f"{list(shape)}; give each open size a number"
+                f"input {name!r}: expected a shape that fits {[size or '?' for size in own]}, "
+                f"found {list(shape)}; give each open size a number"
             )
-        del found.dim[:]
-        found.SetInParent()
+        del declared.dim[:]
+        declared.SetInParent()
         for size in shape:
-            found.dim.add(dim_value=size)
-    return made
+            declared.dim.add(dim_value=size)
+    return fixed
 
 
 def name_of(source: Source) -> str:
@@ -128,7 +121,7 @@ def _recursive(model: onnx.ModelProto) -> str:
 
     onnx would inline it until the stack overflows, which ends the process.
     """
-    bodies = {(one.domain, one.name): one.node for one in model.functions}
+    bodies = {(function.domain, function.name): function.node for function in model.functions}
     calls = {
         key: {called for node in nodes for called in scopes.operators(node)} & bodies.keys()
         for key, nodes in bodies.items()
@@ -147,14 +140,18 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     Where onnxruntime has an operator of a function's name, it runs that, so those functions stay.
     If onnx cannot inline the others, the model itself is returned.
     """
-    kept = [(one.domain, one.name) for one in model.functions if one.domain in _WITH_OPERATORS]
+    kept_functions = [
+        (function.domain, function.name)
+        for function in model.functions
+        if function.domain in _WITH_OPERATORS
+    ]
     shell = onnx.ModelProto()
     shell.CopyFrom(model)
     # The weights may be larger than what onnx can pass to its inliner.
     shell.graph.ClearField("initializer")
     shell.graph.ClearField("sparse_initializer")
     try:
-        inlined = onnx.inliner.inline_selected_functions(shell, kept, exclude=True)
+        inlined = onnx.inliner.inline_selected_functions(shell, kept_functions, exclude=True)
     except Exception:
         return model
     inlined.graph.initializer.extend(model.graph.initializer)
@@ -165,43 +162,28 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
 def _with_plain_opsets(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model that names each domain of operators once, and ONNX's own one as ""."""
     versions = opset_versions(model)
-    if list(versions) == [one.domain for one in model.opset_import]:
+    if list(versions) == [opset.domain for opset in model.opset_import]:
         return model
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    del made.opset_import[:]
+    plain = onnx.ModelProto()
+    plain.CopyFrom(model)
+    del plain.opset_import[:]
     for domain, version in versions.items():
-        made.opset_import.add(domain=domain, version=version)
-    return made
+        plain.opset_import.add(domain=domain, version=version)
+    return plain
 
 
 def _embed_in_nodes(model: onnx.ModelProto, place: DataPlace | None) -> None:
-    """Embed the tensors in attributes and subgraphs of nodes, in place.
+    """Move the data of tensors in nodes and their subgraphs from other files into the model.
 
     Raises:
       UserError: a file with data is missing or outside of the model's directory.
     """
     for nodes in (model.graph.node, *(function.node for function in model.functions)):
-        for node in nodes:
-            for tensor in scopes.tensors(node):
-                if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                    embed(tensor, place)
-
-
-def embed(tensor: onnx.TensorProto, place: DataPlace | None) -> None:
-    """Move a tensor's data from another file into the tensor, in place.
-
-    Args:
-      tensor: a tensor whose data are external.
-      place: where external data are; None if there is no file.
-
-    Raises:
-      UserError: the file is missing or outside of the model's directory.
-    """
-    array = to_array(tensor, place)
-    tensor.raw_data = raw_bytes(array, dtype_of(tensor))
-    tensor.ClearField("external_data")
-    tensor.data_location = onnx.TensorProto.DEFAULT
+        for tensor in (tensor for node in nodes for tensor in scopes.tensors(node)):
+            if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                tensor.raw_data = raw_bytes(to_array(tensor, place), dtype_of(tensor))
+                tensor.ClearField("external_data")
+                tensor.data_location = onnx.TensorProto.DEFAULT
 
 
 def _content(path: pathlib.Path) -> bytes:
@@ -238,19 +220,16 @@ def _has_broken_text(message: Any) -> bool:
     """Return whether a text field is not UTF-8; protobuf then returns bytes or raises an error."""
     try:
         for field, value in message.ListFields():
-            values = [value] if isinstance(value, str | bytes) or not _is_many(value) else value
+            is_one = isinstance(value, str | bytes) or not hasattr(value, "__len__")
+            values = [value] if is_one else value
             if field.type == field.TYPE_MESSAGE:
-                if any(_has_broken_text(one) for one in values):
+                if any(_has_broken_text(value) for value in values):
                     return True
             elif field.type == field.TYPE_STRING and not all(isinstance(v, str) for v in values):
                 return True
     except UnicodeDecodeError:
         return True
     return False
-
-
-def _is_many(value: Any) -> bool:
-    return hasattr(value, "__len__")
 
 
 def check_versions(model: onnx.ModelProto, name: str) -> None:

@@ -71,7 +71,7 @@ class Reading:
     @property
     def functions(self) -> set[tuple[str, str]]:
         """Domain and name of the operators that the model defines itself."""
-        return {(one.domain, one.name) for one in self.model.functions}
+        return {(function.domain, function.name) for function in self.model.functions}
 
 
 class NodeReader:
@@ -79,11 +79,6 @@ class NodeReader:
 
     Attributes:
       values: the values that have been read, by the file's names.
-
-    Args:
-      reading: what all readers of a model share.
-      wiring: the values and nodes to read.
-      types: types of the values by name.
     """
 
     def __init__(self, reading: Reading, wiring: Wiring, types: Types) -> None:
@@ -137,7 +132,9 @@ class NodeReader:
         if not is_own or (node.domain, node.op_type) in self._functions:
             return False
         # Outside of functions, onnxruntime ignores what refers to a function's attribute.
-        return bool(node.output) and not any(one.ref_attr_name for one in node.attribute)
+        return bool(node.output) and not any(
+            attribute.ref_attr_name for attribute in node.attribute
+        )
 
     def _read_canonical(self, node: onnx.NodeProto, source: SourceNode) -> bool:
         """Add a node in its canonical form; return whether it has one."""
@@ -160,14 +157,14 @@ class NodeReader:
         if output is None or output.dtype not in _INTEGERS:
             return None
         if node.op not in ("Shape", "Size") and not all(
-            one is not None and one.dtype in _INTEGERS for one in types
+            kind is not None and kind.dtype in _INTEGERS for kind in types
         ):
             return None
         inputs = [self._builder.sizes_of(ref) for ref in node.inputs]
-        found = compute(node.op, inputs, types, node.attributes)
+        sizes = compute(node.op, inputs, types, node.attributes)
         largest = np.iinfo(np.int32 if output.dtype == "int32" else np.int64).max
-        numbers = [] if found is None else [one for one in found.flat if isinstance(one, int)]
-        return found if all(abs(one) <= largest for one in numbers) else None
+        numbers = [] if sizes is None else [size for size in sizes.flat if isinstance(size, int)]
+        return sizes if all(abs(number) <= largest for number in numbers) else None
 
     def _agree(self, ref: Ref, name: str) -> bool:
         """Return whether onnx inferred the same type for a value, as far as both types are known.
@@ -182,8 +179,8 @@ class NodeReader:
         if inferred.shape is None:
             return True
         return len(ours.shape) == len(inferred.shape) and all(
-            one == other or isinstance(one, str) or isinstance(other, str)
-            for one, other in zip(ours.shape, inferred.shape, strict=True)
+            own == theirs or isinstance(own, str) or isinstance(theirs, str)
+            for own, theirs in zip(ours.shape, inferred.shape, strict=True)
         )
 
     def _read_opaque(self, node: onnx.NodeProto, first: TensorType | None = None) -> None:
@@ -223,13 +220,13 @@ class NodeReader:
         try:
             for place, body in enumerate(scopes.subgraphs(node)):
                 names.append(f"{node.op_type}{number}.{place}")
-                found = self._read_body(node, body, names[-1], own)
-                captured.append(found[0])
-                returned.append(found[1])
+                ends = self._read_body(node, body, names[-1], own)
+                captured.append(ends[0])
+                returned.append(ends[1])
         except (UnreadableBodyError, UserError):
             return False
         inputs = [*own, *itertools.chain(*captured), *itertools.chain(*returned)]
-        counts = [len(one) for one in captured]
+        counts = [len(refs) for refs in captured]
         attributes = bodies.control_attributes(node, names, counts, self._functions)
         self._add_opaque(node, inputs, attributes)
         return True
@@ -240,8 +237,8 @@ class NodeReader:
         if chosen is None or not are_known(chosen):
             return False
         wanted = "then_branch" if chosen.item() else "else_branch"
-        branch = next(one.g for one in node.attribute if one.name == wanted)
-        outer = {one: self.values[one] for one in scopes.captured_by(branch)}
+        branch = next(attribute.g for attribute in node.attribute if attribute.name == wanted)
+        outer = {name: self.values[name] for name in scopes.captured_by(branch)}
         try:
             _, wiring, types = self._typed(node, branch, [], outer)
             inner = NodeReader(self._reading, wiring, types)
@@ -258,25 +255,27 @@ class NodeReader:
         self, node: onnx.NodeProto, body: onnx.GraphProto, name: str, own: Sequence[Ref | None]
     ) -> tuple[list[Ref], list[Ref]]:
         """Read a body; return the outer values that it captures, and the values that it returns."""
-        outer = {one: self.values[one] for one in scopes.captured_by(body)}
-        constants = {one for one, ref in outer.items() if self._edit.is_constant(ref.node)}
+        outer = {outer_name: self.values[outer_name] for outer_name in scopes.captured_by(body)}
+        constants = {
+            outer_name for outer_name, ref in outer.items() if self._edit.is_constant(ref.node)
+        }
         formal, wiring, types = self._typed(node, body, own, outer)
         inner = NodeReader(self._reading, wiring, types)
-        captured = [one for one in outer if one not in constants]
+        captured = [outer_name for outer_name in outer if outer_name not in constants]
         named: list[tuple[str, TensorType | None]] = [
-            (one.name, self._reading.names.opened(kind))
-            for one, kind in zip(body.input, formal, strict=True)
+            (info.name, self._reading.names.opened(kind))
+            for info, kind in zip(body.input, formal, strict=True)
         ]
-        named += [(one, self._edit.type_of(outer[one])) for one in captured]
+        named += [(outer_name, self._edit.type_of(outer[outer_name])) for outer_name in captured]
         for place, (given_name, kind) in enumerate(named):
             ref = self._edit.add(INPUT, [], bodies.input_attributes(name, place), [kind])
             inner.name(ref, given_name)
             sizes = self._builder.sizes_of(outer.get(given_name))
             if sizes is not None:
                 self._builder.set_sizes(ref, sizes)
-        inner.values.update((one, outer[one]) for one in constants)
+        inner.values.update((outer_name, outer[outer_name]) for outer_name in constants)
         inner.read()
-        return [outer[one] for one in captured], [inner.values[one.name] for one in body.output]
+        return [outer[end] for end in captured], [inner.values[end.name] for end in body.output]
 
     def _typed(
         self,
@@ -287,11 +286,11 @@ class NodeReader:
     ) -> tuple[list[TensorType], Wiring, Types]:
         """Return the types of a body's own inputs, its wiring, and the types of its values."""
         reading = self._reading
-        given = [None if ref is None else self._edit.type_of(ref) for ref in own]
-        captured = {one: self._edit.type_of(ref) for one, ref in outer.items()}
-        values = {one: self._builder.value_of(ref) for one, ref in outer.items()}
-        constants = {one: value for one, value in values.items() if value is not None}
-        formal = formal_types(node, body, given)
+        passed = [None if ref is None else self._edit.type_of(ref) for ref in own]
+        captured = {name: self._edit.type_of(ref) for name, ref in outer.items()}
+        values = {name: self._builder.value_of(ref) for name, ref in outer.items()}
+        constants = {name: value for name, value in values.items() if value is not None}
+        formal = formal_types(node, body, passed)
         while True:
             dimensions = reading.names.original
             model = body_model(reading.model, body, formal, captured, constants, dimensions)

@@ -24,11 +24,6 @@ def refined(
 ) -> TensorType | None:
     """Return the type of an Opaque node's first output.
 
-    Args:
-      builder: the graph that the node is added to.
-      node: the node of the file.
-      inferred: what onnx inferred; None if that is nothing, or no tensor.
-
     Returns:
       The type with all sizes that are known here or to onnx. Where the two contradict each other,
       what onnx inferred.
@@ -49,19 +44,19 @@ def refined(
     pairs = list(zip(shape, inferred.shape, strict=True))
     if any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
         return inferred
-    merged = tuple(other if isinstance(other, int) else own for own, other in pairs)
+    merged = tuple(theirs if isinstance(theirs, int) else own for own, theirs in pairs)
     return TensorType(inferred.dtype, merged)
 
 
 def _flatten(builder: GraphBuilder, node: SourceNode) -> Shape:
-    return layout.reshaped("Flatten", builder.shape_of(node.first()), node.attributes)
+    return layout.reshaped("Flatten", builder.shape_of(node.required()), node.attributes)
 
 
 def _reshape(builder: GraphBuilder, node: SourceNode) -> Shape | None:
-    shape, asked = builder.shape_of(node.first()), builder.sizes_of(node.input(1))
-    if asked is None or node.attributes.get("allowzero", 0) or 0 in shape:
+    shape, target = builder.shape_of(node.required()), builder.sizes_of(node.input(1))
+    if target is None or node.attributes.get("allowzero", 0) or 0 in shape:
         return None
-    sizes = [shape[place] if size == 0 else size for place, size in enumerate(asked.tolist())]
+    sizes = [shape[place] if size == 0 else size for place, size in enumerate(target.tolist())]
     if -1 in sizes:
         others = dimensions.product([size for size in sizes if size != -1])
         sizes[sizes.index(-1)] = dimensions.quotient(dimensions.product(shape), others)
@@ -79,14 +74,14 @@ def _filled(place: int) -> Callable[[GraphBuilder, SourceNode], Shape | None]:
 
 
 def _resize(builder: GraphBuilder, node: SourceNode) -> Shape | None:
-    shape, scales, sizes = builder.shape_of(node.first()), node.input(2), node.input(3)
+    shape, scales, sizes = builder.shape_of(node.required()), node.input(2), node.input(3)
     special = node.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     policy = node.attributes.get("keep_aspect_ratio_policy", "stretch")
     if special or policy != "stretch" or "axes" in node.attributes:
         return None
     if sizes is not None:
-        asked = builder.sizes_of(sizes)
-        return None if asked is None else tuple(asked.tolist())
+        target = builder.sizes_of(sizes)
+        return None if target is None else tuple(target.tolist())
     factors = None if scales is None else builder.value_of(scales)
     if factors is None or factors.shape != (len(shape),):
         return None

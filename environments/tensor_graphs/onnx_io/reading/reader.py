@@ -17,7 +17,7 @@ from environments.tensor_graphs.onnx_io.header import (
     opset_of,
 )
 from environments.tensor_graphs.onnx_io.reading import loading
-from environments.tensor_graphs.onnx_io.reading.acceptance import is_accepted
+from environments.tensor_graphs.onnx_io.reading.foreign import session_of
 from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder
 from environments.tensor_graphs.onnx_io.reading.inference import infer_types
 from environments.tensor_graphs.onnx_io.reading.nodes import NodeReader, Reading
@@ -54,7 +54,7 @@ def read(source: loading.Source, shapes: Mapping[str, Sequence[int]] | None = No
         return _graph_of(model, place, is_strict=True)
     except UserError:
         is_file = isinstance(source, str | pathlib.Path) and not shapes
-        if not is_accepted(pathlib.Path(source) if is_file else model):  # type: ignore[arg-type]
+        if session_of(pathlib.Path(source) if is_file else model) is None:  # type: ignore[arg-type]
             raise
     return _graph_of(model, place, is_strict=False)
 
@@ -65,11 +65,11 @@ def _graph_of(model: onnx.ModelProto, place: DataPlace | None, is_strict: bool) 
     builder = GraphBuilder(edit, opset_of(model))
     reading = Reading(model, place, names, edit, builder, is_strict)
     reader = NodeReader(reading, wiring, infer_types(model, wiring, names, is_strict))
-    for given in wiring.inputs:
-        attributes = (("name", given.name),)
-        reader.name(edit.add(INPUT, [], attributes, [names.type_of(given.type)]), given.name)
+    for info in wiring.inputs:
+        attributes = (("name", info.name),)
+        reader.name(edit.add(INPUT, [], attributes, [names.type_of(info.type)]), info.name)
     reader.read()
-    outputs = [one.name for one in model.graph.output]
+    outputs = [output.name for output in model.graph.output]
     edit.set_outputs([reader.values[name] for name in outputs], outputs)
     graph, _ = edit.finish()
     graph.header = _header(reading, wiring)
@@ -92,7 +92,7 @@ def _header(reading: Reading, wiring: Wiring) -> ModelHeader:
         shell,
         reading.value_names,
         reading.nodes,
-        frozenset(one.name for one in graph.value_info),
+        frozenset(info.name for info in graph.value_info),
         wiring.defaults,
         reading.names.original,
     )

@@ -41,11 +41,7 @@ def compute(
 ) -> Sizes | None:
     """Compute the value of a node that computes with sizes.
 
-    Args:
-      op: name of ONNX's operator.
-      inputs: values of the inputs; None for those that are not known.
-      types: types of the inputs; None for those that are not known.
-      attributes: the node's attributes, as the file has them.
+    None stands for inputs whose values or types are not known.
 
     Returns:
       The value of the node's first output; None if it cannot be computed.
@@ -61,10 +57,10 @@ def compute(
     if function is None or not inputs or any(values is None for values in inputs):
         return None
     try:
-        found = function(attributes, *inputs)
+        values = function(attributes, *inputs)
     except (ValueError, IndexError, TypeError, ZeroDivisionError):
         return None
-    return found if found is not None and found.size <= MAX_ELEMENTS else None
+    return values if values is not None and values.size <= MAX_ELEMENTS else None
 
 
 def _scalar(size: Dimension) -> Sizes:
@@ -84,46 +80,39 @@ def _each(function: Callable[..., Dimension]) -> Callable[..., Sizes]:
     return apply
 
 
-def _difference(one: Dimension, other: Dimension) -> Dimension:
-    return dimensions.total([one, dimensions.product([-1, other])])
-
-
-def _divided(one: Dimension, other: Dimension) -> Dimension:
+def _divided(dividend: Dimension, divisor: Dimension) -> Dimension:
     """Divide as ONNX divides integers, which drops the fraction; sizes are never negative."""
-    if isinstance(one, int) and isinstance(other, int):
-        return abs(one) // abs(other) * (1 if (one < 0) == (other < 0) else -1)
-    if isinstance(other, int) and other > 0 and isinstance(one, str) and "-" not in one:
-        return dimensions.rounded_down(one, other)
-    return dimensions.quotient(one, other)
+    if isinstance(dividend, int) and isinstance(divisor, int):
+        return abs(dividend) // abs(divisor) * (1 if (dividend < 0) == (divisor < 0) else -1)
+    if (
+        isinstance(divisor, int)
+        and divisor > 0
+        and isinstance(dividend, str)
+        and "-" not in dividend
+    ):
+        return dimensions.rounded_down(dividend, divisor)
+    return dimensions.quotient(dividend, divisor)
 
 
-def _equal(one: Dimension, other: Dimension) -> int:
-    if isinstance(one, int) and isinstance(other, int) or one == other:
-        return int(one == other)
+def _equal(left: Dimension, right: Dimension) -> int:
+    if isinstance(left, int) and isinstance(right, int) or left == right:
+        return int(left == right)
     # A name stands for a size, which is not negative, so it differs from negative numbers.
-    for name, number in ((one, other), (other, one)):
+    for name, number in ((left, right), (right, left)):
         if isinstance(name, str) and name.isidentifier() and isinstance(number, int) and number < 0:
             return 0
-    raise ValueError(f"{one} may be {other}")
+    raise ValueError(f"{left} may be {right}")
 
 
-def _chosen(condition: Dimension, one: Dimension, other: Dimension) -> Dimension:
+def _chosen(condition: Dimension, left: Dimension, right: Dimension) -> Dimension:
     if isinstance(condition, str):
         raise ValueError(condition)
-    return one if condition else other
+    return left if condition else right
 
 
 def _gather(attributes: Mapping[str, Any], values: Sizes, indices: Sizes) -> Sizes:
     taken = np.take(values, indices.astype(np.int64), axis=attributes.get("axis", 0))
     return taken if isinstance(taken, np.ndarray) else _scalar(taken)
-
-
-def _concat(attributes: Mapping[str, Any], *inputs: Sizes) -> Sizes:
-    return np.concatenate(inputs, axis=attributes["axis"])
-
-
-def _unsqueeze(attributes: Mapping[str, Any], values: Sizes, axes: Sizes) -> Sizes:
-    return np.expand_dims(values, tuple(int(axis) for axis in axes.reshape(-1)))
 
 
 def _squeeze(attributes: Mapping[str, Any], values: Sizes, axes: Sizes | None = None) -> Sizes:
@@ -137,7 +126,7 @@ def _reshape(attributes: Mapping[str, Any], values: Sizes, shape: Sizes) -> Size
 
 
 def _slice(attributes: Mapping[str, Any], values: Sizes, *lists: Sizes) -> Sizes:
-    starts, ends, *rest = [[int(place) for place in one] for one in lists]
+    starts, ends, *rest = [[int(place) for place in places] for places in lists]
     axes = rest[0] if rest else list(range(len(starts)))
     steps = rest[1] if len(rest) > 1 else [1] * len(starts)
     places: list[slice] = [slice(None)] * values.ndim
@@ -166,10 +155,6 @@ def _range(attributes: Mapping[str, Any], *bounds: Sizes) -> Sizes | None:
     return as_sizes(np.array(places, np.int64)) if len(places) <= MAX_ELEMENTS else None
 
 
-def _same(attributes: Mapping[str, Any], values: Sizes) -> Sizes:
-    return values
-
-
 def _product(attributes: Mapping[str, Any], values: Sizes, axes: Sizes | None = None) -> Sizes:
     if axes is not None or "axes" in attributes or values.ndim != 1:
         raise ValueError("only over all axes")
@@ -178,21 +163,23 @@ def _product(attributes: Mapping[str, Any], values: Sizes, axes: Sizes | None = 
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Sizes | None]] = {
-    "Add": _each(lambda one, other: dimensions.total([one, other])),
-    "Cast": _same,
-    "Concat": _concat,
+    "Add": _each(lambda a, b: dimensions.total([a, b])),
+    "Cast": lambda attributes, values: values,
+    "Concat": lambda attributes, *inputs: np.concatenate(inputs, axis=attributes["axis"]),
     "ConstantOfShape": _constant_of_shape,
     "Div": _each(_divided),
     "Equal": _each(_equal),
     "Gather": _gather,
-    "Identity": _same,
-    "Mul": _each(lambda one, other: dimensions.product([one, other])),
+    "Identity": lambda attributes, values: values,
+    "Mul": _each(lambda a, b: dimensions.product([a, b])),
     "Range": _range,
     "ReduceProd": _product,
     "Reshape": _reshape,
     "Slice": _slice,
     "Squeeze": _squeeze,
-    "Sub": _each(_difference),
-    "Unsqueeze": _unsqueeze,
+    "Sub": _each(lambda a, b: dimensions.total([a, dimensions.product([-1, b])])),
+    "Unsqueeze": lambda attributes, values, axes: np.expand_dims(
+        values, tuple(map(int, axes.flat))
+    ),
     "Where": _each(_chosen),
 }

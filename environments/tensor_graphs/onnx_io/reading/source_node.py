@@ -17,7 +17,7 @@ from environments.tensor_graphs.onnx_io.tensors import dtype_of, is_numpy, to_ar
 Refs = tuple[Ref, ...]
 
 _LARGEST = float(np.finfo(np.float32).max)
-"""Clip's bounds in older opsets, where there is none."""
+"""Older opsets write bounds as large as this where Clip has none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,24 +54,22 @@ class SourceNode:
             raise NotCanonicalError
         return tuple(ref for ref in self.inputs if ref is not None)
 
-    def first(self) -> Ref:
-        """Return the first input.
+    def required(self, place: int = 0) -> Ref:
+        """Return an input by its index.
 
         Raises:
           NotCanonicalError: the input is left out.
         """
-        found = self.input(0)
-        if found is None:
+        ref = self.input(place)
+        if ref is None:
             raise NotCanonicalError
-        return found
+        return ref
 
 
 def with_inputs(builder: GraphBuilder, node: SourceNode) -> SourceNode:
     """Return a node whose attributes are inputs as in newer opsets (`older_forms`).
 
-    Args:
-      builder: the graph; the constants are added to it.
-      node: the node; it is returned itself if it has no such attributes.
+    The constants are added to the graph. A node without such attributes is returned itself.
     """
     names = MOVED[node.op].names if node.op in MOVED else ()
     if not any(name in node.attributes for name in names):
@@ -94,17 +92,17 @@ def with_inputs(builder: GraphBuilder, node: SourceNode) -> SourceNode:
 
 def attribute_values(node: onnx.NodeProto) -> dict[str, Any]:
     """Return a node's attributes, as `SourceNode.attributes` holds them."""
-    found: dict[str, Any] = {}
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.TENSOR:
-            is_held = is_numpy(dtype_of(attribute.t))
-            found[attribute.name] = to_array(attribute.t, None) if is_held else None
-        elif attribute.type == onnx.AttributeProto.STRING:
-            found[attribute.name] = attribute.s.decode("utf-8", "replace")
-        elif attribute.type in (onnx.AttributeProto.INT, onnx.AttributeProto.FLOAT):
-            found[attribute.name] = onnx.helper.get_attribute_value(attribute)
-        elif attribute.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS):
-            found[attribute.name] = tuple(onnx.helper.get_attribute_value(attribute))
-        else:
-            found[attribute.name] = None
-    return found
+    return {attribute.name: _value(attribute) for attribute in node.attribute}
+
+
+def _value(attribute: onnx.AttributeProto) -> Any:
+    kinds = onnx.AttributeProto
+    if attribute.type == kinds.TENSOR and is_numpy(dtype_of(attribute.t)):
+        return to_array(attribute.t, None)
+    if attribute.type == kinds.STRING:
+        return attribute.s.decode("utf-8", "replace")
+    if attribute.type in (kinds.INT, kinds.FLOAT):
+        return onnx.helper.get_attribute_value(attribute)
+    if attribute.type in (kinds.INTS, kinds.FLOATS):
+        return tuple(onnx.helper.get_attribute_value(attribute))
+    return None

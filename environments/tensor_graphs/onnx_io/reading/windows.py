@@ -10,37 +10,22 @@ from environments.tensor_graphs.onnx_io.reading.source_node import Refs, SourceN
 
 
 def add_conv(builder: GraphBuilder, node: SourceNode) -> Refs:
-    """Add a Conv without its kernel_shape, which the weight's shape contains.
+    """Add a Conv or ConvTranspose without its kernel_shape, which the weight's shape contains.
 
     Raises:
-      NotCanonicalError: the kernel_shape differs from the weight's, or the window has no canonical
-        form.
+      NotCanonicalError: the kernel_shape differs from the weight's; the window has no canonical
+        form; or the pads of a ConvTranspose are not given as numbers.
     """
-    inputs = node.all_inputs()
+    inputs, attributes = node.all_inputs(), node.attributes
     kernel = builder.shape_of(inputs[1])[2:]
-    if tuple(node.attributes.get("kernel_shape", kernel)) != kernel:
+    if tuple(attributes.get("kernel_shape", kernel)) != kernel:
         raise NotCanonicalError
-    window = _window(builder, node, kernel)
-    return builder.add("Conv", *inputs, **window, group=node.attributes.get("group", 1))
-
-
-def add_conv_transpose(builder: GraphBuilder, node: SourceNode) -> Refs:
-    """Add a ConvTranspose whose pads are given as numbers.
-
-    Raises:
-      NotCanonicalError: the pads are not given as numbers, the kernel_shape differs from the
-        weight's, or the window has no canonical form.
-    """
-    inputs = node.all_inputs()
-    kernel = builder.shape_of(inputs[1])[2:]
-    if tuple(node.attributes.get("kernel_shape", kernel)) != kernel:
-        raise NotCanonicalError
-    if "output_shape" in node.attributes or node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
-        raise NotCanonicalError
-    window = _window(builder, node, kernel)
-    padding = node.attributes.get("output_padding", (0,) * len(kernel))
-    group = node.attributes.get("group", 1)
-    return builder.add("ConvTranspose", *inputs, **window, group=group, output_padding=padding)
+    settings = {"group": attributes.get("group", 1)}
+    if node.op == "ConvTranspose":
+        if "output_shape" in attributes or attributes.get("auto_pad", "NOTSET") != "NOTSET":
+            raise NotCanonicalError
+        settings["output_padding"] = attributes.get("output_padding", (0,) * len(kernel))
+    return builder.add(node.op, *inputs, **_window(builder, node, kernel), **settings)
 
 
 def add_pool(builder: GraphBuilder, node: SourceNode) -> Refs:
@@ -56,12 +41,12 @@ def add_pool(builder: GraphBuilder, node: SourceNode) -> Refs:
         others["count_include_pad"] = node.attributes.get("count_include_pad", 0)
     if others["ceil_mode"] and node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
         raise NotCanonicalError
-    return builder.add(node.op, node.first(), **window, **others)
+    return builder.add(node.op, node.required(), **window, **others)
 
 
 def _window(builder: GraphBuilder, node: SourceNode, kernel: Sequence[Any]) -> dict[str, Any]:
     """Return the attributes `dilations`, `pads` and `strides` with all their numbers."""
-    sizes = builder.shape_of(node.first())[2:]
+    sizes = builder.shape_of(node.required())[2:]
     if len(sizes) != len(kernel) or not all(isinstance(size, int) for size in kernel):
         raise NotCanonicalError
     ones = (1,) * len(kernel)

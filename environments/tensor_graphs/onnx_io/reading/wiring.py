@@ -36,21 +36,17 @@ class Wiring:
     def __init__(self, model: onnx.ModelProto, place: DataPlace | None) -> None:
         """Read the constants of a model and sort its nodes.
 
-        Args:
-          model: the model.
-          place: where the model's external data are; None if there is no file.
-
         Raises:
           UserError: a value is missing, has the name of another one, or depends on itself.
         """
         graph = model.graph
         self._place = place
-        self._functions = {(one.domain, one.name) for one in model.functions}
+        self._functions = {(function.domain, function.name) for function in model.functions}
         self.constants: dict[str, tuple[np.ndarray, str]] = {}
         self.defaults: dict[str, onnx.TensorProto] = {}
-        given = {one.name for one in graph.input}
+        input_names = {info.name for info in graph.input}
         # Since format 4, an initialiser with the name of an input is that input's default.
-        may_be_given = given if model.ir_version >= 4 else set()
+        may_be_given = input_names if model.ir_version >= 4 else set()
         for tensor in graph.initializer:
             array = to_array(tensor, place)
             if tensor.name in may_be_given:
@@ -60,10 +56,10 @@ class Wiring:
         for sparse in graph.sparse_initializer:
             array = to_dense(sparse, place)
             self._define(sparse.values.name, array, dtype_of(sparse.values))
-        self.inputs = [one for one in graph.input if one.name not in self.constants]
+        self.inputs = [info for info in graph.input if info.name not in self.constants]
         others = [node for node in graph.node if not self._is_constant(node)]
-        self.nodes = _sorted(others, self.constants.keys() | {one.name for one in self.inputs})
-        self.num_uses = Counter(one.name for one in graph.output)
+        self.nodes = _sorted(others, self.constants.keys() | {info.name for info in self.inputs})
+        self.num_uses = Counter(info.name for info in graph.output)
         for node in self.nodes:
             self.num_uses.update([*node.input, *scopes.captured(node)])
         self._check_outputs(graph)
@@ -78,17 +74,17 @@ class Wiring:
         is_standard = node.domain in ("", "ai.onnx") and node.op_type == "Constant"
         if not is_standard or (node.domain, node.op_type) in self._functions:
             return False
-        found = _value_of(node, self._place)
-        if found is None or len(node.output) != 1:
+        value = _value_of(node, self._place)
+        if value is None or len(node.output) != 1:
             raise UserError(f"node {node.name!r}: a Constant without a value")
-        self._define(node.output[0], *found)
+        self._define(node.output[0], *value)
         return True
 
     def _check_outputs(self, graph: onnx.GraphProto) -> None:
-        known = self.constants.keys() | {one.name for one in self.inputs}
-        known |= {name for node in self.nodes for name in node.output}
+        available = self.constants.keys() | {info.name for info in self.inputs}
+        available |= {name for node in self.nodes for name in node.output}
         for output in graph.output:
-            if output.name not in known:
+            if output.name not in available:
                 raise UserError(
                     f"output {output.name!r} of the model is given by no node; the model is "
                     "incomplete"
@@ -118,9 +114,9 @@ def _value_of(node: onnx.NodeProto, place: DataPlace | None) -> tuple[np.ndarray
     return None
 
 
-def _sorted(nodes: Sequence[onnx.NodeProto], known: Iterable[str]) -> list[onnx.NodeProto]:
+def _sorted(nodes: Sequence[onnx.NodeProto], available: Iterable[str]) -> list[onnx.NodeProto]:
     """Sort nodes so that each comes after those it depends on; otherwise keep the file's order."""
-    ready = set(known) | {""}
+    ready = set(available) | {""}
     makers = _makers(nodes, ready)
     needed = [
         {name for name in (*node.input, *scopes.captured(node)) if name not in ready}
@@ -158,11 +154,11 @@ def _sorted(nodes: Sequence[onnx.NodeProto], known: Iterable[str]) -> list[onnx.
     return ordered
 
 
-def _makers(nodes: Sequence[onnx.NodeProto], known: Collection[str]) -> dict[str, int]:
+def _makers(nodes: Sequence[onnx.NodeProto], available: Collection[str]) -> dict[str, int]:
     makers: dict[str, int] = {}
     for number, node in enumerate(nodes):
         for name in node.output:
-            if name and (name in makers or name in known):
+            if name and (name in makers or name in available):
                 raise UserError(
                     f"two values of the model are called {name!r}; give each its own name"
                 )

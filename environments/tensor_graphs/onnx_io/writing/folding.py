@@ -24,9 +24,6 @@ class ConstantFolder:
     """Computes the constants of a graph, each once.
 
     Floating-point numbers are computed in float64 and rounded once, at the end.
-
-    Args:
-      graph: the graph.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -43,9 +40,9 @@ class ConstantFolder:
 
     def values(self, number: int) -> list[Value]:
         """Return the values of a folded node's outputs; call `is_folded` first."""
-        found = self._values[number]
-        assert found is not None
-        return found
+        values = self._values[number]
+        assert values is not None
+        return values
 
     def _fold(self, number: int) -> list[Value] | None:
         node = self._graph.nodes[number]
@@ -61,9 +58,9 @@ class ConstantFolder:
         finally:
             self._exact.clear()
         return [
-            _rounded(array, one)
-            for array, one in zip(arrays, node.types, strict=True)
-            if one is not None
+            _rounded(array, kind)
+            for array, kind in zip(arrays, node.types, strict=True)
+            if kind is not None
         ]
 
     def _is_foldable(self, number: int) -> bool:
@@ -100,7 +97,7 @@ def _rounded(array: np.ndarray, kind: TensorType) -> Value:
 
 
 def _num_bytes(node: Node) -> int:
-    return sum(size_bytes(one.dtype, one.shape) for one in node.types if one)  # type: ignore[misc,arg-type]
+    return sum(size_bytes(kind.dtype, kind.shape) for kind in node.types if kind)  # type: ignore[misc,arg-type]
 
 
 def _has_value(node: Node) -> bool:
@@ -108,7 +105,7 @@ def _has_value(node: Node) -> bool:
     if node.op == CONSTANT:
         return True
     return node.op in OPERATORS and all(
-        one is not None and one.is_static and is_numpy(one.dtype) for one in node.types
+        kind is not None and kind.is_static and is_numpy(kind.dtype) for kind in node.types
     )
 
 

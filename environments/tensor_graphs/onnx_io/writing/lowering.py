@@ -18,6 +18,7 @@ from environments.tensor_graphs.operators.operator import Shape
 from environments.tensor_graphs.operators.table import OPERATORS
 
 Values = dict[str, Any]
+Types = Sequence[TensorType]
 
 _FLATTEN_OF_ALL = 9
 """The first version of the operators in which Flatten takes all types."""
@@ -38,22 +39,8 @@ class OnnxNode:
     lists: Sequence[np.ndarray | None] = ()
 
 
-def is_available(op: str, opset: int) -> bool:
-    """Return whether a version of ONNX's operators has this operator."""
-    try:
-        onnx.defs.get_schema(op, opset)
-    except onnx.defs.SchemaError:
-        return False
-    return True
-
-
 def lower(node: Node, types: Sequence[TensorType | None], opset: int) -> list[OnnxNode]:
     """Lower a node to a chain of ONNX's nodes.
-
-    Args:
-      node: the node in its canonical form.
-      types: types of the node's inputs; None for those that are left out.
-      opset: version of ONNX's operators.
 
     Returns:
       The nodes. The first one gets the inputs of `node`; each later one gets the output of the
@@ -62,17 +49,17 @@ def lower(node: Node, types: Sequence[TensorType | None], opset: int) -> list[On
     Raises:
       UserError: this version lacks the operator or one of its attributes.
     """
-    if not is_available(node.op, opset):
+    if not onnx.defs.has(node.op, opset):
         raise UserError(
             f"opset {opset} has no operator {node.op}; convert the model to a newer one"
         )
     values = dict(node.attributes)
-    known = [one for one in types if one is not None]
+    tensors = [kind for kind in types if kind is not None]
     if node.op in _LOWERINGS:
-        chain = _LOWERINGS[node.op](values, known, opset)
+        chain = _LOWERINGS[node.op](node, values, tensors, opset)
     else:
         chain = [OnnxNode(node.op, values)]
-    return [_in_older_form(one, opset) for one in chain]
+    return [_in_older_form(lowered, opset) for lowered in chain]
 
 
 def _in_older_form(node: OnnxNode, opset: int) -> OnnxNode:
@@ -86,8 +73,8 @@ def _in_older_form(node: OnnxNode, opset: int) -> OnnxNode:
             f"{node.op} of opset {opset} has no steps; convert the model to a newer one"
         )
     lists = zip(moved.names, node.lists, strict=False)
-    given = {name: one.tolist() for name, one in lists if one is not None}
-    return OnnxNode(node.op, {**attributes, **given})
+    moved_values = {name: values.tolist() for name, values in lists if values is not None}
+    return OnnxNode(node.op, {**attributes, **moved_values})
 
 
 def _written(node: OnnxNode, opset: int) -> Mapping[str, Attribute]:
@@ -96,12 +83,13 @@ def _written(node: OnnxNode, opset: int) -> Mapping[str, Attribute]:
     Raises:
       UserError: the version lacks one of the attributes.
     """
-    known = onnx.defs.get_schema(node.op, opset).attributes
+    schema = onnx.defs.get_schema(node.op, opset).attributes
     written = {}
     for name, value in node.attributes.items():
-        if name in known:
-            default = known[name].default_value
-            if not default.name or onnx.helper.get_attribute_value(default) != _encoded(value):
+        if name in schema:
+            default = schema[name].default_value
+            encoded = value.encode() if isinstance(value, str) else value
+            if not default.name or onnx.helper.get_attribute_value(default) != encoded:
                 written[name] = value
         elif value != OPERATORS[node.op].attributes.get(name):
             raise UserError(
@@ -111,15 +99,11 @@ def _written(node: OnnxNode, opset: int) -> Mapping[str, Attribute]:
     return written
 
 
-def _encoded(value: Attribute) -> Any:
-    return value.encode() if isinstance(value, str) else value
-
-
 def _integers(values: Sequence[int]) -> np.ndarray:
     return np.array(values, np.int64)
 
 
-def _reshape(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+def _reshape(node: Node, values: Values, types: Types, opset: int) -> list[OnnxNode]:
     shape, target = types[0].shape or (), values["shape"]
     request = reshape_request(shape, target)
     if request is None or -1 in request:
@@ -145,112 +129,91 @@ def _with_other_ones(shape: Shape, target: Shape) -> list[OnnxNode]:
     return [*chain, OnnxNode("Unsqueeze", {}, [_integers(new)])] if new else chain
 
 
-def _expand(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+def _expand(node: Node, values: Values, types: Types, opset: int) -> list[OnnxNode]:
     # 1 keeps the input's size, and only sizes that are kept can be unknown.
     sizes = [size if isinstance(size, int) else 1 for size in values["shape"]]
     return [OnnxNode("Expand", {}, [_integers(sizes)])]
 
 
-def _tile(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
-    return [OnnxNode("Tile", {}, [_integers(values["repeats"])])]
-
-
-def _split(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
-    return [OnnxNode("Split", {"axis": values["axis"]}, [_integers(values["split"])])]
-
-
-def _slice(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+def _slice(node: Node, values: Values, types: Types, opset: int) -> list[OnnxNode]:
     if not values["axes"]:
         return [OnnxNode("Identity", {})]
     lists = [_integers(values[name]) for name in ("starts", "ends", "axes", "steps")]
     return [OnnxNode("Slice", {}, lists if set(values["steps"]) != {1} else lists[:3])]
 
 
-def _pad(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+def _pad(node: Node, values: Values, types: Types, opset: int) -> list[OnnxNode]:
     filling = _scalar(values["value"], types[0]) if values["value"] else None
     return [OnnxNode("Pad", {"mode": values["mode"]}, [_integers(values["pads"]), filling])]
 
 
-def _clip(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
-    bounds = [values["min"], values["max"]]
-    return [
-        OnnxNode("Clip", {}, [None if np.isinf(one) else _scalar(one, types[0]) for one in bounds])
+def _clip(node: Node, values: Values, types: Types, opset: int) -> list[OnnxNode]:
+    bounds = [
+        None if np.isinf(values[name]) else _scalar(values[name], types[0])
+        for name in ("min", "max")
     ]
+    return [OnnxNode("Clip", {}, bounds)]
 
 
 def _scalar(value: float, like: TensorType) -> np.ndarray:
     return np.array(value, storage(like.dtype))
 
 
-def _reduction(op: str) -> Callable[[Values, Sequence[TensorType], int], list[OnnxNode]]:
-    def lower_one(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
-        keepdims, axes = {"keepdims": values["keepdims"]}, values["axes"]
-        if not axes and types[0].shape:
-            raise UserError(f"{op} over no axes cannot be written")
-        if not axes:
-            return [OnnxNode(op, keepdims)]
-        as_input = onnx.defs.get_schema(op, opset).inputs[1:]
-        if as_input:
-            return [OnnxNode(op, keepdims, [_integers(axes)])]
-        return [OnnxNode(op, {"axes": axes, **keepdims})]
-
-    return lower_one
+def _reduction(node: Node, values: Values, types: Types, opset: int) -> list[OnnxNode]:
+    keepdims, axes = {"keepdims": values["keepdims"]}, values["axes"]
+    if not axes and types[0].shape:
+        raise UserError(f"{node.op} over no axes cannot be written")
+    if not axes:
+        return [OnnxNode(node.op, keepdims)]
+    if onnx.defs.get_schema(node.op, opset).inputs[1:]:
+        return [OnnxNode(node.op, keepdims, [_integers(axes)])]
+    return [OnnxNode(node.op, {"axes": axes, **keepdims})]
 
 
-def _softmax(op: str) -> Callable[[Values, Sequence[TensorType], int], list[OnnxNode]]:
-    def lower_one(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
-        if opset < SOFTMAX_OF_AXIS and values["axis"] != len(types[0].shape or ()) - 1:
-            raise UserError(f"{op} of opset {opset} works along the last axis; found {values}")
-        return [OnnxNode(op, values)]
-
-    return lower_one
+def _softmax(node: Node, values: Values, types: Types, opset: int) -> list[OnnxNode]:
+    if opset < SOFTMAX_OF_AXIS and values["axis"] != len(types[0].shape or ()) - 1:
+        raise UserError(f"{node.op} of opset {opset} works along the last axis; found {values}")
+    return [OnnxNode(node.op, values)]
 
 
-def _gemm(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+def _gemm(node: Node, values: Values, types: Types, opset: int) -> list[OnnxNode]:
     if len(types) < 3 and opset < OPTIONAL_BIAS:
         return [OnnxNode("Gemm", values, [np.zeros(1, storage(types[0].dtype))])]
     return [OnnxNode("Gemm", values)]
 
 
-def _cast(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
-    return [OnnxNode("Cast", {"to": NUMBERS[values["to"]]})]
+def _conv(node: Node, values: Values, types: Types, opset: int) -> list[OnnxNode]:
+    return [OnnxNode(node.op, {"kernel_shape": (types[1].shape or ())[2:], **values})]
 
 
-def _conv(op: str) -> Callable[[Values, Sequence[TensorType], int], list[OnnxNode]]:
-    def lower_one(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
-        kernel = (types[1].shape or ())[2:]
-        return [OnnxNode(op, {"kernel_shape": kernel, **values})]
-
-    return lower_one
-
-
-def _average_pool(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
+def _average_pool(node: Node, values: Values, types: Types, opset: int) -> list[OnnxNode]:
     if set(values["dilations"]) == {1}:
         del values["dilations"]
     return [OnnxNode("AveragePool", values)]
 
 
-def _shape(values: Values, types: Sequence[TensorType], opset: int) -> list[OnnxNode]:
-    if (values["start"], values["end"]) == (0, len(types[0].shape or ())):
-        return [OnnxNode("Shape", {})]
-    return [OnnxNode("Shape", values)]
+def _shape(node: Node, values: Values, types: Types, opset: int) -> list[OnnxNode]:
+    is_whole = (values["start"], values["end"]) == (0, len(types[0].shape or ()))
+    return [OnnxNode("Shape", {} if is_whole else values)]
 
 
-_LOWERINGS: Mapping[str, Callable[[Values, Sequence[TensorType], int], list[OnnxNode]]] = {
+_LOWERINGS: Mapping[str, Callable[[Node, Values, Types, int], list[OnnxNode]]] = {
     "AveragePool": _average_pool,
-    "Cast": _cast,
+    "Cast": lambda node, values, *_: [OnnxNode("Cast", {"to": NUMBERS[values["to"]]})],
     "Clip": _clip,
-    "Conv": _conv("Conv"),
-    "ConvTranspose": _conv("ConvTranspose"),
+    "Conv": _conv,
+    "ConvTranspose": _conv,
     "Expand": _expand,
     "Gemm": _gemm,
-    "LogSoftmax": _softmax("LogSoftmax"),
+    "LogSoftmax": _softmax,
     "Pad": _pad,
-    **{name: _reduction(name) for name in OPERATORS if name.startswith("Reduce")},
+    **{name: _reduction for name in OPERATORS if name.startswith("Reduce")},
     "Reshape": _reshape,
     "Shape": _shape,
     "Slice": _slice,
-    "Softmax": _softmax("Softmax"),
-    "Split": _split,
-    "Tile": _tile,
+    "Softmax": _softmax,
+    "Split": lambda node, values, *_: [
+        OnnxNode("Split", {"axis": values["axis"]}, [_integers(values["split"])])
+    ],
+    "Tile": lambda node, values, *_: [OnnxNode("Tile", {}, [_integers(values["repeats"])])],
 }

@@ -22,13 +22,7 @@ class Names:
     """
 
     def __init__(self, graph: Graph, header: ModelHeader, nodes: Sequence[int]) -> None:
-        """Reserve the names that are fixed: those of inputs and outputs, and those in subgraphs.
-
-        Args:
-          graph: the graph that is written.
-          header: its header.
-          nodes: numbers of the nodes that are written.
-        """
+        """Reserve the names that are fixed: those of inputs and outputs, and those in subgraphs."""
         self._graph, self._header = graph, header
         self._names: dict[Ref, str] = {}
         self.copies: list[tuple[str, str]] = []
@@ -51,16 +45,16 @@ class Names:
     def of(self, ref: Ref) -> str:
         """Return the name of a value."""
         if ref not in self._names:
-            known = self._header.value_names.get(ref)
-            if known is None or known in self._taken:
-                known = self.free(f"{self._graph.nodes[ref.node].op}_{ref.node}")
-            self._taken.add(known)
-            self._names[ref] = known
+            name = self._header.value_names.get(ref)
+            if name is None or name in self._taken:
+                name = self.free(f"{self._graph.nodes[ref.node].op}_{ref.node}")
+            self._taken.add(name)
+            self._names[ref] = name
         return self._names[ref]
 
-    def share(self, ref: Ref, other: Ref) -> None:
+    def share(self, ref: Ref, source: Ref) -> None:
         """Give a value the name of another one, which it stands for."""
-        self._names[ref] = self.of(other)
+        self._names[ref] = self.of(source)
 
     def free(self, wanted: str) -> str:
         """Reserve a name that no value has: the wanted one, or the wanted one with a number."""
@@ -74,9 +68,7 @@ class Names:
     def describe(self, node: onnx.NodeProto, number: int | None) -> None:
         """Give a node its name, documentation and metadata, in place.
 
-        Args:
-          node: the node that is written.
-          number: number of the node in the graph; None if the graph has no such node.
+        `number` is that of the node in the graph; None if the graph has no such node.
         """
         about = None if number is None else self._header.nodes.get(number)
         if about is not None:

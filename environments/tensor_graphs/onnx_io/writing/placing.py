@@ -61,13 +61,13 @@ class _Placer:
 
     def _collect(self, name: str, roots: Iterable[Ref]) -> None:
         """Find what a graph needs to compute its outputs, and the same for all bodies in it."""
-        found = self._needed[name] = set()
+        needed = self._needed[name] = set()
         todo = [ref.node for ref in roots]
         while todo:
             number = todo.pop()
-            if number in found:
+            if number in needed:
                 continue
-            found.add(number)
+            needed.add(number)
             node = self._graph.nodes[number]
             if node.op == INPUT and body_of(node) != name:
                 raise UserError(

@@ -28,9 +28,6 @@ class Staging:
 
     The name of the file with data is that of the model with a digest of the content. So it belongs
     to this model alone, and no file of another content is ever replaced by it.
-
-    Args:
-      path: where the model's file will be.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -81,10 +78,8 @@ class Staging:
     def place(self, model: onnx.ModelProto | bytes, check_fn: Check | None) -> None:
         """Move the files to where they belong, those with data first.
 
-        Args:
-          model: the model, or the content of its file.
-          check_fn: called with the path of the model before it is moved; what it raises leaves
-            everything as it was.
+        `check_fn` is called with the path of the model before it is moved; what it raises leaves
+        everything as it was.
 
         Raises:
           UserError: the model is larger than files can be.

@@ -76,9 +76,6 @@ class Writer:
     Attributes:
       size_bytes: size of all initialisers, those that are an input's default too.
 
-    Args:
-      graph: the graph.
-
     Raises:
       UserError: the graph's opset lacks one of the operators.
     """
@@ -95,11 +92,12 @@ class Writer:
             self._main.nodes.append(onnx.helper.make_node("Identity", [source], [name]))
         self.size_bytes = sum(
             size_bytes(dtype, array.shape)
-            for one in self._main.everything()
-            for array, dtype in one.initializers.values()
+            for written in self._main.everything()
+            for array, dtype in written.initializers.values()
         )
         self.size_bytes += sum(
-            size_bytes(dtype_of(one), tuple(one.dims)) for one in self._header.defaults.values()
+            size_bytes(dtype_of(default), tuple(default.dims))
+            for default in self._header.defaults.values()
         )
 
     def model(self, make_tensor: MakeTensor) -> onnx.ModelProto:
@@ -108,8 +106,10 @@ class Writer:
         model.CopyFrom(self._header.shell)
         graph = model.graph
         self._main.fill(graph, make_tensor)
-        for one in self._header.defaults.values():
-            graph.initializer.append(make_tensor(one.name, to_array(one, None), dtype_of(one)))
+        for default in self._header.defaults.values():
+            graph.initializer.append(
+                make_tensor(default.name, to_array(default, None), dtype_of(default))
+            )
         self._describe_ends(graph)
         for ref, name in self._names.described(self._places[MAIN].nodes):
             tensor_type = self._graph.type_of(ref)
@@ -147,9 +147,9 @@ class Writer:
             return
         types = [self._graph.type_of(ref) if ref else None for ref in node.inputs]
         *before, last = lower(node, types, self._header.opset)
-        for one in before:
-            name = self._names.free(f"{one.op}_{number}")
-            self._emit(written, self._node(written, one, inputs, [name]), None)
+        for lowered in before:
+            name = self._names.free(f"{lowered.op}_{number}")
+            self._emit(written, self._node(written, lowered, inputs, [name]), None)
             inputs = [name]
         self._emit(written, self._node(written, last, inputs, outputs), number)
 
@@ -158,17 +158,17 @@ class Writer:
         node = self._graph.nodes[number]
         control = control_of(node)
         inputs = [self._names.of(ref) if ref else "" for ref in control.inputs]
-        made = onnx.NodeProto.FromString(node.attribute("node"))
-        made.input.extend(inputs)
-        made.output.extend(
+        control_node = onnx.NodeProto.FromString(node.attribute("node"))
+        control_node.input.extend(inputs)
+        control_node.output.extend(
             name if is_asked else ""
             for name, is_asked in zip(outputs, node.attribute("outputs"), strict=True)
         )
         inner = []
-        for body, graph in zip(control.bodies, scopes.subgraphs(made), strict=True):
+        for body, graph in zip(control.bodies, scopes.subgraphs(control_node), strict=True):
             inner.append(self._write_body(body, graph))
         written.inner[len(written.nodes)] = inner
-        self._emit(written, made, number)
+        self._emit(written, control_node, number)
 
     def _write_body(self, body: Body, graph: onnx.GraphProto) -> _Written:
         """Return what is inside a body; name the inputs and outputs of its graph in place."""
@@ -225,9 +225,11 @@ class Writer:
             (graph.input, [(self._names.of(Ref(n)), Ref(n)) for n in self._graph.inputs]),
             (graph.output, list(zip(self._graph.output_names, self._graph.outputs, strict=True))),
         ):
-            known = {info.name: info for info in infos}
-            described = [known.get(name) or self._described(name, ref) for name, ref in ends]
-            copies = [onnx.ValueInfoProto.FromString(one.SerializeToString()) for one in described]
+            entries = {info.name: info for info in infos}
+            described = [entries.get(name) or self._described(name, ref) for name, ref in ends]
+            copies = [
+                onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in described
+            ]
             del infos[:]
             infos.extend(copies)
 
@@ -239,5 +241,5 @@ class Writer:
 
 
 def _oldest_format(model: onnx.ModelProto) -> int:
-    standard = [one for one in model.opset_import if one.domain in ("", "ai.onnx")]
+    standard = [opset for opset in model.opset_import if opset.domain in ("", "ai.onnx")]
     return onnx.helper.find_min_ir_version_for(standard, ignore_unknown=True)

@@ -1,4 +1,4 @@
-"""Make `rules.json`: generated and written rules, all verified."""
+"""Make files of rules, such as the package's: generated and written rules, all verified."""
 
 from __future__ import annotations
 
@@ -67,37 +67,31 @@ def make_rules(
         generated = generator.run(vocabularies, progress_fn)
         stages |= {name: dict(counts) for name, counts in generator.counts.items()}
     else:
-        generated = [one for one in earlier.rules if earlier.origins[one.name] == GENERATED]
-        stages |= {name: one for name, one in earlier.made["stages"].items() if name != WRITTEN}
+        generated = [rule for rule in earlier.rules if earlier.origins[rule.name] == GENERATED]
+        stages |= {
+            name: counts for name, counts in earlier.provenance["stages"].items() if name != WRITTEN
+        }
     # The same rule may be tried in different places under different names.
     unique: dict[tuple[str, frozenset[str]], Rule] = {}
     for rule in (*rules, *generated):
         unique.setdefault((canonical(rule), frozenset(map(str, rule.restrictions))), rule)
-    origins = {one.name: WRITTEN if one in rules else GENERATED for one in unique.values()}
+    origins = {rule.name: WRITTEN if rule in rules else GENERATED for rule in unique.values()}
     verified = _verified(tuple(unique.values()), earlier, thoroughness, progress_fn)
-    kept = tuple(rule for rule, _ in verified)
-    stages[WRITTEN]["rules"] = sum(origins[one.name] == WRITTEN for one in kept)
-    made = {
+    right = tuple(rule for rule, _ in verified)
+    stages[WRITTEN]["rules"] = sum(origins[rule.name] == WRITTEN for rule in right)
+    record = {
         "command": command,
         "seed": seed,
         "instances": thoroughness.num_instances,
         "seeds": list(thoroughness.seeds),
-        "rules": len(kept),
-        "without renamings": len({canonical(one) for one in kept}),
-        "fell when verified": len(unique) - len(kept),
+        "rules": len(right),
+        "without renamings": len({canonical(rule) for rule in right}),
+        "fell when verified": len(unique) - len(right),
         "stages": stages,
         "versions": _versions(),
     }
     instances = {rule.name: count for rule, count in verified}
-    return RuleFile(kept, {one.name: origins[one.name] for one in kept}, made, instances)
-
-
-def _verified_before(earlier: RuleFile | None) -> dict[str, tuple[Rule, int]]:
-    """Return the verified rules of a file, with their numbers of instances, by digest."""
-    if earlier is None:
-        return {}
-    known = [one for one in earlier.rules if one.name in earlier.instances]
-    return {digest(one): (one, earlier.instances[one.name]) for one in known}
+    return RuleFile(right, {rule.name: origins[rule.name] for rule in right}, record, instances)
 
 
 def _verified(
@@ -107,10 +101,10 @@ def _verified(
     progress_fn: Callable[[str], None],
 ) -> list[tuple[Rule, int]]:
     """Return the rules that are right, each with the number of instances it was verified in."""
-    known = _verified_before(earlier)
     needed = thoroughness.num_instances * len(thoroughness.seeds)
-    known = {key: one for key, one in known.items() if one[1] >= needed}
-    open_ = [one for one in rules if digest(one) not in known]
+    records = {} if earlier is None else earlier.verified
+    records = {key: record for key, record in records.items() if record[1] >= needed}
+    open_ = [rule for rule in rules if digest(rule) not in records]
     count = itertools.count(1)
 
     def on_rule() -> None:
@@ -121,17 +115,17 @@ def _verified(
     verdicts = verify_all(
         open_, thoroughness.num_instances, thoroughness.seeds, thoroughness.num_jobs, on_rule
     )
-    found: list[tuple[Rule, int]] = []
+    verified: list[tuple[Rule, int]] = []
     for rule in rules:
         verdict = verdicts.get(rule.name)
         if verdict is None:
-            before, num_instances = known[digest(rule)]
-            found.append((rule.as_verified(before), num_instances))
+            before, num_instances = records[digest(rule)]
+            verified.append((rule.as_verified(before.verification), num_instances))
         elif verdict.is_right:
-            found.append((verdict.mark(rule), verdict.num_instances))
+            verified.append((verdict.mark(rule), verdict.num_instances))
         else:
             progress_fn(f"{rule.name} falls: {verdict.how}")
-    return found
+    return verified
 
 
 def _considered(
@@ -145,9 +139,9 @@ def _considered(
     """Return the written rules that are right in a few instances, without needless conditions."""
     rules: list[Rule] = []
     counts = {"given": len(written), "refused": 0, "conditions not needed": 0}
-    known = {} if earlier is None else {one.name: one for one in earlier.rules}
+    by_name = {} if earlier is None else {rule.name: rule for rule in earlier.rules}
     for number, rule in enumerate(written, 1):
-        before = known.get(rule.name)
+        before = by_name.get(rule.name)
         if before is not None and _is_less_conditional(before, rule):
             rules.append(dataclasses.replace(rule, conditions=before.conditions))
             counts["conditions not needed"] += len(rule.conditions) - len(before.conditions)
@@ -166,12 +160,12 @@ def _considered(
     return rules
 
 
-def _is_less_conditional(rule: Rule, other: Rule) -> bool:
+def _is_less_conditional(rule: Rule, original: Rule) -> bool:
     """Return whether a rule is another one, perhaps without some of its conditions."""
     return (
         (rule.source, rule.target, rule.restrictions)
-        == (other.source, other.target, other.restrictions)
-    ) and set(rule.conditions) <= set(other.conditions)
+        == (original.source, original.target, original.restrictions)
+    ) and set(rule.conditions) <= set(original.conditions)
 
 
 def without_needless(rule: Rule, num_instances: int, seed: int = 0) -> Rule:
@@ -179,28 +173,22 @@ def without_needless(rule: Rule, num_instances: int, seed: int = 0) -> Rule:
 
     Often a condition is implied by the types that an operator takes, or by the type that a new
     output must have.
-
-    Args:
-      rule: a rule that is right.
-      num_instances: sets how many instances are tested to drop a condition: each of two
-        verifications takes five times as many.
-      seed: seed of everything random.
     """
     for condition in rule.conditions:
         if needs(rule, condition, 10 * num_instances, seed) is not None:
             continue
-        kept = tuple(one for one in rule.conditions if one != condition)
-        wider = dataclasses.replace(rule, conditions=kept)
+        others = tuple(term for term in rule.conditions if term != condition)
+        wider = dataclasses.replace(rule, conditions=others)
         if all(verify(wider, 5 * num_instances, seed + more).is_right for more in (1, 2)):
             rule = wider
     return rule
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in ("numpy", "tfrl-systems"):
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -55,7 +55,7 @@ class Entry:
     @property
     def num_worlds(self) -> int:
         """Number of worlds in which the expression has a value."""
-        return sum(one is not None for one in self.prints)
+        return sum(fingerprint is not None for fingerprint in self.prints)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,12 +75,6 @@ class Candidate:
 
 class Enumeration:
     """All expressions with up to a number of operators.
-
-    Args:
-      worlds: the worlds in which to compute values of expressions.
-      leaves: variables and constants.
-      moves: operators to build expressions with.
-      max_size: largest number of operators in an expression.
 
     Attributes:
       candidates: pairs of expressions that may be equal.
@@ -112,16 +106,16 @@ class Enumeration:
             for output in range(move.outputs):
                 places = tuple(
                     world.apply(
-                        move.op, [one.places[number] for one in inputs], move.attributes, output
+                        move.op, [entry.places[number] for entry in inputs], move.attributes, output
                     )
                     for number, world in enumerate(self._worlds)
                 )
-                given = tuple(one.expression for one in inputs)
-                self._take(Apply(move.op, given, move.attributes, output), size, places)
+                operands = tuple(entry.expression for entry in inputs)
+                self._take(Apply(move.op, operands, move.attributes, output), size, places)
 
     def _inputs(self, move: Move, size: int) -> Iterator[tuple[Entry, ...]]:
         if move.arity == 1:
-            yield from ((one,) for one in tuple(self._blocks[size - 1]))
+            yield from ((entry,) for entry in tuple(self._blocks[size - 1]))
             return
         is_commutative = table.OPERATORS[move.op].commutative
         for first in range(size):
@@ -141,43 +135,41 @@ class Enumeration:
         if entry.num_worlds < _LEAST_WORLDS:
             return
         self.num_expressions += 1
-        known = self._known.get(prints)
-        if known is not None:
-            self.candidates.append(Candidate(entry, known, True))
+        twin = self._known.get(prints)
+        if twin is not None:
+            self.candidates.append(Candidate(entry, twin, True))
             return
         is_redundant = False
-        for other, always in self._partly_equal(entry):
-            self.candidates.append(Candidate(entry, other, always))
-            covered = all(
-                one is None or one == two for one, two in zip(prints, other.prints, strict=True)
-            )
-            is_redundant |= covered
+        for rival, always in self._partly_equal(entry):
+            self.candidates.append(Candidate(entry, rival, always))
+            pairs = zip(prints, rival.prints, strict=True)
+            is_redundant |= all(new is None or new == old for new, old in pairs)
         if is_redundant:
             return
         self._known[prints] = entry
         self._blocks[size].append(entry)
-        for by_print, one in zip(self._by_print, prints, strict=True):
-            if one is not None:
-                by_print.setdefault(one, []).append(entry)
+        for by_print, fingerprint in zip(self._by_print, prints, strict=True):
+            if fingerprint is not None:
+                by_print.setdefault(fingerprint, []).append(entry)
 
     def _partly_equal(self, entry: Entry) -> list[tuple[Entry, bool]]:
         """Return expressions equal to an entry's in some worlds, those with the most worlds first.
 
         Each comes with whether the two are equal in every world in which both have values.
         """
-        found: collections.Counter[int] = collections.Counter()
+        counts: collections.Counter[int] = collections.Counter()
         entries: dict[int, Entry] = {}
-        for by_print, one in zip(self._by_print, entry.prints, strict=True):
-            for other in by_print.get(one, ()) if one is not None else ():
-                found[id(other)] += 1
-                entries[id(other)] = other
+        for by_print, fingerprint in zip(self._by_print, entry.prints, strict=True):
+            for rival in by_print.get(fingerprint, ()) if fingerprint is not None else ():
+                counts[id(rival)] += 1
+                entries[id(rival)] = rival
         result = []
-        for key, count in found.most_common(_MOST_PARTIAL):
+        for key, count in counts.most_common(_MOST_PARTIAL):
             if count >= _LEAST_WORLDS:
-                other = entries[key]
+                rival = entries[key]
                 both = sum(
-                    one is not None and two is not None
-                    for one, two in zip(entry.prints, other.prints, strict=True)
+                    left is not None and right is not None
+                    for left, right in zip(entry.prints, rival.prints, strict=True)
                 )
-                result.append((other, both == count))
+                result.append((rival, both == count))
         return result

@@ -30,14 +30,7 @@ Place = tuple[int, int]
 
 
 class World:
-    """Shapes, elements and attributes with which expressions have values.
-
-    Args:
-      shapes: shapes of the variables by name; all variables are float32.
-      attributes: values of the attributes by name.
-      seed: determines the elements of the variables, and the functions and the order of numbers
-        in the field.
-    """
+    """Shapes, elements and attributes with which expressions have values."""
 
     def __init__(
         self, shapes: Mapping[str, Sequence[int]], attributes: Mapping[str, Any], seed: int
@@ -68,7 +61,7 @@ class World:
         output: int = 0,
     ) -> Place | None:
         """Apply an operator and return the place of an output; None if it cannot be applied."""
-        if any(one is None for one in inputs):
+        if any(place is None for place in inputs):
             return None
         try:
             values = {name: self._value_of(term) for name, term in attributes}
@@ -88,24 +81,26 @@ class World:
                 self._terms[term] = terms.as_attribute(terms.evaluate(term, self.bindings))
             except TermError as error:
                 self._terms[term] = error
-        found = self._terms[term]
-        if isinstance(found, TermError):
-            raise found
-        return found
+        value = self._terms[term]
+        if isinstance(value, TermError):
+            raise value
+        return value
 
     def _catch_up(self) -> None:
         """Compute the values and hashes of steps that were added since the last call."""
         for step in self._computation.steps[len(self._values) :]:
             if step.op:
-                arrays = [self._values[one[0]][one[1]] for one in step.inputs if one is not None]
-                found = table.evaluate(step.op, arrays, step.attributes, self._field)
+                arrays = [
+                    self._values[place[0]][place[1]] for place in step.inputs if place is not None
+                ]
+                outputs = table.evaluate(step.op, arrays, step.attributes, self._field)
             elif step.value is not None:
-                found = (self._field.embed(step.value),)
+                outputs = (self._field.embed(step.value),)
             else:
                 shape = tuple(int(size) for size in step.types[0].shape or ())
-                found = (self._field.random(self._rng, shape),)
-            self._values.append(tuple(found))
-            self._prints.append(tuple(map(_digest, found)))
+                outputs = (self._field.random(self._rng, shape),)
+            self._values.append(tuple(outputs))
+            self._prints.append(tuple(map(_digest, outputs)))
 
 
 def _digest(array: np.ndarray) -> int:

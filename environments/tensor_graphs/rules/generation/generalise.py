@@ -51,8 +51,7 @@ def as_source(expression: Expression) -> Expression:
     if isinstance(expression, Array):
         return Array(expression.function, expression.arguments[:1])
     if isinstance(expression, Apply):
-        inputs = tuple(one if one is None else as_source(one) for one in expression.inputs)
-        return dataclasses.replace(expression, inputs=inputs)
+        return expression.with_inputs(as_source)
     return expression
 
 
@@ -62,17 +61,13 @@ def as_target(expression: Expression) -> Expression:
     if isinstance(expression, Array):
         return expression
 
-    def complete(part: Expression | None) -> Expression | None:
+    def complete(part: Expression) -> Expression:
         if isinstance(part, Array) and len(part.arguments) == 1:
             shape, dtype = Call("list", ()), Call("dtype", (first,))
             return Array(part.function, (part.arguments[0], shape, dtype))
-        if isinstance(part, Apply):
-            return dataclasses.replace(part, inputs=tuple(map(complete, part.inputs)))
-        return part
+        return part.with_inputs(complete) if isinstance(part, Apply) else part
 
-    found = complete(expression)
-    assert found is not None
-    return found
+    return complete(expression)
 
 
 def make_rule(
@@ -89,10 +84,6 @@ def make_rule(
 
 def find_conditions(rule: Rule, seed: int = 0) -> Rule | None:
     """Add conditions to a rule so that it is right in all instances drawn.
-
-    Args:
-      rule: a rule without conditions.
-      seed: seed of the instances.
 
     Returns:
       The rule with conditions, or without if it is right in all instances. None if none of the
@@ -124,47 +115,41 @@ def _best(
 
     One condition is preferred to two. The result is None if no conditions keep enough instances.
     """
-    found: list[tuple[frozenset[int], frozenset[int], Term]] = []
-    seen = set()
-    for atom in _atoms(rule, right[0]):
-        kept = frozenset(n for n, one in enumerate(right) if holds(atom, one.bindings))
-        let_in = frozenset(n for n, one in enumerate(wrong) if holds(atom, one.bindings))
-        if len(kept) >= _LEAST_RIGHT and len(let_in) < len(wrong) and (kept, let_in) not in seen:
-            seen.add((kept, let_in))
-            found.append((kept, let_in, atom))
-    best: tuple[Term, ...] | None = None
-    most = _LEAST_RIGHT - 1
-    for kept, let_in, atom in found:
-        if not let_in and len(kept) > most:
-            best, most = (atom,), len(kept)
-    if best is not None:
-        return best
-    for one, other in itertools.combinations(found, 2):
-        if not one[1] & other[1] and len(one[0] & other[0]) > most:
-            best, most = (one[2], other[2]), len(one[0] & other[0])
-    return best
-
-
-def _atoms(rule: Rule, instance: Instance) -> Iterator[Term]:
-    """Yield conditions to try for a rule, the simplest first."""
-    for text in (*_of_tensors(rule), *_of_attributes(rule, instance)):
-        yield parse_term(text)
+    # Of conditions that hold in the same instances, the simplest counts, which comes first.
+    terms: dict[tuple[frozenset[int], frozenset[int]], Term] = {}
+    for term in map(parse_term, (*_of_tensors(rule), *_of_attributes(rule, right[0]))):
+        admitted, let_in = (
+            frozenset(n for n, instance in enumerate(instances) if holds(term, instance.bindings))
+            for instances in (right, wrong)
+        )
+        if len(admitted) >= _LEAST_RIGHT and len(let_in) < len(wrong):
+            terms.setdefault((admitted, let_in), term)
+    for count in (1, 2):
+        best: tuple[Term, ...] | None = None
+        most = _LEAST_RIGHT - 1
+        for keys in itertools.combinations(terms, count):
+            admitted, let_in = map(frozenset.intersection, *keys) if count > 1 else keys[0]
+            if not let_in and len(admitted) > most:
+                best, most = tuple(terms[key] for key in keys), len(admitted)
+        if best is not None:
+            return best
+    return None
 
 
 def _of_tensors(rule: Rule) -> Iterator[str]:
     variables = [f"?{name}" for name in rule.variables]
-    for one in variables:
-        yield f"(in (dtype {one}) {_FLOATS})"
-        yield f"(>= (rank {one}) 2)"
-        yield f"(= (size {one}) 1)"
-        yield from (f"(= (rank {one}) {rank})" for rank in (0, 1, 2, 3, 4))
-        yield from (f"(= (dim {one} {place}) 1)" for place in (0, 1, -1))
-    for one, other in itertools.permutations(variables, 2):
-        yield f"(= (shape {one}) (shape {other}))"
-        yield f"(= (rank {one}) (rank {other}))"
-        yield f"(<= (rank {one}) (rank {other}))"
+    for tensor in variables:
+        yield f"(in (dtype {tensor}) {_FLOATS})"
+        yield f"(>= (rank {tensor}) 2)"
+        yield f"(= (size {tensor}) 1)"
+        yield from (f"(= (rank {tensor}) {rank})" for rank in (0, 1, 2, 3, 4))
+        yield from (f"(= (dim {tensor} {place}) 1)" for place in (0, 1, -1))
+    for tensor, partner in itertools.permutations(variables, 2):
+        yield f"(= (shape {tensor}) (shape {partner}))"
+        yield f"(= (rank {tensor}) (rank {partner}))"
+        yield f"(<= (rank {tensor}) (rank {partner}))"
         for place in (0, 1, -1):
-            yield f"(= (dim {one} {place}) (dim {other} {place}))"
+            yield f"(= (dim {tensor} {place}) (dim {partner} {place}))"
 
 
 def _of_attributes(rule: Rule, instance: Instance) -> Iterator[str]:
@@ -179,13 +164,13 @@ def _of_attributes(rule: Rule, instance: Instance) -> Iterator[str]:
         elif isinstance(value, int):
             yield f"(= ${name} 1)"
             yield f"(= ${name} 0)"
-            yield from (f"(= ${name} (- (rank ?{one}) 1))" for one in rule.variables)
+            yield from (f"(= ${name} (- (rank ?{variable}) 1))" for variable in rule.variables)
         elif isinstance(value, float):
             yield f"(> ${name} 0)"
             yield f"(>= ${name} 0)"
-    for name, other in itertools.permutations(rule.names, 2):
-        if type(attributes[name]) is not type(attributes[other]):
+    for name, partner in itertools.permutations(rule.names, 2):
+        if type(attributes[name]) is not type(attributes[partner]):
             continue
-        yield f"(= ${name} ${other})"
+        yield f"(= ${name} ${partner})"
         if isinstance(attributes[name], tuple):
-            yield f"(= ${name} (inverse ${other}))"
+            yield f"(= ${name} (inverse ${partner}))"

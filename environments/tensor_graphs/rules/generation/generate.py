@@ -25,7 +25,7 @@ from environments.tensor_graphs.rules.language.expressions import (
 )
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
-from environments.tensor_graphs.rules.verification.verify import Verdict, needs, verify
+from environments.tensor_graphs.rules.verification.verify import needs, verify
 
 STAGES = (
     "expressions", "candidates", "not considered", "not expressible", "known before", "renamings",
@@ -53,10 +53,9 @@ class Proposal:
     size: int
     worlds: tuple[World, ...]
 
-    @property
-    def num_variables(self) -> int:
-        """Number of variables of the rule."""
-        return len(self.rule.variables)
+    def rank(self) -> tuple[int, int, int]:
+        """Return what sorts general and short rules first."""
+        return self.size, -len(self.rule.variables), len(str(self.rule))
 
 
 class Generator:
@@ -77,16 +76,16 @@ class Generator:
         self,
         seed: int = 0,
         max_size: int | None = None,
-        known: Sequence[Rule] = (),
+        rules: Sequence[Rule] = (),
         num_instances: int = 300,
     ) -> None:
         self.rules: list[Rule] = []
         self.counts: dict[str, collections.Counter[str]] = {}
         self._seed = seed
         self._max_size = max_size
-        self._known = list(known)
+        self._known = list(rules)
         self._num_instances = num_instances
-        self._before = {canonical(one) for one in known}
+        self._before = {canonical(rule) for rule in rules}
         self._seen = set(self._before)
 
     def run(
@@ -95,10 +94,6 @@ class Generator:
         progress_fn: Callable[[str], None] | None = None,
     ) -> list[Rule]:
         """Generate rules from each vocabulary; rules found in one are known in the next.
-
-        Args:
-          vocabularies: what to generate rules from.
-          progress_fn: called with a line of text after each vocabulary.
 
         Returns:
           All rules that were found, `rules`.
@@ -109,11 +104,11 @@ class Generator:
             )
             size = min(vocabulary.max_size, self._max_size or vocabulary.max_size)
             worlds = vocabulary.worlds(self._seed)
-            found = Enumeration(worlds, vocabulary.leaves, vocabulary.moves, size)
-            counts["expressions"] += found.num_expressions
-            proposals = list(_proposals(found.candidates, worlds, counts))
+            enumeration = Enumeration(worlds, vocabulary.leaves, vocabulary.moves, size)
+            counts["expressions"] += enumeration.num_expressions
+            proposals = list(_proposals(enumeration.candidates, worlds, counts))
             # General rules come first, so that they imply the special ones that follow.
-            proposals.sort(key=lambda one: (one.size, -one.num_variables, len(str(one.rule))))
+            proposals.sort(key=Proposal.rank)
             rewriters: dict[int, Rewriter] = {}
             for proposal in proposals:
                 rule = self._consider(proposal, rewriters, counts)
@@ -143,9 +138,7 @@ class Generator:
             counts["implied"] += 1
             return None
         verdict = verify(rule, _FEW, self._seed)
-        if verdict.is_right and any(
-            verify(one, _FEW, self._seed).is_right for one in without_common(rule)
-        ):
+        if verdict.is_right and self._is_too_special(rule):
             counts["common subgraphs"] += 1
             return None
         if not _applies_often(rule, self._seed):
@@ -153,29 +146,32 @@ class Generator:
             return None
         if not verdict.is_right:
             return self._with_conditions(rule, proposal.size, counts)
-        return self._verified(rule, verify(rule, self._num_instances, self._seed + 1), counts)
+        return self._verified(rule, counts)
 
     def _with_conditions(
         self, rule: Rule, size: int, counts: collections.Counter[str]
     ) -> Rule | None:
-        found = find_conditions(rule, self._seed)
-        if found is None or not found.conditions:
+        conditional = find_conditions(rule, self._seed)
+        if conditional is None or not conditional.conditions:
             counts["refused"] += 1
             return None
-        if any(verify(one, _FEW, self._seed).is_right for one in without_common(found)):
+        if self._is_too_special(conditional):
             counts["common subgraphs"] += 1
             return None
-        verified = self._verified(found, verify(found, self._num_instances, self._seed + 1), counts)
-        if verified is None:
-            return None
-        if not all(needs(verified, one, seed=self._seed) for one in verified.conditions):
-            counts["conditions not needed"] += 1
-            return None
-        return verified
+        verified = self._verified(conditional, counts)
+        if verified is None or all(
+            needs(verified, condition, seed=self._seed) for condition in verified.conditions
+        ):
+            return verified
+        counts["conditions not needed"] += 1
+        return None
 
-    def _verified(
-        self, rule: Rule, verdict: Verdict, counts: collections.Counter[str]
-    ) -> Rule | None:
+    def _is_too_special(self, rule: Rule) -> bool:
+        """Whether a variable could take the place of an expression that both sides share."""
+        return any(verify(wider, _FEW, self._seed).is_right for wider in without_common(rule))
+
+    def _verified(self, rule: Rule, counts: collections.Counter[str]) -> Rule | None:
+        verdict = verify(rule, self._num_instances, self._seed + 1)
         if not verdict.is_right:
             counts["refused"] += 1
             return None
@@ -202,39 +198,39 @@ class Generator:
         """Return a new name, made of the operators of both sides, the outermost first."""
         sides = [
             "_".join(
-                part.op.lower() for one in side for part in parts(one) if isinstance(part, Apply)
+                part.op.lower() for root in side for part in parts(root) if isinstance(part, Apply)
             )
             or "nothing"
             for side in (rule.source, rule.target)
         ]
         name = "_to_".join(sides)
-        taken = {one.name for one in self._known}
-        numbered = (f"{name}_{number}" for number in range(2, len(taken) + 3))
-        return name if name not in taken else next(one for one in numbered if one not in taken)
+        taken = {rule.name for rule in self._known}
+        options = (name, *(f"{name}_{number}" for number in range(2, len(taken) + 3)))
+        return next(option for option in options if option not in taken)
 
 
 def _proposals(
     candidates: Sequence[Candidate], worlds: Sequence[World], counts: collections.Counter[str]
 ) -> Iterator[Proposal]:
-    for one in candidates:
+    for candidate in candidates:
         counts["candidates"] += 1
-        if not _is_worth_it(one):
+        if not _is_worth_it(candidate):
             counts["not considered"] += 1
             continue
-        seen = _worlds_of(one.larger, one.smaller, worlds)
-        directions = [(one.larger, one.smaller)]
-        if one.larger.size == one.smaller.size:
-            directions.append((one.smaller, one.larger))
+        seen = _worlds_of(candidate.larger, candidate.smaller, worlds)
+        directions = [(candidate.larger, candidate.smaller)]
+        if candidate.larger.size == candidate.smaller.size:
+            directions.append((candidate.smaller, candidate.larger))
         rules = [make_rule("new", [old.expression], [new.expression]) for old, new in directions]
         if not any(rules):
             counts["not expressible"] += 1
         for rule in rules:
             if rule is not None:
-                yield Proposal(rule, one.larger.size, seen)
+                yield Proposal(rule, candidate.larger.size, seen)
     yield from _merges(candidates, worlds)
 
 
-def _is_worth_it(one: Candidate) -> bool:
+def _is_worth_it(candidate: Candidate) -> bool:
     """Return whether a candidate may become a useful rule.
 
     A candidate with constants is useful only if its larger side is a single operator, such as
@@ -242,16 +238,17 @@ def _is_worth_it(one: Candidate) -> bool:
     sides of a large candidate must be equal in every world in which both have values; it must also
     become much smaller or have more than two variables.
     """
-    sides = (one.larger.expression, one.smaller.expression)
+    sides = (candidate.larger.expression, candidate.smaller.expression)
     if any(isinstance(part, Array) for side in sides for part in parts(side)):
-        return one.larger.size == 1
-    if one.smaller.size == one.larger.size:
+        return candidate.larger.size == 1
+    if candidate.smaller.size == candidate.larger.size:
         mentioned = [[part for part in parts(side) if isinstance(part, Variable)] for side in sides]
-        if any(len(set(found)) < len(found) for found in mentioned) or one.larger.size > 2:
+        is_repeated = any(len(set(mentions)) < len(mentions) for mentions in mentioned)
+        if is_repeated or candidate.larger.size > 2:
             return False
-    if one.larger.size <= _MOST_CONDITIONAL_SIZE:
+    if candidate.larger.size <= _MOST_CONDITIONAL_SIZE:
         return True
-    return one.always and (one.smaller.size < 2 or len(variables(*sides)) > 2)
+    return candidate.always and (candidate.smaller.size < 2 or len(variables(*sides)) > 2)
 
 
 def _applies_often(rule: Rule, seed: int) -> bool:
@@ -260,19 +257,19 @@ def _applies_often(rule: Rule, seed: int) -> bool:
     If not, the rule holds for degenerate shapes only.
     """
     drawer = InstanceDrawer(rule, seed)
-    drawn = [drawer.draw() for _ in range(_FEW)]
-    return sum(one is not None and bool(one.targets) for one in drawn) >= _OFTEN * _FEW
+    drawn = filter(None, (drawer.draw() for _ in range(_FEW)))
+    return sum(bool(instance.targets) for instance in drawn) >= _OFTEN * _FEW
 
 
 def _num_operators(expressions: Sequence[Expression]) -> int:
-    return sum(isinstance(part, Apply) for one in expressions for part in parts(one))
+    return sum(isinstance(part, Apply) for expression in expressions for part in parts(expression))
 
 
-def _worlds_of(one: Entry, other: Entry, worlds: Sequence[World]) -> tuple[World, ...]:
+def _worlds_of(first: Entry, second: Entry, worlds: Sequence[World]) -> tuple[World, ...]:
     """Return the worlds in which two expressions have the same value."""
     return tuple(
         world
-        for world, left, right in zip(worlds, one.prints, other.prints, strict=True)
+        for world, left, right in zip(worlds, first.prints, second.prints, strict=True)
         if left is not None and left == right
     )
 
@@ -280,22 +277,24 @@ def _worlds_of(one: Entry, other: Entry, worlds: Sequence[World]) -> tuple[World
 def _merges(candidates: Sequence[Candidate], worlds: Sequence[World]) -> Iterator[Proposal]:
     """Yield rules that replace two expressions at once, by the two outputs of one Split."""
     halves: dict[Expression, dict[int, Candidate]] = {}
-    for one in candidates:
-        split = one.larger.expression
+    for candidate in candidates:
+        split = candidate.larger.expression
         if isinstance(split, Apply) and split.op == "Split":
             first = dataclasses.replace(split, output=0)
-            halves.setdefault(first, {}).setdefault(split.output, one)
-    for found in halves.values():
-        if len(found) < 2:
+            halves.setdefault(first, {}).setdefault(split.output, candidate)
+    for outputs in halves.values():
+        if len(outputs) < 2:
             continue
-        old = [found[output].smaller.expression for output in (0, 1)]
-        new = [found[output].larger.expression for output in (0, 1)]
-        if any(isinstance(one, Variable) for one in old) or old[0] == old[1]:
+        old = [outputs[output].smaller.expression for output in (0, 1)]
+        new = [outputs[output].larger.expression for output in (0, 1)]
+        if any(isinstance(expression, Variable) for expression in old) or old[0] == old[1]:
             continue
         if any(
-            isinstance(part, Apply) and part.op == "Split" for one in old for part in parts(one)
+            isinstance(part, Apply) and part.op == "Split"
+            for expression in old
+            for part in parts(expression)
         ):
             continue
         rule = make_rule("new", old, new)
         if rule is not None:
-            yield Proposal(rule, found[0].larger.size, ())
+            yield Proposal(rule, outputs[0].larger.size, ())

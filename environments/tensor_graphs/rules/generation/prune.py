@@ -8,22 +8,25 @@ Implied             a few steps by other rules have the same effect
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
+from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, Node, Ref
 from environments.tensor_graphs.operators import table
+from environments.tensor_graphs.rewriting.orders import orders
+from environments.tensor_graphs.rewriting.patterns import Found, Pattern
+from environments.tensor_graphs.rewriting.plans import Plan, Planner, Step
 from environments.tensor_graphs.rules.generation.generalise import as_source, as_target, is_source
-from environments.tensor_graphs.rules.language import terms
+from environments.tensor_graphs.rules.language.element_types import GROUPS
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
-    Array,
-    Call,
     Expression,
-    Literal,
     Name,
     Part,
+    Term,
     Variable,
     names,
     parts,
@@ -32,9 +35,11 @@ from environments.tensor_graphs.rules.language.expressions import (
 )
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 from environments.tensor_graphs.rules.language.terms import Bindings
-from environments.tensor_graphs.rules.verification.computations import Computation, add_expression
-
-Place = tuple[int, int]
+from environments.tensor_graphs.rules.verification.computations import (
+    Computation,
+    TooLargeError,
+    add_expression,
+)
 
 _MOST_VARIANTS = 64
 _MOST_STATES = 400
@@ -43,8 +48,8 @@ _COMMON = "common"
 
 def canonical(rule: Rule) -> str:
     """Return a text that is the same for all renamings of a rule."""
-    orders = [list(itertools.islice(_variants(one), _MOST_VARIANTS)) for one in rule.source]
-    found = []
+    orders = [list(itertools.islice(_variants(root), _MOST_VARIANTS)) for root in rule.source]
+    texts = []
     for sources in itertools.islice(itertools.product(*orders), _MOST_VARIANTS):
         pairs = zip(sources, rule.target, strict=True)
         for arranged in itertools.permutations(pairs) if len(sources) < 4 else [tuple(pairs)]:
@@ -54,11 +59,11 @@ def canonical(rule: Rule) -> str:
                 values[f"?{name}"] = Variable(f"v{number}")
             for number, name in enumerate(names(*old)):
                 values[f"${name}"] = Name(f"n{number}")
-            renamed = [str(substitute(one, values)) for one in old]
-            renamed += [_sorted_text(substitute(one, values)) for one in new]
-            conditions = sorted(str(substitute(one, values)) for one in rule.conditions)
-            found.append("\n".join([*renamed, *conditions]))
-    return min(found)
+            renamed = [str(substitute(root, values)) for root in old]
+            renamed += [_sorted_text(substitute(root, values)) for root in new]
+            conditions = sorted(str(substitute(condition, values)) for condition in rule.conditions)
+            texts.append("\n".join([*renamed, *conditions]))
+    return min(texts)
 
 
 def _variants(expression: Expression) -> Iterator[Expression]:
@@ -67,7 +72,7 @@ def _variants(expression: Expression) -> Iterator[Expression]:
         yield expression
         return
     inputs: list[list[Expression | None]] = [
-        [None] if one is None else [*_variants(one)] for one in expression.inputs
+        [None] if operand is None else [*_variants(operand)] for operand in expression.inputs
     ]
     for chosen in itertools.product(*inputs):
         yield dataclasses.replace(expression, inputs=chosen)
@@ -79,7 +84,7 @@ def _sorted_text(part: Part | None) -> str:
     """Return the text of an expression, with the operands of commutative operators sorted."""
     if not isinstance(part, Apply):
         return str(part)
-    inputs = [_sorted_text(one) for one in part.inputs]
+    inputs = [_sorted_text(operand) for operand in part.inputs]
     if table.OPERATORS[part.op].commutative:
         inputs.sort()
     attributes = " ".join(f":{name} {value}" for name, value in part.attributes)
@@ -90,19 +95,19 @@ def without_common(rule: Rule) -> Iterator[Rule]:
     """Yield more general rules: each has a variable for an expression that both sides share."""
     inside = {
         part
-        for one in rule.source
-        for part in parts(one)
+        for root in rule.source
+        for part in parts(root)
         if isinstance(part, Apply) and part not in rule.source
     }
     for part in sorted(inside, key=str, reverse=True):
-        if not any(part in tuple(parts(one)) for one in rule.target):
+        if not any(part in tuple(parts(root)) for root in rule.target):
             continue
         new = Variable(_COMMON)
         try:
             yield dataclasses.replace(
                 rule,
-                source=tuple(_replaced(one, part, new) for one in rule.source),
-                target=tuple(_replaced(one, part, new) for one in rule.target),
+                source=tuple(_replaced(root, part, new) for root in rule.source),
+                target=tuple(_replaced(root, part, new) for root in rule.target),
             )
         except RuleError:
             continue
@@ -113,58 +118,76 @@ def _replaced(expression: Expression, old: Expression, new: Expression) -> Expre
         return new
     if not isinstance(expression, Apply):
         return expression
-    inputs = tuple(one if one is None else _replaced(one, old, new) for one in expression.inputs)
-    return dataclasses.replace(expression, inputs=inputs)
+    return expression.with_inputs(lambda operand: _replaced(operand, old, new))
+
+
+class _Direction:
+    """A rule of one expression, to be applied in one direction; its restrictions do not count."""
+
+    def __init__(self, source: Apply, target: Expression, conditions: tuple[Term, ...]) -> None:
+        rule = Rule("rule", (source,), (target,), conditions, types=GROUPS)
+        self._num_variables, self._num_names = len(rule.variables), len(rule.names)
+        self._patterns = [Pattern(root, rule.variables, rule.names) for (root,) in orders(rule)]
+        self._planner = Planner(rule)
+
+    def plans(self, nodes: Mapping[int, Node], place: Ref) -> Iterator[tuple[Plan, list[Ref]]]:
+        """Yield plans for what may take a value's place, each with the values of the variables."""
+        for pattern in self._patterns:
+            bound = Found([None] * self._num_variables, [None] * self._num_names, [])
+            if pattern.output == place.output and pattern.match(nodes, place.node, bound):
+                refs = [ref for ref in bound.refs if ref is not None]
+                types = tuple(nodes[ref.node].types[ref.output] for ref in refs)
+                # Without restrictions, nothing asks which tensors are constant.
+                plan = self._planner.plan(types, (False,) * len(refs), tuple(bound.values))
+                if plan is not None and plan.types[0] == nodes[place.node].types[place.output]:
+                    yield plan, refs
+
+
+@functools.lru_cache(maxsize=4096)
+def _directions(rule: Rule) -> tuple[tuple[str, _Direction], ...]:
+    """Return the directions in which a rule can be applied, with the operators they begin at."""
+    if len(rule.source) > 1:
+        return ()
+    (source,), (target,) = rule.source, rule.target
+    directions = []
+    for old, new in ((source, target), (as_source(target), as_target(source))):
+        bound = {*variables(old), *names(old)}
+        used = (new, *rule.conditions)
+        if is_source(old) and bound >= {*variables(*used), *names(*used)}:
+            assert isinstance(old, Apply)
+            directions.append((old.op, _Direction(old, new, rule.conditions)))
+    return tuple(directions)
 
 
 class Rewriter:
-    """Applies rules to the steps of a computation.
-
-    Args:
-      bindings: types and values of the expressions' variables and attributes.
-      rules: the rules to apply, in both directions where that is possible.
-    """
+    """Applies rules to expressions, each as a tree: what occurs twice is rewritten in one place."""
 
     def __init__(self, bindings: Bindings, rules: Sequence[Rule]) -> None:
         self._bindings = bindings
         self._computation = Computation()
+        self._nodes: dict[int, Node] = {}
         self._sizes: list[int] = []
-        self._rules: dict[str, list[tuple[Apply, Expression, Rule]]] = {}
+        self._directions: dict[str, list[_Direction]] = {}
         for rule in rules:
             self.add_rule(rule)
 
     def add_rule(self, rule: Rule) -> None:
-        """Add a rule; it is also applied backwards if its target can be matched."""
-        if len(rule.source) > 1:
-            return
-        (source,), (target,) = rule.source, rule.target
-        self._add_direction(source, target, rule)
-        if not is_source(target):
-            return
-        back = as_source(target)
-        bound = {*variables(back), *names(back)}
-        if bound >= {*variables(source, *rule.conditions), *names(source, *rule.conditions)}:
-            self._add_direction(back, as_target(source), rule)
+        """Add a rule to those that are applied."""
+        for op, direction in _directions(rule):
+            self._directions.setdefault(op, []).append(direction)
 
     def leads_to(self, old: Expression, new: Expression, depth: int) -> bool:
-        """Return whether rules turn one expression into another.
-
-        Args:
-          old: the expression to rewrite.
-          new: the expression to reach.
-          depth: largest number of steps. No expression on the way may have more operators than the
-            larger of the two.
-        """
-        start = add_expression(self._computation, old, self._bindings)
-        goal = add_expression(self._computation, new, self._bindings)
+        """Return whether rules turn one expression into another."""
+        start = Ref(*add_expression(self._computation, old, self._bindings))
+        goal = Ref(*add_expression(self._computation, new, self._bindings))
         most = max(self._size(start), self._size(goal))
         reached, border = {start}, [start]
         for _ in range(depth):
-            border = [two for one in border for two in self._neighbours(one)]
+            near = [neighbour for place in border for neighbour in self._neighbours(place)]
             border = [
-                one
-                for one in dict.fromkeys(border)
-                if one not in reached and self._size(one) <= most
+                place
+                for place in dict.fromkeys(near)
+                if place not in reached and self._size(place) <= most
             ]
             reached.update(border)
             if goal in reached:
@@ -173,118 +196,41 @@ class Rewriter:
                 return False
         return goal in reached
 
-    def _add_direction(self, source: Expression, target: Expression, rule: Rule) -> None:
-        if isinstance(source, Apply):
-            self._rules.setdefault(source.op, []).append((source, target, rule))
+    def _neighbours(self, place: Ref) -> Iterator[Ref]:
+        self._catch_up()
+        node = self._nodes[place.node]
+        for direction in self._directions.get(node.op, ()):
+            for plan, refs in direction.plans(self._nodes, place):
+                with contextlib.suppress(TooLargeError):
+                    _, (neighbour,) = plan.follow(refs, self._add)
+                    yield neighbour
+        for position, operand in enumerate(node.inputs):
+            for neighbour in self._neighbours(operand) if operand is not None else ():
+                inputs = list(node.inputs)
+                inputs[position] = neighbour
+                attributes = dict(node.attributes)
+                yield Ref(*self._computation.add(node.op, inputs, attributes, place.output))
 
-    def _neighbours(self, place: Place) -> Iterator[Place]:
-        step = self._computation.steps[place[0]]
-        for source, target, rule in self._rules.get(step.op, ()):
-            for variables_, attributes in self._matches(source, place, {}, {}):
-                new = self._build(target, rule, variables_, attributes)
-                if new is not None and self._type(new) == self._type(place):
-                    yield new
-        for position, one in enumerate(step.inputs):
-            for other in self._neighbours(one) if one is not None else ():
-                inputs = list(step.inputs)
-                inputs[position] = other
-                yield self._computation.add(step.op, inputs, dict(step.attributes), place[1])
+    def _add(self, step: Step, inputs: Sequence[Ref | None]) -> Ref:
+        if step.value is not None:
+            return Ref(*self._computation.add_constant(step.value))
+        return Ref(*self._computation.add(step.op, inputs, dict(step.attributes)))
 
-    def _matches(
-        self,
-        pattern: Expression,
-        place: Place,
-        found: Mapping[str, Place],
-        values: Mapping[str, Any],
-    ) -> Iterator[tuple[Mapping[str, Place], Mapping[str, Any]]]:
-        if isinstance(pattern, Variable):
-            if found.get(pattern.name, place) == place:
-                yield {**found, pattern.name: place}, values
-            return
-        step = self._computation.steps[place[0]]
-        if isinstance(pattern, Array):
-            wanted = pattern.arguments[0]
-            if step.value is None or not isinstance(wanted, Literal):
-                return
-            if bool((step.value == wanted.value).all()):
-                yield found, values
-            return
-        if step.op != pattern.op or place[1] != pattern.output:
-            return
-        if len(step.inputs) != len(pattern.inputs):
-            return
-        named = dict(pattern.attributes)
-        for name, value in step.attributes:
-            usual = Literal(table.OPERATORS[step.op].attributes[name])
-            extended = _unified(named.get(name, usual), value, values)
-            if extended is None:
-                return
-            values = extended
-        orders = [step.inputs]
-        if table.OPERATORS[step.op].commutative:
-            orders.append(step.inputs[::-1])
-        for inputs in orders:
-            yield from self._match_all(pattern.inputs, inputs, found, values)
+    def _catch_up(self) -> None:
+        """Make a node, for patterns to match, of each step added since the last call."""
+        for number in range(len(self._nodes), len(self._computation.steps)):
+            step = self._computation.steps[number]
+            inputs = tuple(operand and Ref(*operand) for operand in step.inputs)
+            op, attributes = step.op or INPUT, step.attributes
+            if step.value is not None:
+                # Patterns tell constants from each other by their attributes.
+                op = CONSTANT
+                attributes = (("digest", f"{step.types[0]} {step.value.tobytes()!r}"),)
+            self._nodes[number] = Node(op, inputs, attributes, step.types, step.value)
+            below = sum(self._sizes[operand.node] for operand in inputs if operand is not None)
+            self._sizes.append(below + 1 if step.op else 0)
 
-    def _match_all(
-        self, patterns: Sequence[Any], places: Sequence[Any], found: Any, values: Any
-    ) -> Iterator[tuple[Mapping[str, Place], Mapping[str, Any]]]:
-        if not patterns:
-            yield found, values
-            return
-        for more, also in self._matches(patterns[0], places[0], found, values):
-            yield from self._match_all(patterns[1:], places[1:], more, also)
-
-    def _build(
-        self, target: Expression, rule: Rule, found: Mapping[str, Place], values: Any
-    ) -> Place | None:
-        bindings = Bindings({name: self._type(place) for name, place in found.items()}, values)
-        if not all(terms.holds(one, bindings) for one in rule.conditions):
-            return None
-        try:
-            return self._make(target, bindings, found)
-        except (ValueError, KeyError, IndexError):
-            return None
-
-    def _make(self, target: Expression, bindings: Bindings, found: Mapping[str, Place]) -> Place:
-        if isinstance(target, Variable):
-            return found[target.name]
-        if isinstance(target, Array):
-            return self._computation.add_constant(terms.make_array(target, bindings))
-        inputs = [
-            None if one is None else self._make(one, bindings, found) for one in target.inputs
-        ]
-        values = {
-            name: terms.as_attribute(terms.evaluate(term, bindings))
-            for name, term in target.attributes
-        }
-        return self._computation.add(target.op, inputs, values, target.output)
-
-    def _type(self, place: Place) -> Any:
-        return self._computation.type_of(place)
-
-    def _size(self, place: Place) -> int:
+    def _size(self, place: Ref) -> int:
         """Return the number of operators in an expression; shared ones count each time."""
-        for step in self._computation.steps[len(self._sizes) :]:
-            inputs = sum(self._sizes[one[0]] for one in step.inputs if one is not None)
-            self._sizes.append(inputs + 1 if step.op else 0)
-        return self._sizes[place[0]]
-
-
-def _unified(pattern: Any, value: Any, values: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    if isinstance(pattern, Name):
-        if values.get(pattern.name, value) != value:
-            return None
-        return {**values, pattern.name: value}
-    if isinstance(pattern, Literal):
-        return values if pattern.value == value else None
-    if isinstance(pattern, Call) and pattern.function == "list":
-        if not isinstance(value, tuple) or len(value) != len(pattern.arguments):
-            return None
-        for one, item in zip(pattern.arguments, value, strict=True):
-            extended = _unified(one, item, values)
-            if extended is None:
-                return None
-            values = extended
-        return values
-    return None
+        self._catch_up()
+        return self._sizes[place.node]

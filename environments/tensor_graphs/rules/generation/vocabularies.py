@@ -44,12 +44,12 @@ class Vocabulary:
 
     def worlds(self, seed: int) -> list[World]:
         """Make the worlds; each has its own shapes, attributes and elements."""
-        found = []
+        worlds = []
         for number in range(self.num_worlds):
             draw = Draw(random.Random(f"{self.name} {seed} {number}"))
             shapes, attributes = self.world_fn(draw)
-            found.append(World(shapes, attributes, seed * 1000 + number))
-        return found
+            worlds.append(World(shapes, attributes, seed * 1000 + number))
+        return worlds
 
 
 def _moves(op: str, arity: int = 1, outputs: int = 1, **attributes: Any) -> list[Move]:
@@ -62,7 +62,9 @@ def _moves(op: str, arity: int = 1, outputs: int = 1, **attributes: Any) -> list
       **attributes: for each attribute the text of a term, or a list of such texts.
     """
     names = sorted(attributes)
-    values = [[one] if isinstance(one, str) else one for one in map(attributes.__getitem__, names)]
+    values = [
+        [term] if isinstance(term, str) else term for term in map(attributes.__getitem__, names)
+    ]
     return [
         Move(op, arity, tuple(zip(names, map(parse_term, chosen), strict=True)), outputs)
         for chosen in itertools.product(*values)
@@ -104,8 +106,8 @@ def _layout_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
         p = tuple(range(rank))
     if draw.chance(0.2):
         q = tuple(sorted(range(rank), key=p.__getitem__))
-    other = _along(draw, base, axis)
-    return {"x": base, "y": other, "z": _along(draw, base, axis)}, {"p": p, "q": q, "a": axis}
+    partner = _along(draw, base, axis)
+    return {"x": base, "y": partner, "z": _along(draw, base, axis)}, {"p": p, "q": q, "a": axis}
 
 
 def _reshape_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
@@ -114,8 +116,8 @@ def _reshape_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
     apart = (1, *base) if draw.chance(0.5) else (*base[:1], 1, *base[1:])
     shapes = [merged, apart]
     draw.rng.shuffle(shapes)
-    other = base if draw.chance(0.7) else draw.partner(base)
-    return {"x": base, "y": other}, {"s": shapes[0], "t": shapes[1]}
+    partner = base if draw.chance(0.7) else draw.partner(base)
+    return {"x": base, "y": partner}, {"s": shapes[0], "t": shapes[1]}
 
 
 def _matrix_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
@@ -145,12 +147,12 @@ def _convolution_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
     pads = draw.rng.choice(((0,) * 4, (1, 1, 1, 1), (1, 0, 0, 1)))
     batch, sizes = draw.size(), (draw.rng.randint(3, 4), draw.rng.randint(3, 4))
     weight = (outer * groups, inner, *kernel)
-    other = (*_along(draw, weight[:2], draw.rng.choice((0, 0, 1))), *kernel)
+    partner = (*_along(draw, weight[:2], draw.rng.choice((0, 0, 1))), *kernel)
     shapes = {
         "x": (batch, inner * groups, *sizes),
         "y": (batch, (inner if draw.chance(0.7) else draw.size()) * groups, *sizes),
         "w": weight,
-        "v": other,
+        "v": partner,
         "c": () if draw.chance(0.6) else (outer * groups, 1, 1),
     }
     strides = draw.rng.choice(((1, 1), (1, 1), (2, 1)))
@@ -221,8 +223,8 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
             _moves("Mul", 2),
             _moves("Relu"),
             _moves("Softmax", axis=_AXES),
-            _moves("ReduceMean", axes=[f"(list {one})" for one in _AXES]),
-            _moves("ReduceMax", axes=[f"(list {one})" for one in _AXES]),
+            _moves("ReduceMean", axes=[f"(list {axis})" for axis in _AXES]),
+            _moves("ReduceMax", axes=[f"(list {axis})" for axis in _AXES]),
         ),
         _layout_world,
         max_size=2,

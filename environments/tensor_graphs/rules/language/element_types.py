@@ -39,10 +39,10 @@ def special_types(sources: Sequence[Expression]) -> dict[str, str]:
     Examples are the condition of Where and the indices of Gather.
     """
     return {
-        one.name: _SPECIAL[part.op, place]
+        operand.name: _SPECIAL[part.op, place]
         for source in sources
         for part in parts(source)
         if isinstance(part, Apply)
-        for place, one in enumerate(part.inputs)
-        if isinstance(one, Variable) and (part.op, place) in _SPECIAL
+        for place, operand in enumerate(part.inputs)
+        if isinstance(operand, Variable) and (part.op, place) in _SPECIAL
     }

@@ -26,10 +26,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from environments.tensor_graphs.graph.nodes import Attribute, Scalar
+from environments.tensor_graphs.graph.nodes import Scalar
 
 T = TypeVar("T")
 
@@ -108,8 +108,13 @@ class Apply:
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(sorted(self.attributes)))
 
+    def with_inputs(self, input_fn: Callable[[Expression], Expression]) -> Apply:
+        """Return the operator with a function applied to each of its inputs."""
+        inputs = tuple([operand and input_fn(operand) for operand in self.inputs])
+        return Apply(self.op, inputs, self.attributes, self.output)
+
     def __str__(self) -> str:
-        inputs = [ABSENT if one is None else str(one) for one in self.inputs]
+        inputs = [ABSENT if operand is None else str(operand) for operand in self.inputs]
         attributes = [f":{name} {value}" for name, value in self.attributes]
         text = f"({' '.join([self.op, *inputs, *attributes])})"
         return f"({_OUTPUT} {self.output} {text})" if self.output else text
@@ -137,15 +142,6 @@ Expression = Variable | Apply | Array
 Part = Term | Expression
 
 
-def term(value: Attribute | Term) -> Term:
-    """Return the term for a value; a tuple becomes a call of `list`."""
-    if isinstance(value, (Literal, Name, Call)):
-        return value
-    if isinstance(value, tuple):
-        return Call("list", tuple(term(one) for one in value))
-    return Literal(value)
-
-
 def parts(part: Part | None) -> Iterator[Part]:
     """Yield an expression or term and all that it is made of, itself first, from left to right."""
     # A stack, because generators in generators cost several calls for each part.
@@ -162,16 +158,19 @@ def parts(part: Part | None) -> Iterator[Part]:
             waiting += reversed(part.arguments)
 
 
-def variables(*given: Part | None) -> tuple[str, ...]:
+def variables(*roots: Part | None) -> tuple[str, ...]:
     """Return the names of all variables, each once, in the order of their first mention."""
-    found = (one.name for part in given for one in parts(part) if isinstance(one, Variable))
-    return tuple(dict.fromkeys(found))
+    return _mentioned(Variable, roots)
 
 
-def names(*given: Part | None) -> tuple[str, ...]:
+def names(*roots: Part | None) -> tuple[str, ...]:
     """Return the names of all attributes, each once, in the order of their first mention."""
-    found = (one.name for part in given for one in parts(part) if isinstance(one, Name))
-    return tuple(dict.fromkeys(found))
+    return _mentioned(Name, roots)
+
+
+def _mentioned(kind: type[Variable | Name], roots: Iterable[Part | None]) -> tuple[str, ...]:
+    mentions = (part.name for root in roots for part in parts(root) if isinstance(part, kind))
+    return tuple(dict.fromkeys(mentions))
 
 
 def substitute(part: Part, values: Mapping[str, Part]) -> Part:
@@ -187,16 +186,16 @@ def substitute(part: Part, values: Mapping[str, Part]) -> Part:
     if isinstance(part, (Variable, Name)):
         return values.get(str(part), part)
     if isinstance(part, Apply):
-        inputs = tuple(one if one is None else substitute(one, values) for one in part.inputs)
+        inputs = tuple(operand and substitute(operand, values) for operand in part.inputs)
         attributes = tuple((name, substitute(value, values)) for name, value in part.attributes)
-        if any(isinstance(one, (Literal, Name, Call)) for one in inputs):
+        if any(isinstance(operand, (Literal, Name, Call)) for operand in inputs):
             raise ExpressionError(f"{part.op}: an input is no tensor")
         if any(isinstance(value, (Variable, Apply, Array)) for _, value in attributes):
             raise ExpressionError(f"{part.op}: an attribute is a tensor")
         return Apply(part.op, inputs, attributes, part.output)  # type: ignore[arg-type]
     if isinstance(part, (Array, Call)):
-        arguments = tuple(substitute(one, values) for one in part.arguments)
-        if any(isinstance(one, (Apply, Array)) for one in arguments):
+        arguments = tuple(substitute(argument, values) for argument in part.arguments)
+        if any(isinstance(argument, (Apply, Array)) for argument in arguments):
             raise ExpressionError(f"{part.function}: an argument is no variable")
         return type(part)(part.function, arguments)  # type: ignore[arg-type]
     return part
@@ -215,26 +214,26 @@ def fold(
       expression: the expression.
       variable_fn: returns the result for a variable.
       array_fn: returns the result for a constant.
-      apply_fn: returns the result for an operator, given the results for its inputs.
+      apply_fn: returns the result for an operator from the results for its inputs.
       done: results by expression; new ones are added. Pass the same dict for several expressions
         that share parts, so that each part is computed once.
     """
     done = {} if done is None else done
-    known = done.get(expression)
-    if known is not None:
-        return known
+    result = done.get(expression)
+    if result is not None:
+        return result
     if isinstance(expression, Variable):
-        found = variable_fn(expression)
+        result = variable_fn(expression)
     elif isinstance(expression, Array):
-        found = array_fn(expression)
+        result = array_fn(expression)
     else:
-        given = tuple(
-            None if one is None else fold(one, variable_fn, array_fn, apply_fn, done)
-            for one in expression.inputs
+        operands = tuple(
+            None if operand is None else fold(operand, variable_fn, array_fn, apply_fn, done)
+            for operand in expression.inputs
         )
-        found = apply_fn(expression, given)
-    done[expression] = found
-    return found
+        result = apply_fn(expression, operands)
+    done[expression] = result
+    return result
 
 
 def parse(text: str) -> Expression:
@@ -252,10 +251,10 @@ def parse_term(text: str) -> Term:
     Raises:
       ExpressionError: the text is not a term.
     """
-    found = _term(_read(text), text)
-    if isinstance(found, Variable):
+    parsed = _term(_read(text), text)
+    if isinstance(parsed, Variable):
         raise ExpressionError(f"{text}: expected a term, found a tensor")
-    return found
+    return parsed
 
 
 def _read(text: str) -> str | list:
@@ -296,7 +295,7 @@ def _expression(form: str | list, text: str) -> Expression:
             raise ExpressionError(f"{text}: an output of what is no operator")
         return dataclasses.replace(applied, output=int(rest[0]))
     if not head[0].isupper():
-        return Array(head, tuple(_term(one, text) for one in rest))
+        return Array(head, tuple(_term(argument, text) for argument in rest))
     return _apply(head, rest, text)
 
 
@@ -324,7 +323,7 @@ def _term(form: str | list, text: str) -> Term | Variable:
     if isinstance(form, list):
         if not form or not isinstance(form[0], str):
             raise ExpressionError(f"{text}: expected a function's name after a parenthesis")
-        return Call(form[0], tuple(_term(one, text) for one in form[1:]))
+        return Call(form[0], tuple(_term(argument, text) for argument in form[1:]))
     if form.startswith("?"):
         return Variable(form[1:])
     if form.startswith("$"):

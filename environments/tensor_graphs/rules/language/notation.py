@@ -26,7 +26,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from environments.tensor_graphs.rules.language.expressions import (
@@ -34,36 +34,204 @@ from environments.tensor_graphs.rules.language.expressions import (
     Array,
     Call,
     Expression,
+    Literal,
     Name,
     Term,
     Variable,
     variables,
 )
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
-from environments.tensor_graphs.rules.language.symbols import (
-    Quantity,
-    Tensor,
-    all_of,
-    any_of,
-    array,
-    broadcast,
-    call,
-    concat,
-    no,
-    numbers,
-    op,
-    permute,
-    product,
-    repeat,
-    total,
-)
 
-__all__ = [
-    "Attribute", "Constant", "ConstantScalar", "Quantity", "Restriction", "Scalar", "Tensor",
-    "all_of", "any_of",
-    "array", "broadcast", "call", "concat", "make_rule", "no", "numbers", "only_where", "op",
-    "permute", "product", "repeat", "rule", "rules_in", "total",
-]  # fmt: skip
+
+def _infix(name: str, is_reflected: bool = False) -> Callable[[Any, object], Any]:
+    """Return the method for one of Python's operators: "+" is a function of terms, "Add" ONNX's."""
+
+    def method(own: Any, operand: object) -> Any:
+        operands = (operand, own) if is_reflected else (own, operand)
+        return getattr(op, name)(*operands) if name[0].isupper() else call(name, *operands)
+
+    return method
+
+
+def _reflected(name: str) -> Callable[[Any, object], Any]:
+    return _infix(name, is_reflected=True)
+
+
+class Quantity:
+    """A term with Python's operators: a size, an attribute or a truth value.
+
+    Attributes:
+      term: the term as data.
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, term: Term) -> None:
+        """Wrap a term."""
+        self.term = term
+
+    def __getitem__(self, index: int | slice) -> Quantity:
+        if not isinstance(index, slice):
+            return call("nth", self, index)
+        if index.step is not None:
+            raise RuleError("a slice of a list takes no step")
+        stop = () if index.stop is None else (index.stop,)
+        return call("slice", self, index.start or 0, *stop)
+
+    def __iter__(self) -> Any:
+        raise TypeError("a term has no known number of elements")
+
+    def __bool__(self) -> bool:
+        raise TypeError("a term has no value yet: use all_of, any_of and no")
+
+    __eq__, __ne__ = map(_infix, ("=", "!="))
+    __lt__, __le__, __gt__, __ge__ = map(_infix, ("<", "<=", ">", ">="))
+    __add__, __sub__, __mul__, __truediv__ = map(_infix, ("+", "-", "*", "/"))
+    __radd__, __rsub__, __rmul__, __rtruediv__ = map(_reflected, ("+", "-", "*", "/"))
+    __floordiv__, __mod__ = map(_infix, ("//", "mod"))
+
+
+class Tensor:
+    """An expression with Python's operators.
+
+    Attributes:
+      expression: the expression as data.
+    """
+
+    def __init__(self, expression: Expression) -> None:
+        """Wrap an expression."""
+        self.expression = expression
+
+    def output(self, number: int) -> Tensor:
+        """Return another output of the operator whose output this is."""
+        assert isinstance(self.expression, Apply)
+        return Tensor(dataclasses.replace(self.expression, output=number))
+
+    __add__, __sub__, __mul__, __truediv__ = map(_infix, ("Add", "Sub", "Mul", "Div"))
+    __radd__, __rsub__, __rmul__, __rtruediv__ = map(_reflected, ("Add", "Sub", "Mul", "Div"))
+    __matmul__, __pow__ = map(_infix, ("MatMul", "Pow"))
+
+    def __neg__(self) -> Tensor:
+        return op.Neg(self)
+
+    @property
+    def dtype(self) -> Quantity:
+        """The type of the tensor's elements."""
+        return call("dtype", self)
+
+    @property
+    def rank(self) -> Quantity:
+        """The tensor's number of axes."""
+        return call("rank", self)
+
+    @property
+    def shape(self) -> Quantity:
+        """The tensor's sizes, a list."""
+        return call("shape", self)
+
+    @property
+    def size(self) -> Quantity:
+        """The tensor's number of elements."""
+        return call("size", self)
+
+    @property
+    def is_constant(self) -> Quantity:
+        """Whether the tensor depends on constants alone."""
+        return call("constant", self)
+
+    def dim(self, axis: object) -> Quantity:
+        """Return the tensor's size along an axis."""
+        return call("dim", self, axis)
+
+
+class _Operators:
+    """ONNX's operators as functions: `op.Conv(x, w, strides=s)`."""
+
+    def __getattr__(self, name: str) -> Callable[..., Tensor]:
+        def apply(*inputs: object, **attributes: object) -> Tensor:
+            operands = tuple(None if tensor is None else _expression(tensor) for tensor in inputs)
+            terms = tuple((key, _term(value)) for key, value in attributes.items())
+            return Tensor(Apply(name, operands, terms))
+
+        return apply
+
+
+op: Any = _Operators()
+
+
+def call(function: str, *arguments: object) -> Quantity:
+    """Call one of `terms.FUNCTIONS`."""
+    return Quantity(
+        Call(
+            function,
+            tuple(
+                argument.expression
+                if isinstance(argument, Tensor) and isinstance(argument.expression, Variable)
+                else _term(argument)
+                for argument in arguments
+            ),
+        )
+    )
+
+
+def _term(value: object) -> Term:
+    """Return the term of a number, a string, a list of such values, or a Quantity."""
+    if isinstance(value, Quantity):
+        return value.term
+    if isinstance(value, (tuple, list)):
+        return Call("list", tuple(map(_term, value)))
+    if isinstance(value, (int, float, str)):
+        return Literal(value)
+    raise RuleError(f"expected a number, a string or a list, found {value!r}")
+
+
+def _expression(value: object) -> Expression:
+    """Return the expression of a Tensor; a number or a Quantity becomes a constant."""
+    if isinstance(value, Tensor):
+        return value.expression
+    if isinstance(value, (int, float, Quantity)):
+        return Array("full", (_term(value),))
+    raise RuleError(f"expected a tensor or a number, found {value!r}")
+
+
+def array(function: str, *arguments: object) -> Tensor:
+    """Make a constant with one of `terms.ARRAYS`."""
+    return Tensor(Array(function, tuple(map(_term, arguments))))
+
+
+def permute(values: object, order: object) -> Quantity:
+    """Return a list in another order; of permutations, `order` applied after `values`."""
+    return call("permute", values, order)
+
+
+def concat(*values: object) -> Quantity:
+    """Join lists, one after the other."""
+    return call("concat", *values)
+
+
+def repeat(value: object, times: object) -> Quantity:
+    """Return a list that contains a value several times."""
+    return call("repeat", value, times)
+
+
+def numbers(start: object, stop: object) -> Quantity:
+    """Return the list of integers from `start` up to, but not including, `stop`."""
+    return call("range", start, stop)
+
+
+def all_of(*conditions: Quantity) -> Quantity:
+    """Return the condition that all conditions hold."""
+    return call("and", *conditions)
+
+
+def any_of(*conditions: Quantity) -> Quantity:
+    """Return the condition that at least one condition holds."""
+    return call("or", *conditions)
+
+
+def no(condition: Quantity) -> Quantity:
+    """Return the condition that a condition is false."""
+    return call("not", condition)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,9 +241,7 @@ class Restriction:
     condition: Quantity
 
 
-def only_where(condition: Quantity) -> Restriction:
-    """Restrict a rule to the places where a condition holds."""
-    return Restriction(condition)
+only_where = Restriction
 
 
 # Annotations of parameters.
@@ -148,36 +314,35 @@ def make_rule(name: str, source: object, target: object, *conditions: object) ->
       RuleError: the parts make no rule.
     """
     sources = _expressions(name, source)
-    needed = tuple(_condition(name, one) for one in conditions if not isinstance(one, Restriction))
-    restrictions = tuple(one.condition.term for one in conditions if isinstance(one, Restriction))
-    targets = tuple(_with_dtypes(one, sources) for one in _expressions(name, target))
-    return Rule(name, sources, targets, needed, restrictions)
+    terms: list[Term] = []
+    restrictions: list[Term] = []
+    for condition in conditions:
+        if isinstance(condition, Restriction):
+            restrictions.append(condition.condition.term)
+        elif isinstance(condition, Quantity):
+            terms.append(condition.term)
+        else:
+            raise RuleError(f"rule {name}: expected a condition, found {condition!r}")
+    targets = tuple(_with_dtypes(root, sources) for root in _expressions(name, target))
+    return Rule(name, sources, targets, tuple(terms), tuple(restrictions))
 
 
 def rules_in(module: types.ModuleType | Mapping[str, Any]) -> tuple[Rule, ...]:
     """Return all rules among a module's values and in its lists, in the order of definition."""
-    found: dict[str, Rule] = {}
+    rules: dict[str, Rule] = {}
     for value in (module if isinstance(module, Mapping) else vars(module)).values():
-        for one in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(one, Rule):
-                found.setdefault(one.name, one)
-    return tuple(found.values())
+        for member in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(member, Rule):
+                rules.setdefault(member.name, member)
+    return tuple(rules.values())
 
 
-def _expressions(name: str, given: object) -> tuple[Expression, ...]:
-    several: Iterable[object] = given if isinstance(given, (tuple, list)) else (given,)
-    found = []
-    for one in several:
-        if not isinstance(one, Tensor):
-            raise RuleError(f"rule {name}: expected an expression of tensors, found {one!r}")
-        found.append(one.expression)
-    return tuple(found)
-
-
-def _condition(name: str, given: object) -> Term:
-    if not isinstance(given, Quantity):
-        raise RuleError(f"rule {name}: expected a condition, found {given!r}")
-    return given.term
+def _expressions(name: str, side: object) -> tuple[Expression, ...]:
+    tensors = side if isinstance(side, (tuple, list)) else (side,)
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            raise RuleError(f"rule {name}: expected an expression of tensors, found {tensor!r}")
+    return tuple(tensor.expression for tensor in tensors)
 
 
 def _with_dtypes(expression: Expression, source: Sequence[Expression]) -> Expression:
@@ -185,10 +350,12 @@ def _with_dtypes(expression: Expression, source: Sequence[Expression]) -> Expres
     if not isinstance(expression, Apply):
         return expression
     near = variables(*expression.inputs) or variables(*source)
-    inputs = []
-    for one in expression.inputs:
-        if isinstance(one, Array) and one.function == "full" and len(one.arguments) == 1:
-            dtype = Call("dtype", (Variable(near[0]),))
-            one = Array("full", (*one.arguments, Call("list", ()), dtype))
-        inputs.append(None if one is None else _with_dtypes(one, source))
-    return dataclasses.replace(expression, inputs=tuple(inputs))
+    dtype = Call("dtype", (Variable(near[0]),))
+
+    def typed(operand: Expression) -> Expression:
+        if not isinstance(operand, Array) or operand.function != "full":
+            return _with_dtypes(operand, source)
+        (value, *type_) = operand.arguments
+        return Array("full", (value, *(type_ or (Call("list", ()), dtype))))
+
+    return expression.with_inputs(typed)

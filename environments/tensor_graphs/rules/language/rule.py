@@ -16,8 +16,9 @@ Every rule has one more condition: a new output has the type of the output that 
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from environments.tensor_graphs.rules.language.element_types import FLOAT, GROUPS
@@ -39,8 +40,8 @@ from environments.tensor_graphs.rules.language.expressions import (
 )
 from environments.tensor_graphs.rules.language.terms import ARRAYS, FUNCTIONS
 
-_FIELDS = ("name", "source", "target", "conditions", "restrictions", "verified_by",
-           "may_change_nonfinite", "may_lose_digits", "types")  # fmt: skip
+_VERIFIED = ("verified_by", "may_change_nonfinite", "may_lose_digits", "types")
+_PARTS = ("source", "target", "conditions", "restrictions")
 
 
 class RuleError(ValueError):
@@ -98,31 +99,31 @@ class Rule:
         """Variables whose tensors must be constants for the rule to be tried."""
         return frozenset(
             variable.name
-            for one in self.restrictions
-            if isinstance(one, Call) and one.function == "constant"
-            for variable in one.arguments
+            for restriction in self.restrictions
+            if isinstance(restriction, Call) and restriction.function == "constant"
+            for variable in restriction.arguments
             if isinstance(variable, Variable)
         )
 
-    def as_verified(self, record: Rule) -> Rule:
-        """Return this rule with the results of the verification of an equal rule."""
-        return dataclasses.replace(
-            self,
-            verified_by=record.verified_by,
-            may_change_nonfinite=record.may_change_nonfinite,
-            may_lose_digits=record.may_lose_digits,
-            types=record.types,
-        )
+    @property
+    def verification(self) -> dict[str, Any]:
+        """What verification says of the rule, as fields for JSON; see `as_verified`."""
+        return {name: getattr(self, name) for name in _VERIFIED} | {"types": list(self.types)}
+
+    def as_verified(self, verification: Mapping[str, Any]) -> Rule:
+        """Return this rule with the verification of an equal rule."""
+        rule = copy.copy(self)
+        # No dataclasses.replace, which would look for problems again: all of them are in the parts.
+        vars(rule).update({name: verification[name] for name in _VERIFIED})
+        vars(rule).update(types=tuple(verification["types"]))
+        return rule
 
     def as_dict(self) -> dict[str, Any]:
         """Return the rule as a JSON object."""
         return {
             "name": self.name,
-            **{field: [str(one) for one in getattr(self, field)] for field in _FIELDS[1:5]},
-            "verified_by": self.verified_by,
-            "may_change_nonfinite": self.may_change_nonfinite,
-            "may_lose_digits": self.may_lose_digits,
-            "types": list(self.types),
+            **{field: [*map(str, getattr(self, field))] for field in _PARTS},
+            **self.verification,
         }
 
     @classmethod
@@ -135,7 +136,7 @@ class Rule:
         name = data.get("name")
         if not isinstance(name, str) or not name:
             raise RuleError(f"a rule without a name: {str(data)[:80]}")
-        unknown = sorted(set(data) - set(_FIELDS))
+        unknown = sorted(set(data) - {"name", *_PARTS, *_VERIFIED})
         if unknown:
             raise RuleError(f"rule {name}: unknown field {unknown[0]!r}")
         try:
@@ -156,16 +157,16 @@ class Rule:
     def __str__(self) -> str:
         lines = [f"{self.name}:"]
         lines += [f"  {old}  =>  {new}" for old, new in zip(self.source, self.target, strict=True)]
-        lines += [f"    if {one}" for one in self.conditions]
-        lines += [f"    only where {one}" for one in self.restrictions]
+        lines += [f"    if {condition}" for condition in self.conditions]
+        lines += [f"    only where {restriction}" for restriction in self.restrictions]
         return "\n".join(lines)
 
 
 def _texts(data: Mapping[str, Any], field: str, usual: Sequence[str] = ()) -> list[str]:
-    found = data.get(field, list(usual))
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+    texts = data.get(field, list(usual))
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise RuleError(f"rule {data['name']}: {field} is no list of texts")
-    return found
+    return texts
 
 
 def _problems(rule: Rule) -> Iterator[str]:
@@ -174,51 +175,45 @@ def _problems(rule: Rule) -> Iterator[str]:
     for group in rule.types:
         if group not in GROUPS:
             yield f"expected types among {', '.join(GROUPS)}, found {group!r}"
-    for one in rule.source:
-        if not isinstance(one, Apply):
-            yield f"its source {one} is no operator"
-        yield from _source_problems(one)
-    bound_variables = set(variables(*rule.source))
-    bound_names = set(_bound_names(rule.source))
+    for source in rule.source:
+        if not isinstance(source, Apply):
+            yield f"its source {source} is no operator"
     later = (*rule.target, *rule.conditions, *rule.restrictions)
-    for variable in variables(*later):
-        if variable not in bound_variables:
-            yield f"?{variable} is not in its source"
-    for name in names(*rule.source, *later):
-        if name not in bound_names:
-            yield f"${name} is bound nowhere in its source"
-    for given in (*rule.source, *later):
-        for part in parts(given):
-            yield from _part_problems(part)
-    for one in rule.source:
-        if any(one != other and one in tuple(parts(other)) for other in rule.source):
-            yield f"{one} is a part of another source"
+    before = [part for root in rule.source for part in parts(root)]
+    after = [part for root in later for part in parts(root)]
+    for part in before:
+        if isinstance(part, Array) and (part.function != "full" or len(part.arguments) != 1):
+            yield f"{part} in a source: expected (full VALUE)"
+    bound = {part for part in before if isinstance(part, Variable)}
+    for part in after:
+        if isinstance(part, Variable) and part not in bound:
+            yield f"{part} is not in its source"
+    bound_names = set(_bound_names(before))
+    for part in (*before, *after):
+        if isinstance(part, Name) and part not in bound_names:
+            yield f"{part} is bound nowhere in its source"
+    for part in (*before, *after):
+        yield from _part_problems(part)
+    for source in rule.source:
+        if any(source != root and source in tuple(parts(root)) for root in rule.source):
+            yield f"{source} is a part of another source"
     if len(set(rule.source)) < len(rule.source):
         yield "it replaces one expression twice"
     yield from _connection_problems(rule.source)
 
 
-def _source_problems(source: Part) -> Iterator[str]:
-    for part in parts(source):
-        if isinstance(part, Array) and (part.function != "full" or len(part.arguments) != 1):
-            yield f"{part} in a source: expected (full VALUE)"
-
-
-def _bound_names(source: tuple[Expression, ...]) -> Iterator[str]:
+def _bound_names(source: Iterable[Part]) -> Iterator[Name]:
     """Yield the names that a source binds: those that are an attribute, or an element of a list."""
-    for part in (part for one in source for part in parts(one)):
+    for part in source:
         values: tuple[Any, ...] = ()
         if isinstance(part, Apply):
             values = tuple(value for _, value in part.attributes)
         elif isinstance(part, Array):
             values = part.arguments
         for value in values:
-            inside = value.arguments if _is_list(value) else (value,)
-            yield from (one.name for one in inside if isinstance(one, Name))
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Call) and value.function == "list"
+            is_list = isinstance(value, Call) and value.function == "list"
+            inside = value.arguments if is_list else (value,)
+            yield from (element for element in inside if isinstance(element, Name))
 
 
 def _part_problems(part: Part) -> Iterator[str]:
@@ -233,7 +228,9 @@ def _part_problems(part: Part) -> Iterator[str]:
     fewest, most = function.num_arguments
     if not fewest <= len(part.arguments) <= most:
         yield f"{part}: {len(part.arguments)} arguments of {part.function}"
-    if not function.takes_tensors and any(isinstance(one, Variable) for one in part.arguments):
+    if not function.takes_tensors and any(
+        isinstance(argument, Variable) for argument in part.arguments
+    ):
         yield f"{part}: a tensor is no argument of {part.function}"
 
 
@@ -245,10 +242,10 @@ def _connection_problems(source: tuple[Expression, ...]) -> Iterator[str]:
     reached = set(variables(source[0])) if source else set()
     rest = list(source[1:])
     while rest:
-        near = [one for one in rest if reached & set(variables(one))]
+        near = [expression for expression in rest if reached & set(variables(expression))]
         if not near:
             yield f"{rest[0]} shares no variable with the rest of its source"
             return
-        for one in near:
-            reached |= set(variables(one))
-            rest.remove(one)
+        for expression in near:
+            reached |= set(variables(expression))
+            rest.remove(expression)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -45,7 +46,7 @@ class Tensor:
         """
         if self.type.shape is None:
             raise TermError("the rank is not known")
-        return tuple(Size(one) if isinstance(one, str) else one for one in self.type.shape)
+        return tuple(Size(size) if isinstance(size, str) else size for size in self.type.shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,15 +64,17 @@ class Function:
     takes_tensors: bool = False
     is_lazy: bool = False
 
-    @property
+    @functools.cached_property
     def num_arguments(self) -> tuple[int, float]:
         """The smallest and the largest number of arguments."""
         if self.is_lazy:
             return 0, math.inf
-        given = inspect.signature(self.compute).parameters.values()
-        is_variadic = any(one.kind is one.VAR_POSITIONAL for one in given)
-        fixed = [one for one in given if one.kind is not one.VAR_POSITIONAL]
-        needed = sum(one.default is one.empty for one in fixed)
+        parameters = inspect.signature(self.compute).parameters.values()
+        is_variadic = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+        fixed = [
+            parameter for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL
+        ]
+        needed = sum(parameter.default is parameter.empty for parameter in fixed)
         return needed, math.inf if is_variadic else len(fixed)
 
 
@@ -80,9 +83,9 @@ def _equal(left: Any, right: Any) -> bool:
         if len(left) != len(right):
             return False
         unknown = None
-        for one, other in zip(left, right, strict=True):
+        for first, second in zip(left, right, strict=True):
             try:
-                if not _equal(one, other):
+                if not _equal(first, second):
                     return False
             except TermError as error:
                 unknown = error
@@ -100,26 +103,19 @@ def _numbers(*values: Any) -> None:
             raise TermError(f"{value!r} is no number")
 
 
-def _compare(relation: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def compare(left: Any, right: Any) -> bool:
-        _numbers(left, right)
-        return bool(relation(left, right))
+def _of_numbers(compute: Callable[..., Any]) -> Function:
+    """Return a function that refuses what is no number."""
 
-    return compare
+    @functools.wraps(compute)
+    def checked(*values: Any) -> Any:
+        _numbers(*values)
+        return compute(*values)
 
-
-def _add(*values: Any) -> Any:
-    _numbers(*values)
-    return sum(values)
-
-
-def _subtract(left: Any, right: Any) -> Any:
-    _numbers(left, right)
-    return left - right
+    return Function(checked)
 
 
 def _multiply(*values: Any) -> Any:
-    if any(isinstance(one, Size) for one in values):
+    if any(isinstance(value, Size) for value in values):
         return _symbolic("product", values)
     _numbers(*values)
     return math.prod(values)
@@ -137,36 +133,18 @@ def _divide(left: Any, right: Any) -> Any:
 
 
 def _symbolic(operation: str, values: tuple) -> Any:
-    plain = [str(one) if isinstance(one, Size) else one for one in values]
+    plain = [str(value) if isinstance(value, Size) else value for value in values]
     try:
-        found = (
+        size = (
             dimensions.product(plain)
             if operation == "product"
             else dimensions.quotient(plain[0], plain[1])
         )
     except ValueError as error:
         raise TermError(str(error)) from None
-    if found is None:
+    if size is None:
         raise TermError(f"the {operation} of {plain} is not known")
-    return Size(found) if isinstance(found, str) else found
-
-
-def _floor_divide(left: Any, right: Any) -> Any:
-    _numbers(left, right)
-    return left // right
-
-
-def _remainder(left: Any, right: Any) -> Any:
-    _numbers(left, right)
-    return left % right
-
-
-def _number_list(fn: Callable[..., Any]) -> Callable[..., Any]:
-    def compute(*values: Any) -> Any:
-        _numbers(*values)
-        return fn(values)
-
-    return compute
+    return Size(size) if isinstance(size, str) else size
 
 
 def _element(values: tuple, index: int) -> Any:
@@ -189,7 +167,7 @@ def _replaced(values: tuple, index: int, value: Any) -> tuple:
 
 
 def _concat(*values: tuple) -> tuple:
-    if not all(isinstance(one, tuple) for one in values):
+    if not all(isinstance(value, tuple) for value in values):
         raise TermError("concat takes lists")
     return sum(values, ())
 
@@ -201,19 +179,13 @@ def _permuted(values: tuple, order: tuple[int, ...]) -> tuple:
     """
     if sorted(order) != list(range(len(values))):
         raise TermError(f"{order} is no permutation of {len(values)}")
-    return tuple(values[one] for one in order)
+    return tuple(values[place] for place in order)
 
 
 def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
-    return (
-        tuple(order.index(one) for one in range(len(order)))
-        if sorted(order) == list(range(len(order)))
-        else _fail(f"{order} is no permutation")
-    )
-
-
-def _fail(message: str) -> Any:
-    raise TermError(message)
+    if sorted(order) != list(range(len(order))):
+        raise TermError(f"{order} is no permutation")
+    return tuple(order.index(place) for place in range(len(order)))
 
 
 def _axis(axis: int, rank: int) -> int:
@@ -225,14 +197,14 @@ def _axis(axis: int, rank: int) -> int:
 def _broadcast(*shapes: tuple) -> tuple:
     """Return the shape of an elementwise operator's output."""
     rank = max(len(shape) for shape in shapes)
-    found: list[Any] = [1] * rank
+    sizes: list[Any] = [1] * rank
     for shape in shapes:
         for position, size in enumerate(shape, rank - len(shape)):
-            if found[position] == 1:
-                found[position] = size
-            elif size != 1 and not _equal(found[position], size):
+            if sizes[position] == 1:
+                sizes[position] = size
+            elif size != 1 and not _equal(sizes[position], size):
                 raise TermError(f"{shapes} do not broadcast")
-    return tuple(found)
+    return tuple(sizes)
 
 
 def _not(value: Any) -> bool:
@@ -245,27 +217,23 @@ def _of_tensor(compute: Callable[..., Any]) -> Function:
     return Function(compute, takes_tensors=True)
 
 
-def _dimension(tensor: Tensor, index: int) -> Any:
-    return tensor.shape[index]
-
-
 FUNCTIONS: Mapping[str, Function] = {
     # Functions of tensors.
     "dtype": _of_tensor(lambda tensor: tensor.type.dtype),
     "rank": _of_tensor(lambda tensor: len(tensor.shape)),
     "shape": _of_tensor(lambda tensor: tensor.shape),
-    "dim": _of_tensor(_dimension),
+    "dim": _of_tensor(lambda tensor, index: tensor.shape[index]),
     "size": _of_tensor(lambda tensor: _multiply(1, *tensor.shape)),
     "constant": _of_tensor(lambda tensor: tensor.is_constant),
     # Functions of numbers. "/" of integers has no value if there is a remainder.
-    "+": Function(_add),
-    "-": Function(_subtract),
+    "+": _of_numbers(lambda *values: sum(values)),
+    "-": _of_numbers(lambda left, right: left - right),
     "*": Function(_multiply),
     "/": Function(_divide),
-    "//": Function(_floor_divide),
-    "mod": Function(_remainder),
-    "min": Function(_number_list(min)),
-    "max": Function(_number_list(max)),
+    "//": _of_numbers(lambda left, right: left // right),
+    "mod": _of_numbers(lambda left, right: left % right),
+    "min": _of_numbers(lambda *values: min(values)),
+    "max": _of_numbers(lambda *values: max(values)),
     "sqrt": Function(lambda value: math.sqrt(value)),
     "axis": Function(_axis),
     # Functions of lists.
@@ -277,19 +245,19 @@ FUNCTIONS: Mapping[str, Function] = {
     "concat": Function(_concat),
     "repeat": Function(lambda value, times: (value,) * times),
     "range": Function(lambda start, stop: tuple(range(start, stop))),
-    "sum": Function(lambda values: _add(*values)),
+    "sum": Function(lambda values: FUNCTIONS["+"].compute(*values)),
     "product": Function(lambda values: _multiply(1, *values)),
     "permute": Function(_permuted),
     "inverse": Function(_inverse),
     "broadcast": Function(_broadcast),
-    "in": Function(lambda value, values: any(_equal(value, one) for one in values)),
+    "in": Function(lambda value, values: any(_equal(value, option) for option in values)),
     # Truth values.
     "=": Function(_equal),
     "!=": Function(lambda left, right: not _equal(left, right)),
-    "<": Function(_compare(lambda left, right: left < right)),
-    "<=": Function(_compare(lambda left, right: left <= right)),
-    ">": Function(_compare(lambda left, right: left > right)),
-    ">=": Function(_compare(lambda left, right: left >= right)),
+    "<": _of_numbers(lambda left, right: left < right),
+    "<=": _of_numbers(lambda left, right: left <= right),
+    ">": _of_numbers(lambda left, right: left > right),
+    ">=": _of_numbers(lambda left, right: left >= right),
     "not": Function(_not),
 }
 
@@ -299,14 +267,7 @@ def _full(value: float, shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def _identity_kernel(channels: int, groups: int, spatial_rank: int, dtype: str) -> np.ndarray:
-    """Return the weight of a convolution that changes nothing, [channels, channels / groups, 1, …].
-
-    Args:
-      channels: number of channels of input and output.
-      groups: number of groups.
-      spatial_rank: number of spatial axes.
-      dtype: element type of the weight.
-    """
+    """Return a convolution's weight that changes nothing, [channels, channels / groups, 1, …]."""
     if channels % groups:
         raise ValueError(f"{groups} groups of {channels} channels")
     each = channels // groups

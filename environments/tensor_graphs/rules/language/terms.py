@@ -70,13 +70,13 @@ def evaluate(term: Term | Variable, bindings: Bindings) -> Any:
     try:
         if function.is_lazy:
             return function.compute(term.arguments, bindings)
-        given = [
-            _tensor(one, bindings)
-            if isinstance(one, Variable) and function.takes_tensors
-            else evaluate(one, bindings)
-            for one in term.arguments
+        values = [
+            _tensor(argument, bindings)
+            if isinstance(argument, Variable) and function.takes_tensors
+            else evaluate(argument, bindings)
+            for argument in term.arguments
         ]
-        return function.compute(*given)
+        return function.compute(*values)
     except (TypeError, IndexError, ArithmeticError) as error:
         raise TermError(f"{term}: {error}") from None
 
@@ -95,9 +95,9 @@ def make_array(array: Array, bindings: Bindings) -> np.ndarray:
     Raises:
       TermError: an argument has no value, or the arguments do not fit together.
     """
-    given = [evaluate(one, bindings) for one in array.arguments]
+    values = [evaluate(argument, bindings) for argument in array.arguments]
     try:
-        return ARRAYS[array.function](*given)
+        return ARRAYS[array.function](*values)
     except (TypeError, IndexError, ValueError, ArithmeticError) as error:
         raise TermError(f"{array}: {error}") from None
 
@@ -105,7 +105,7 @@ def make_array(array: Array, bindings: Bindings) -> np.ndarray:
 def as_attribute(value: Any) -> Any:
     """Convert a term's value to an attribute's: sizes become strings, truth values integers."""
     if isinstance(value, tuple):
-        return tuple(as_attribute(one) for one in value)
+        return tuple(as_attribute(element) for element in value)
     if isinstance(value, Size):
         return str(value)
     return int(value) if isinstance(value, bool) else value
@@ -118,11 +118,11 @@ def _tensor(variable: Variable, bindings: Bindings) -> Tensor:
 
 
 def _and(arguments: tuple, bindings: Bindings) -> bool:
-    return all(evaluate(one, bindings) is True for one in arguments)
+    return all(evaluate(argument, bindings) is True for argument in arguments)
 
 
 def _or(arguments: tuple, bindings: Bindings) -> bool:
-    return any(holds(one, bindings) for one in arguments)
+    return any(holds(argument, bindings) for argument in arguments)
 
 
 def _if(arguments: tuple, bindings: Bindings) -> Any:

@@ -29,7 +29,7 @@ NAMES = (
 @functools.lru_cache(maxsize=1)
 def all_rules() -> tuple[Rule, ...]:
     """Return the rules of all families, without verifying them."""
-    return tuple(one for name in NAMES for one in rules_of(name))
+    return tuple(rule for name in NAMES for rule in rules_of(name))
 
 
 def rules_of(name: str) -> tuple[Rule, ...]:

@@ -40,8 +40,8 @@ def _linear(x: Tensor, scale: Tensor | float, bias: Tensor | float) -> Tensor:
             return op.Expand(flat(value), shape=(x.dim(1),))
         return array("full", value, (x.dim(1),), x.dtype)
 
-    given = [vector(one) for one in (scale, bias, 0.0, 1.0)]
-    return op.BatchNormalization(x, *given, epsilon=0.0)
+    vectors = [vector(number) for number in (scale, bias, 0.0, 1.0)]
+    return op.BatchNormalization(x, *vectors, epsilon=0.0)
 
 
 @rule

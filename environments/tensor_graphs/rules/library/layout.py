@@ -88,13 +88,13 @@ def _cancelling(count: int) -> Iterator[Rule]:
         y,
     )
     together = op.Split(op.Concat(*x, axis=axis), axis=axis, split=sizes)
-    for number, one in enumerate(x):
+    for number, tensor in enumerate(x):
         # The output's type gives the last part's size, so no condition is needed for it.
         before = x[:number] if number + 1 < count else []
         yield make_rule(
             f"part_{number + 1}_of_{count}_of_concat",
             together.output(number),
-            one,
+            tensor,
             *[sizes[place] == each.dim(axis) for place, each in enumerate(before)],
         )
 
@@ -114,12 +114,12 @@ def concat_in_concat_behind(x, y, z, axis: Attribute):
 
 def _unary(name: str) -> Iterator[Rule]:
     x, y = Tensor(Variable("x")), Tensor(Variable("y"))
-    s, p, axis = (Quantity(Name(one)) for one in ("s", "p", "axis"))
+    s, p, axis = (Quantity(Name(name)) for name in ("s", "p", "axis"))
     f = getattr(op, name)
     text = name.lower()
     moved = (
-        ("reshaped", lambda one: op.Reshape(one, shape=s)),
-        ("transposed", lambda one: op.Transpose(one, perm=p)),
+        ("reshaped", lambda tensor: op.Reshape(tensor, shape=s)),
+        ("transposed", lambda tensor: op.Transpose(tensor, perm=p)),
     )
     for how, move in moved:
         yield make_rule(f"{text}_of_{how}", f(move(x)), move(f(x)))
@@ -137,7 +137,7 @@ def _unary(name: str) -> Iterator[Rule]:
 
 
 def _binary(name: str) -> Iterator[Rule]:
-    x, y, c = (Tensor(Variable(one)) for one in "xyc")
+    x, y, c = (Tensor(Variable(name)) for name in "xyc")
     s, p = Quantity(Name("s")), Quantity(Name("p"))
     f = getattr(op, name)
     text = name.lower()
@@ -236,7 +236,7 @@ def product_of_reshaped(x, w: Constant, s: Attribute):
 
 
 RULES = (
-    *(one for count in _WAYS for one in _cancelling(count)),
-    *(one for name in _UNARY for one in _unary(name)),
-    *(one for name in _BINARY for one in _binary(name)),
+    *(rule for count in _WAYS for rule in _cancelling(count)),
+    *(rule for name in _UNARY for rule in _unary(name)),
+    *(rule for name in _BINARY for rule in _binary(name)),
 )

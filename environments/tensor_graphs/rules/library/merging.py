@@ -24,24 +24,24 @@ def outputs(split: Tensor, count: int) -> tuple[Tensor, ...]:
     return tuple(split.output(number) for number in range(count))
 
 
-def constant(*given: Tensor) -> list[object]:
+def constant(*weights: Tensor) -> list[object]:
     """Return restrictions to constant weights, whose merging costs nothing when the model runs."""
-    return [only_where(one.is_constant) for one in given]
+    return [only_where(weight.is_constant) for weight in weights]
 
 
 def _products(count: int) -> Iterator[Rule]:
     (x,), w, b = tensors("x", 1), tensors("w", count), tensors("b", count)
-    columns = [one.dim(-1) for one in w]
+    columns = [matrix.dim(-1) for matrix in w]
     together = op.Concat(*w, axis=-1)
     yield make_rule(
         f"{count}_products_are_one",
-        tuple(x @ one for one in w),
+        tuple(x @ matrix for matrix in w),
         outputs(op.Split(x @ together, axis=-1, split=columns), count),
         *constant(*w),
     )
     yield make_rule(
         f"{count}_linear_layers_are_one",
-        tuple(x @ one + bias for one, bias in zip(w, b, strict=True)),
+        tuple(x @ matrix + bias for matrix, bias in zip(w, b, strict=True)),
         outputs(op.Split(x @ together + op.Concat(*b, axis=-1), axis=-1, split=columns), count),
         *constant(*w, *b),
     )
@@ -54,18 +54,18 @@ def _gemms(count: int) -> Iterator[Rule]:
         yield make_rule(
             f"{count}{name}_gemms_are_one",
             tuple(op.Gemm(x, *pair, transB=transposed) for pair in zip(w, b, strict=True)),
-            outputs(op.Split(together, axis=1, split=[one.dim(along) for one in w]), count),
+            outputs(op.Split(together, axis=1, split=[matrix.dim(along) for matrix in w]), count),
             *constant(*w, *b),
         )
 
 
 def _convolutions(count: int) -> Iterator[Rule]:
     (x,), w, b = tensors("x", 1), tensors("w", count), tensors("b", count)
-    channels = [one.dim(0) for one in w]
+    channels = [kernel.dim(0) for kernel in w]
     together = op.Concat(*w, axis=0)
     yield make_rule(
         f"{count}_convs_are_one",
-        tuple(op.Conv(x, one, **PLAIN) for one in w),
+        tuple(op.Conv(x, kernel, **PLAIN) for kernel in w),
         outputs(op.Split(op.Conv(x, together, **PLAIN), axis=1, split=channels), count),
         *constant(*w),
     )
@@ -86,22 +86,22 @@ def _apart(count: int) -> Iterator[Rule]:
     yield make_rule(
         f"product_with_{count}_matrices_apart",
         x @ op.Concat(*w, axis=w[0].rank - 1),
-        op.Concat(*(x @ one for one in w), axis=-1),
+        op.Concat(*(x @ matrix for matrix in w), axis=-1),
     )
     yield make_rule(
         f"conv_with_{count}_kernels_apart",
         op.Conv(x, op.Concat(*w, axis=0), **PLAIN),
-        op.Concat(*(op.Conv(x, one, **PLAIN) for one in w), axis=1),
+        op.Concat(*(op.Conv(x, kernel, **PLAIN) for kernel in w), axis=1),
     )
     yield make_rule(
         f"concat_of_{count}_products",
-        op.Concat(*(x @ one for one in w), axis=w[0].rank - 1),
+        op.Concat(*(x @ matrix for matrix in w), axis=w[0].rank - 1),
         x @ op.Concat(*w, axis=-1),
         *constant(*w),
     )
     yield make_rule(
         f"concat_of_{count}_convs",
-        op.Concat(*(op.Conv(x, one, **PLAIN) for one in w), axis=1),
+        op.Concat(*(op.Conv(x, kernel, **PLAIN) for kernel in w), axis=1),
         op.Conv(x, op.Concat(*w, axis=0), **PLAIN),
         *constant(*w),
     )
@@ -110,7 +110,7 @@ def _apart(count: int) -> Iterator[Rule]:
 def _groups(count: int) -> Iterator[Rule]:
     """Yield rules that turn convolutions of different images into the groups of one convolution."""
     x, w, b = tensors("x", count), tensors("w", count), tensors("b", count)
-    alike = [one.dim(0) == w[0].dim(0) for one in w[1:]]
+    alike = [kernel.dim(0) == w[0].dim(0) for kernel in w[1:]]
     together = op.Concat(*x, axis=1), op.Concat(*w, axis=0)
     bias = op.Concat(*b, axis=0)
     yield make_rule(
@@ -159,6 +159,6 @@ _MAKERS: tuple[tuple[Callable[[int], Iterator[Rule]], tuple[int, ...]], ...] = (
     (_groups, (2,)),
 )
 RULES = (
-    *(one for make, ways in _MAKERS for count in ways for one in make(count)),
+    *(rule for make, ways in _MAKERS for count in ways for rule in make(count)),
     *_half_the_groups(),
 )

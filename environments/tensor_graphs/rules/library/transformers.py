@@ -108,12 +108,14 @@ def sum_without_batch(x, m, s: Attribute):
 
 
 def _attention(name: str, score: Callable[[Tensor, Tensor, bool], Tensor]) -> Rule:
-    q, k, v, m = (Tensor(Variable(one)) for one in "qkvm")
-    sizes = tuple(Quantity(Name(one)) for one in ("t", "h", "d"))
+    q, k, v, m = (Tensor(Variable(name)) for name in "qkvm")
+    sizes = tuple(Quantity(Name(name)) for name in ("t", "h", "d"))
 
     def mixed(swap: tuple[int, ...], turned: tuple[int, ...], is_batch: bool) -> Tensor:
         shape = (1, *sizes) if is_batch else sizes
-        query, value = (op.Transpose(op.Reshape(one, shape=shape), perm=swap) for one in (q, v))
+        query, value = (
+            op.Transpose(op.Reshape(tensor, shape=shape), perm=swap) for tensor in (q, v)
+        )
         key = op.Transpose(op.Reshape(k, shape=shape), perm=turned)
         weights = op.Softmax(score(query @ key, m, is_batch), axis=len(swap) - 1)
         return op.Transpose(weights @ value, perm=swap)
@@ -147,7 +149,7 @@ def _attentions() -> Iterator[Rule]:
 
 
 def _halves(name: str, f: Callable[[Tensor], Tensor]) -> Iterator[Rule]:
-    x, w, b, v, c = (Tensor(Variable(one)) for one in "xwbvc")
+    x, w, b, v, c = (Tensor(Variable(name)) for name in "xwbvc")
     size = w.dim(1)
     half = (size / 2, size / 2)
 
@@ -163,7 +165,7 @@ def _halves(name: str, f: Callable[[Tensor], Tensor]) -> Iterator[Rule]:
         first = op.Gemm(f(op.Gemm(rows, w_parts[0], b_parts[0])), v_parts[0], last)
         return op.Gemm(f(op.Gemm(rows, w_parts[1], b_parts[1])), v_parts[1], first)
 
-    wanted = [*[only_where(one.is_constant) for one in (w, b, v)], only_where(size >= 512)]
+    wanted = [*[only_where(tensor.is_constant) for tensor in (w, b, v)], only_where(size >= 512)]
     yield make_rule(
         f"halves_of_{name}",
         op.Gemm(f(op.Gemm(x, w, b)), v, c),

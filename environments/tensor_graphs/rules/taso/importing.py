@@ -8,15 +8,13 @@ are wrong.
 from __future__ import annotations
 
 import dataclasses
-import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from environments.tensor_graphs.rules.generation.collect import without_needless
 from environments.tensor_graphs.rules.generation.prune import canonical
 from environments.tensor_graphs.rules.language.rule import Rule
-from environments.tensor_graphs.rules.taso.file import TasoRule, read_taso_file
+from environments.tensor_graphs.rules.taso.file import TasoRule
 from environments.tensor_graphs.rules.taso.translation import (
-    Translation,
     TranslationError,
     translate,
 )
@@ -37,57 +35,39 @@ class Import:
 
 
 def import_taso(
-    path: str | pathlib.Path,
+    rules: Sequence[TasoRule],
     num_instances: int = 500,
     seed: int = 0,
-    progress_fn: Callable[[int], None] | None = None,
+    progress_fn: Callable[[], None] = lambda: None,
 ) -> Import:
-    """Read, translate and verify TASO's rules.
-
-    Args:
-      path: the file.
-      num_instances: number of instances of each rule to test.
-      seed: seed of everything random.
-      progress_fn: called with the number of rules, and then with 0 after each rule.
-
-    Raises:
-      UserError: the file cannot be read, or is not a TASO rule file.
-    """
+    """Translate and verify TASO's rules; `progress_fn` is called after each of them."""
     accepted: dict[str, Rule] = {}
     rejected: dict[str, str] = {}
-    given = read_taso_file(path)
-    if progress_fn is not None:
-        progress_fn(len(given))
-    for number, one in enumerate(given):
+    for number, taso_rule in enumerate(rules):
         name = f"taso_{number}"
-        found = _take(one, name, num_instances, seed)
-        if isinstance(found, str):
-            rejected[name] = found
+        outcome = _take(taso_rule, name, num_instances, seed)
+        if isinstance(outcome, str):
+            rejected[name] = outcome
         else:
-            twin = accepted.setdefault(canonical(found), found)
-            if twin is not found:
+            twin = accepted.setdefault(canonical(outcome), outcome)
+            if twin is not outcome:
                 rejected[name] = f"it says what {twin.name} says"
-        if progress_fn is not None:
-            progress_fn(0)
+        progress_fn()
     return Import(tuple(accepted.values()), rejected)
 
 
-def _take(given: TasoRule, name: str, num_instances: int, seed: int) -> Rule | str:
+def _take(taso_rule: TasoRule, name: str, num_instances: int, seed: int) -> Rule | str:
     """Return the verified rule, or the reason why it is rejected."""
     try:
-        translation = translate(given, name)
+        translation = translate(taso_rule, name)
     except TranslationError as error:
         return str(error)
     rule = translation.rule
     if not verify(rule, num_instances, seed).is_right:
-        rule = _strictest(translation)
+        conditions = (*rule.conditions, *translation.implicit)
+        rule = dataclasses.replace(rule, conditions=conditions)
     verdict = verify(rule, num_instances, seed + 1)
     if not verdict.is_right:
         return verdict.how
     rule = without_needless(rule, num_instances, seed)
     return verify(rule, num_instances, seed).mark(rule)
-
-
-def _strictest(translation: Translation) -> Rule:
-    conditions = (*translation.rule.conditions, *translation.implicit)
-    return dataclasses.replace(translation.rule, conditions=conditions)

@@ -70,21 +70,23 @@ def translate(rule: TasoRule, name: str) -> Translation:
     """
     translator = _Translator()
     sources = translator.side(rule.source, is_source=True)
-    outputs = [(one[0], one[2]) for one in rule.outputs]
+    outputs = [(pair[0], pair[2]) for pair in rule.outputs]
     if not outputs:
         raise TranslationError("it maps no output")
-    old = [_output(sources, *one) for one in outputs]
+    old = [_output(sources, *output) for output in outputs]
     targets = translator.side(rule.target, is_source=False)
-    new = [_output(targets, one[1], one[3]) for one in rule.outputs]
+    new = [_output(targets, pair[1], pair[3]) for pair in rule.outputs]
     if old == new:
         raise TranslationError("its two sides are the same here")
     conditions = tuple(dict.fromkeys(translator.conditions))
     try:
-        made = Rule(name, tuple(old), tuple(new), conditions)
+        translated = Rule(name, tuple(old), tuple(new), conditions)
     except (RuleError, ExpressionError) as error:
         raise TranslationError(str(error).removeprefix(f"rule {name}: ")) from error
-    implicit = tuple(one for one in dict.fromkeys(translator.implicit) if one not in conditions)
-    return Translation(made, implicit)
+    implicit = tuple(
+        condition for condition in dict.fromkeys(translator.implicit) if condition not in conditions
+    )
+    return Translation(translated, implicit)
 
 
 def _output(side: Sequence[Sequence[Expression]], node: int, output: int) -> Expression:
@@ -94,8 +96,8 @@ def _output(side: Sequence[Sequence[Expression]], node: int, output: int) -> Exp
 
 
 def _call(function: str, *arguments: Term | Variable | int) -> Call:
-    given = (Literal(one) if isinstance(one, int) else one for one in arguments)
-    return Call(function, tuple(given))
+    terms = (Literal(argument) if isinstance(argument, int) else argument for argument in arguments)
+    return Call(function, tuple(terms))
 
 
 def _list(values: Sequence[Term | int]) -> Call:
@@ -116,14 +118,14 @@ class _Translator:
     def side(self, nodes: Sequence[TasoNode], is_source: bool) -> list[list[Expression]]:
         """Translate one side of the rule; return the outputs of each operator."""
         self._is_source = is_source
-        found: list[list[Expression]] = []
+        outputs: list[list[Expression]] = []
         for node in nodes:
             inputs = [
-                Variable(f"x{-place}") if place < 0 else _output(found, place, output)
+                Variable(f"x{-place}") if place < 0 else _output(outputs, place, output)
                 for place, output in node.inputs
             ]
-            found.append(self._node(node, inputs))
-        return found
+            outputs.append(self._node(node, inputs))
+        return outputs
 
     def _node(self, node: TasoNode, inputs: list[Expression]) -> list[Expression]:
         kind = node.type
@@ -136,8 +138,8 @@ class _Translator:
             self._rank(inputs[1], 0, self.conditions)
             return [Apply("Mul", tuple(inputs))]
         if kind == TasoOperator.MATMUL and len(inputs) == 2:
-            for one in inputs:
-                self._rank(one, 2, self.implicit)
+            for matrix in inputs:
+                self._rank(matrix, 2, self.implicit)
             return [self._activated(node, Apply("MatMul", tuple(inputs)))]
         if kind == TasoOperator.CONCAT and inputs:
             return [self._concat(node, inputs)]
@@ -163,27 +165,27 @@ class _Translator:
         axis = _needed(node, TasoParameter.AXIS)
         rank = node.parameters.get(TasoParameter.NUM_DIMENSIONS)
         if rank is not None:
-            for one in inputs:
-                self._rank(one, rank, self.conditions)
+            for part in inputs:
+                self._rank(part, rank, self.conditions)
         return Apply("Concat", tuple(inputs), (("axis", Literal(axis)),))
 
-    def _split(self, node: TasoNode, given: Expression) -> list[Expression]:
+    def _split(self, node: TasoNode, tensor: Expression) -> list[Expression]:
         axis = _needed(node, TasoParameter.AXIS)
         count = node.parameters.get(TasoParameter.NUM_OUTPUTS, 2)
-        cuts = self._cuts_of(given, axis)
+        cuts = self._cuts_of(tensor, axis)
         if cuts is not None and len(cuts) != count:
             raise TranslationError(f"SPLIT has {count} outputs of {len(cuts)} parts")
         if self._is_source:
             named: list[Term] = [self._name("part") for _ in range(count)]
-            for one, other in zip(named, cuts or (), strict=False):
-                self.conditions.append(_call("=", one, other))
-            cuts = self._cuts[given, axis] = named
+            for part, size in zip(named, cuts or (), strict=False):
+                self.conditions.append(_call("=", part, size))
+            cuts = self._cuts[tensor, axis] = named
         if cuts is None:
             raise TranslationError("it does not say where its target's SPLIT cuts")
         attributes = (("axis", Literal(axis)), ("split", _list(cuts)))
-        return [Apply("Split", (given,), attributes, output) for output in range(count)]
+        return [Apply("Split", (tensor,), attributes, output) for output in range(count)]
 
-    def _transpose(self, node: TasoNode, given: Expression) -> Expression:
+    def _transpose(self, node: TasoNode, tensor: Expression) -> Expression:
         rank = _needed(node, TasoParameter.NUM_DIMENSIONS)
         code = _needed(node, TasoParameter.PERMUTATION)
         order: list[int] = []
@@ -192,7 +194,7 @@ class _Translator:
             code //= rank
         if sorted(order) != list(range(rank)) or code:
             raise TranslationError(f"TRANSPOSE has no permutation of {rank} axes")
-        return Apply("Transpose", (given,), (("perm", _list(order)),))
+        return Apply("Transpose", (tensor,), (("perm", _list(order)),))
 
     def _conv(self, node: TasoNode, inputs: list[Expression]) -> Apply:
         kernel = _kernel(node)
@@ -205,12 +207,12 @@ class _Translator:
             group = _call("/", _size(inputs[0], 1), _size(weight, 1))
         return Apply("Conv", tuple(inputs), (("group", group), *self._window(node, kernel)))
 
-    def _pool(self, node: TasoNode, given: Expression) -> Apply:
+    def _pool(self, node: TasoNode, image: Expression) -> Apply:
         kernel = _kernel(node)
         if kernel is None:
             raise TranslationError(f"{node.name} has no kernel")
         attributes = (("kernel_shape", _list(kernel)), *self._window(node, kernel))
-        return Apply(_POOLS[TasoOperator(node.type)], (given,), attributes)
+        return Apply(_POOLS[TasoOperator(node.type)], (image,), attributes)
 
     def _window(
         self, node: TasoNode, kernel: tuple[int, int] | None
@@ -227,11 +229,11 @@ class _Translator:
                 raise TranslationError(f"{node.name} has an even kernel and padding SAME")
             pads = _list([size // 2 for size in kernel] * 2)
         else:
-            known = "x".join(map(str, (*(kernel or ("any",)), *strides)))
-            pads = Name(f"pads_{known}")
-            if not self._is_source and known not in self._pads:
+            kind = "x".join(map(str, (*(kernel or ("any",)), *strides)))
+            pads = Name(f"pads_{kind}")
+            if not self._is_source and kind not in self._pads:
                 raise TranslationError(f"its source does not say the pads of {node.name}")
-            self._pads.add(known)
+            self._pads.add(kind)
         return ("pads", pads), ("strides", _list(strides))
 
     def _enlarge(self, node: TasoNode, inputs: list[Expression]) -> Expression:
@@ -254,10 +256,10 @@ class _Translator:
         if isinstance(expression, Variable) and self._is_source:
             conditions.append(_call("=", _call("rank", expression), rank))
 
-    def _same_shape(self, one: Expression, other: Expression) -> None:
+    def _same_shape(self, first: Expression, second: Expression) -> None:
         if not self._is_source:
             return
-        shapes = _shape(one), _shape(other)
+        shapes = _shape(first), _shape(second)
         if shapes[0] is not None and shapes[1] is not None and shapes[0] != shapes[1]:
             self.implicit.append(_call("=", shapes[0], shapes[1]))
 
@@ -270,18 +272,18 @@ class _Translator:
             return self._cuts[expression, axis]
         if not isinstance(expression, Apply):
             return None
-        inputs = [one for one in expression.inputs if one is not None]
+        inputs = [operand for operand in expression.inputs if operand is not None]
         if expression.op == "Concat":
             if dict(expression.attributes)["axis"] == Literal(axis):
-                return [_size(one, axis) for one in inputs]
+                return [_size(part, axis) for part in inputs]
             return self._cuts_of(inputs[0], axis)
         if expression.op in ("Conv", "MatMul"):
             last = 1 if expression.op == "MatMul" else 0
             return self._cuts_of(inputs[1], last) if axis == 1 else self._cuts_of(inputs[0], axis)
         if expression.op == "Transpose":
             return self._cuts_of(inputs[0], _order(expression)[axis])
-        found = [self._cuts_of(one, axis) for one in inputs]
-        return next((one for one in found if one is not None), None)
+        cuts = [self._cuts_of(operand, axis) for operand in inputs]
+        return next((sizes for sizes in cuts if sizes is not None), None)
 
 
 def _needed(node: TasoNode, parameter: TasoParameter) -> int:
@@ -300,7 +302,7 @@ def _kernel(node: TasoNode) -> tuple[int, int] | None:
 def _order(transpose: Apply) -> list[int]:
     perm = dict(transpose.attributes)["perm"]
     assert isinstance(perm, Call)
-    return [int(one.value) for one in perm.arguments if isinstance(one, Literal)]
+    return [int(axis.value) for axis in perm.arguments if isinstance(axis, Literal)]
 
 
 def _size(expression: Expression, axis: int) -> Term:
@@ -312,10 +314,10 @@ def _size(expression: Expression, axis: int) -> Term:
     if isinstance(expression, Variable):
         return _call("dim", expression, axis)
     assert isinstance(expression, Apply)
-    inputs = [one for one in expression.inputs if one is not None]
+    inputs = [operand for operand in expression.inputs if operand is not None]
     attributes: Mapping[str, Term] = dict(expression.attributes)
     if expression.op == "Concat" and attributes["axis"] == Literal(axis):
-        return _call("+", *(_size(one, axis) for one in inputs))
+        return _call("+", *(_size(part, axis) for part in inputs))
     if expression.op == "Split" and attributes["axis"] == Literal(axis):
         return _call("nth", attributes["split"], expression.output)
     if expression.op == "Transpose":
@@ -334,7 +336,7 @@ def _shape(expression: Expression) -> Term | None:
     if isinstance(expression, Variable):
         return _call("shape", expression)
     assert isinstance(expression, Apply)
-    inputs = [one for one in expression.inputs if one is not None]
+    inputs = [operand for operand in expression.inputs if operand is not None]
     inner = _shape(inputs[0])
     if inner is None or expression.op in ("Conv", "Pad", *_POOLS.values()):
         return None

@@ -56,6 +56,16 @@ def check(is_right: bool) -> None:
 
 @dataclasses.dataclass
 class _State:
+    """What is bound so far. Before an operator is drawn again, the state from before it returns.
+
+    Attributes:
+      types: types of the variables, by name.
+      attributes: values of the attributes, by name.
+      limits: the number that the elements of a tensor of indices must stay below, by name.
+      to_check: terms of the source that can only be computed later, with the values they must have.
+      met: numbers of the conditions that are known to hold.
+    """
+
     types: dict[str, TensorType]
     attributes: dict[str, Any]
     limits: dict[str, int]
@@ -73,15 +83,7 @@ class _State:
 
 
 class Attempt:
-    """The variables and attributes bound so far, and the computation made from them.
-
-    Args:
-      draw: makes the random choices.
-      hints: what the conditions say about shapes and attributes.
-      special_types: element types of the variables whose type differs from that of the others, by
-        name.
-      dtypes: element types to choose that of the others from.
-    """
+    """The variables and attributes bound so far, and the computation made from them."""
 
     def __init__(
         self,
@@ -120,8 +122,8 @@ class Attempt:
 
     def bind(self, name: str, value: Any) -> None:
         """Give an attribute a value; if it has one already, the two must be equal."""
-        known = self.state.attributes.setdefault(name, value)
-        check(known == value and type(known) is type(value))
+        bound = self.state.attributes.setdefault(name, value)
+        check(bound == value and type(bound) is type(value))
 
     def _retried(self, add_fn: Any, num_tries: int) -> Any:
         if num_tries == 1:
@@ -145,8 +147,8 @@ class Attempt:
         if expression.op not in table.OPERATORS:
             raise OperatorError(f"no operator {expression.op}")
         places: list[Place | None] = [
-            None if one is None or self._is_open(one) else self._add(one)
-            for one in expression.inputs
+            None if operand is None or self._is_open(operand) else self._add(operand)
+            for operand in expression.inputs
         ]
         has_choice = None in places or bool(_names(expression))
         tries = _TRIES_OF_OPERATOR if has_choice else 1
@@ -155,26 +157,30 @@ class Attempt:
     def _add_operator(self, expression: Apply, places: list[Place | None]) -> Place:
         use = self._use(expression, places)
         propose(use)
-        for place, one in enumerate(expression.inputs):
-            if one is not None and places[place] is None:
+        for place, operand in enumerate(expression.inputs):
+            if operand is not None and places[place] is None:
                 shape = use.shapes[place]
-                self._bind_type(one, self.draw.shape() if shape is None else shape)
-                places[place] = self._add(one)
+                self._bind_type(operand, self.draw.shape() if shape is None else shape)
+                places[place] = self._add(operand)
         values = self._all_attributes(expression.op, use)
         self._note_limits(expression, places, values)
-        found = self.computation.add(expression.op, places, values, expression.output)
-        self._bind_attributes(expression, dict(self.computation.steps[found[0]].attributes))
+        place_of_output = self.computation.add(expression.op, places, values, expression.output)
+        self._bind_attributes(
+            expression, dict(self.computation.steps[place_of_output[0]].attributes)
+        )
         self._check_conditions()
-        return found
+        return place_of_output
 
     def _use(self, expression: Apply, places: list[Place | None]) -> Use:
-        shapes = [None if one is None else self._shape(one) for one in places]
-        for place, one in enumerate(expression.inputs):
-            if places[place] is None and isinstance(one, Variable):
-                shapes[place] = self._hinted_shape(one.name)
+        shapes = [None if place is None else self._shape(place) for place in places]
+        for place, operand in enumerate(expression.inputs):
+            if places[place] is None and isinstance(operand, Variable):
+                shapes[place] = self._hinted_shape(operand.name)
         operator = table.OPERATORS[expression.op]
-        usual = {name: one for name, one in operator.attributes.items() if one is not REQUIRED}
-        is_given = [one is not None for one in expression.inputs]
+        usual = {
+            name: value for name, value in operator.attributes.items() if value is not REQUIRED
+        }
+        is_given = [operand is not None for operand in expression.inputs]
         elements: dict[str, dict[int, Any]] = {name: {} for name in operator.attributes}
         use = Use(
             expression.op, self.draw, shapes, is_given, usual, {}, elements, expression.output + 1
@@ -199,9 +205,9 @@ class Attempt:
             for value in self._values(element):
                 use.elements[name][place] = value
 
-    def _values(self, *given: Term) -> Iterator[Any]:
-        """Yield the values of those terms whose variables and attributes are bound."""
-        for term in given:
+    def _values(self, *candidates: Term) -> Iterator[Any]:
+        """Yield the values of those candidates whose variables and attributes are bound."""
+        for term in candidates:
             try:
                 yield terms.as_attribute(terms.evaluate(term, self.bindings))
             except (KeyError, TermError):
@@ -253,9 +259,9 @@ class Attempt:
             check(term.value == value)
         elif term.function == "list":
             check(isinstance(value, tuple) and len(value) == len(term.arguments))
-            for argument, one in zip(term.arguments, value, strict=True):
+            for argument, element in zip(term.arguments, value, strict=True):
                 assert not isinstance(argument, Variable)
-                self._unify(argument, one)
+                self._unify(argument, element)
         else:
             self.state.to_check.append((term, value))
 

@@ -90,53 +90,53 @@ class Computation:
           OperatorError: the inputs or attributes do not fit the operator.
           TooLargeError: the result is too large.
         """
-        types = [None if one is None else self.type_of(one) for one in inputs]
+        types = [None if place is None else self.type_of(place) for place in inputs]
         attributes = table.complete(op, values, types)
         key = (op, tuple(inputs), attributes)
         number = self._known.get(key)
         if number is None:
             outputs = table.infer(op, types, attributes)
-            if sum(num_elements(one) for one in outputs) > MAX_ELEMENTS:
+            if sum(num_elements(tensor) for tensor in outputs) > MAX_ELEMENTS:
                 raise TooLargeError(op)
             number = self._add(key, Step(op, tuple(inputs), attributes, tuple(outputs)))
         if output >= len(self.steps[number].types):
             raise table.OperatorError(f"{op} has no output {output}")
         return number, output
 
-    def run(self, given: Mapping[str, np.ndarray], algebra: Any) -> list[tuple[np.ndarray, ...]]:
+    def run(self, tensors: Mapping[str, np.ndarray], algebra: Any) -> list[tuple[np.ndarray, ...]]:
         """Compute the values of all steps.
 
         Args:
-          given: arrays of the given tensors, by name.
+          tensors: arrays of the given tensors, by name.
           algebra: the algebra to compute with. Constants of floating-point types are converted to
             its numbers.
 
         Returns:
           For each step, the arrays of its outputs.
         """
-        found: list[tuple[np.ndarray, ...]] = []
+        values: list[tuple[np.ndarray, ...]] = []
         for step in self.steps:
             if step.op:
-                arrays = [found[one[0]][one[1]] for one in step.inputs if one is not None]
-                found.append(tuple(table.evaluate(step.op, arrays, step.attributes, algebra)))
+                arrays = [values[place[0]][place[1]] for place in step.inputs if place is not None]
+                values.append(tuple(table.evaluate(step.op, arrays, step.attributes, algebra)))
             elif step.value is None:
-                found.append((given[step.name],))
+                values.append((tensors[step.name],))
             else:
                 is_number = step.types[0].dtype in FLOAT_TYPES and hasattr(algebra, "embed")
-                found.append((algebra.embed(step.value) if is_number else step.value,))
-        return found
+                values.append((algebra.embed(step.value) if is_number else step.value,))
+        return values
 
     def only(self, places: Sequence[tuple[int, int]]) -> tuple[Computation, list[tuple[int, int]]]:
         """Return a computation with only the steps that some outputs need, and their new places."""
         needed = {place[0] for place in places}
         for number in range(len(self.steps) - 1, -1, -1):
             if number in needed:
-                needed.update(one[0] for one in self.steps[number].inputs if one is not None)
+                needed.update(place[0] for place in self.steps[number].inputs if place is not None)
         moved = {old: new for new, old in enumerate(sorted(needed))}
         result = Computation()
         for number in moved:
             step = self.steps[number]
-            inputs = tuple([one and (moved[one[0]], one[1]) for one in step.inputs])
+            inputs = tuple([place and (moved[place[0]], place[1]) for place in step.inputs])
             if inputs != step.inputs:
                 step = Step(step.op, inputs, step.attributes, step.types, step.name, step.value)
             result.steps.append(step)
@@ -154,11 +154,6 @@ def add_expression(
 ) -> tuple[int, int]:
     """Add the steps of an expression whose attributes all have values; return its place.
 
-    Args:
-      computation: the computation to add to.
-      expression: an expression in the form of a target.
-      bindings: types of the variables and values of the attributes.
-
     Raises:
       TermError: an attribute has no value.
       OperatorError: the inputs or attributes of an operator do not fit.
@@ -169,8 +164,8 @@ def add_expression(
     if isinstance(expression, Array):
         return computation.add_constant(terms.make_array(expression, bindings))
     inputs = [
-        None if one is None else add_expression(computation, one, bindings)
-        for one in expression.inputs
+        None if operand is None else add_expression(computation, operand, bindings)
+        for operand in expression.inputs
     ]
     values = {
         name: terms.as_attribute(terms.evaluate(term, bindings))

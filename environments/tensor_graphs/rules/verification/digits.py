@@ -74,16 +74,16 @@ class _Setting:
       scales: the size of what is random, by name of the tensor.
       centers: what the tensor's elements are near, in units of its scale; by name.
       cancelling: name of the tensor that is near something else; empty if there is none.
-      other: the place of what it is near.
+      rival: the place of what it is near.
       sign: 1, or -1 if it is near the negative.
-      seed: chooses the elements of `other` if it has more axes.
+      seed: chooses the elements of `rival` if it has more axes.
     """
 
     ratio: float
     scales: dict[str, float]
     centers: dict[str, float]
     cancelling: str
-    other: Place
+    rival: Place
     sign: float
     seed: int
 
@@ -102,9 +102,9 @@ def digit_loss(
       rng: draws the kind of points, and the points.
       ratio: one of RATIOS; by default, one is drawn.
     """
-    names = [name for name, one in instance.given.items() if one.dtype == "float32"]
+    names = [name for name, tensor in instance.inputs.items() if tensor.dtype == "float32"]
     names = [name for name in names if name not in instance.fills]
-    if not names or any(one.dtype == "float64" for one in instance.given.values()):
+    if not names or any(tensor.dtype == "float64" for tensor in instance.inputs.values()):
         return None
     chosen = choose(rng, RATIOS) if ratio is None else ratio
     setting = _setting(instance, names, literals, chosen, rng)
@@ -130,18 +130,18 @@ def _setting(
     if not others:
         return _Setting(ratio, scales, centers, "", (0, 0), 1.0, 0)
     steps = instance.computation.steps
-    given = [place for place in others if steps[place[0]].name]
-    if given and len(given) < len(others) and rng.random() < 0.5:
-        others = [place for place in others if place not in given]
-    elif given:
-        others = given
-    other = others[rng.integers(len(others))]
+    inputs = [place for place in others if steps[place[0]].name]
+    if inputs and len(inputs) < len(others) and rng.random() < 0.5:
+        others = [place for place in others if place not in inputs]
+    elif inputs:
+        others = inputs
+    target = others[rng.integers(len(others))]
     # What the other is computed from must not vary around 0, else the other does.
-    for step in instance.computation.only([other])[0].steps:
+    for step in instance.computation.only([target])[0].steps:
         if step.name in centers and not centers[step.name]:
             centers[step.name] = ratio * float(rng.random() < _CENTERED)
     sign = choose(rng, (-1.0, 1.0))
-    return _Setting(ratio, scales, centers, cancelling, other, sign, int(rng.integers(2**31)))
+    return _Setting(ratio, scales, centers, cancelling, target, sign, int(rng.integers(2**31)))
 
 
 def _others(instance: Instance, name: str, literals: Collection[str]) -> list[Place]:
@@ -151,21 +151,23 @@ def _others(instance: Instance, name: str, literals: Collection[str]) -> list[Pl
     for number in range(len(computation.steps) - 1, -1, -1):
         if number in needed:
             inputs = computation.steps[number].inputs
-            needed.update(one[0] for one in inputs if one is not None)
+            needed.update(place[0] for place in inputs if place is not None)
     depends: set[int] = set()
     others = []
     for number, step in enumerate(computation.steps):
-        if step.name == name or any(one is not None and one[0] in depends for one in step.inputs):
+        if step.name == name or any(
+            place is not None and place[0] in depends for place in step.inputs
+        ):
             depends.add(number)
         elif number in needed and step.name not in literals:
             types = enumerate(step.types)
-            others += [(number, output) for output, one in types if one.dtype == "float32"]
+            others += [(number, output) for output, tensor in types if tensor.dtype == "float32"]
     return others
 
 
 def _point(instance: Instance, setting: _Setting, rng: np.random.Generator) -> Point:
     point = make_point(instance, rng, lambda rng, shape: rng.standard_normal(shape))
-    point = {name: _single(one) for name, one in point.items()}
+    point = {name: _single(array) for name, array in point.items()}
     for name, scale in setting.scales.items():
         # Points with one and the same center would have the same errors.
         center = setting.centers[name] * rng.uniform(0.5, 1.5)
@@ -173,11 +175,11 @@ def _point(instance: Instance, setting: _Setting, rng: np.random.Generator) -> P
     if not setting.cancelling:
         return point
     with np.errstate(all="ignore"):
-        found = instance.computation.run(point, FLOATS)
-    other = found[setting.other[0]][setting.other[1]].astype(np.float64)
-    if other.size and np.all(np.isfinite(other)):
+        values = instance.computation.run(point, FLOATS)
+    target = values[setting.rival[0]][setting.rival[1]].astype(np.float64)
+    if target.size and np.all(np.isfinite(target)):
         shape = point[setting.cancelling].shape
-        near = _fitted(other, shape, np.random.default_rng(setting.seed))
+        near = fitted(target, shape, np.random.default_rng(setting.seed))
         rest = float(np.max(np.abs(near), initial=0.0)) / setting.ratio
         near = near + rest * rng.standard_normal(shape)
         with np.errstate(over="ignore"):
@@ -189,14 +191,14 @@ def _single(array: np.ndarray) -> np.ndarray:
     return np.asarray(array, np.float32) if array.dtype.kind == "f" else array
 
 
-def _fitted(array: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+def fitted(array: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Give an array another shape: align axes of equal size, index the others, and broadcast.
 
     Axes are mostly aligned from the last on, as elementwise operators do; but a vector may also
     stand along another axis, as the mean of a normalization does.
     """
     sizes, index = [1] * len(shape), [0] * array.ndim
-    kept: list[int] = []
+    aligned: list[int] = []
     end = len(shape)
     for axis in range(array.ndim - 1, -1, -1):
         size = array.shape[axis]
@@ -204,10 +206,10 @@ def _fitted(array: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator)
         if places:
             end = places[-1] if rng.random() < 0.5 else choose(rng, places)
             sizes[end] = size
-            kept.append(axis)
+            aligned.append(axis)
         else:
             index[axis] = int(rng.integers(size))
-    where = tuple(slice(None) if axis in kept else one for axis, one in enumerate(index))
+    where = tuple(slice(None) if axis in aligned else place for axis, place in enumerate(index))
     return np.broadcast_to(array[where].reshape(sizes), shape)
 
 
@@ -229,8 +231,8 @@ def _errors(instance: Instance, point: Point) -> list[np.ndarray]:
     Points at which anything is near the end of the numbers' range are left out: overflow and
     underflow are another matter.
     """
-    wide = {name: one.astype(np.float64) if one.dtype.kind == "f" else one
-            for name, one in point.items()}  # fmt: skip
+    wide = {name: array.astype(np.float64) if array.dtype.kind == "f" else array
+            for name, array in point.items()}  # fmt: skip
     with np.errstate(all="ignore"):
         exact = instance.computation.run(wide, FLOATS)
         single = instance.computation.run(point, FLOATS)
@@ -244,8 +246,8 @@ def _errors(instance: Instance, point: Point) -> list[np.ndarray]:
             continue
         fits = np.isfinite(right) & np.isfinite(source) & np.isfinite(target)
         with np.errstate(all="ignore"):
-            sizes = [np.abs(one) for one in (source - right, target - right, right)]
-        errors.append(np.array([np.max(one, where=fits, initial=0.0) for one in sizes]))
+            sizes = [np.abs(array) for array in (source - right, target - right, right)]
+        errors.append(np.array([np.max(array, where=fits, initial=0.0) for array in sizes]))
     return errors
 
 

@@ -103,13 +103,13 @@ class Draw:
             return shape
         if self.chance(0.2):
             return ()
-        kept = list(shape[self.rng.randint(0, len(shape)) if self.chance(0.5) else 0 :])
-        for place, size in enumerate(kept):
+        sizes = list(shape[self.rng.randint(0, len(shape)) if self.chance(0.5) else 0 :])
+        for place, size in enumerate(sizes):
             if self.chance(0.4):
-                kept[place] = self.size() if size == 1 else 1
-        while len(kept) < MAX_RANK and self.chance(0.15):
-            kept.insert(0, self.size())
-        return tuple(kept)
+                sizes[place] = self.size() if size == 1 else 1
+        while len(sizes) < MAX_RANK and self.chance(0.15):
+            sizes.insert(0, self.size())
+        return tuple(sizes)
 
 
 @dataclasses.dataclass
@@ -140,10 +140,10 @@ class Use:
         """Give an input a shape unless it has one; return its shape then."""
         if place >= len(self.shapes) or not self.is_given[place]:
             return tuple(shape)
-        known = self.shapes[place]
-        if known is None:
-            known = self.shapes[place] = tuple(shape)
-        return known
+        drawn = self.shapes[place]
+        if drawn is None:
+            drawn = self.shapes[place] = tuple(shape)
+        return drawn
 
     def choose(self, name: str, choose: Callable[[], Any], alike: bool = True) -> Any:
         """Give an attribute a value unless it has one; return its value then.
@@ -159,13 +159,7 @@ class Use:
         return self.attributes[name]
 
     def of_rank(self, place: int, rank: int | None = None, least: int = 1) -> Shape:
-        """Return the shape of an input; draw one if it is not known.
-
-        Args:
-          place: index of the input.
-          rank: rank of a drawn shape; random by default.
-          least: smallest random rank.
-        """
+        """Return the shape of an input; draw one if it is not known."""
         return self.propose(place, self.draw.shape(rank, least))
 
 

@@ -32,7 +32,8 @@ class Hints:
 
     def __init__(self, conditions: Sequence[Term]) -> None:
         self.conditions = tuple(
-            (one, frozenset(variables(one)), frozenset(names(one))) for one in conditions
+            (condition, frozenset(variables(condition)), frozenset(names(condition)))
+            for condition in conditions
         )
         self.attributes: dict[str, list[Term]] = {}
         self.lengths: dict[str, int] = {}
@@ -40,52 +41,57 @@ class Hints:
         self.shapes: dict[str, list[Term]] = {}
         self.sizes: dict[str, list[tuple[Term, Term]]] = {}
         self.rank: int | None = None
-        for one, other in _equalities(conditions):
-            self._add(one, other)
-            self._add(other, one)
+        for left, right in _equalities(conditions):
+            self._add_equality(left, right)
+            self._add_equality(right, left)
         for condition in conditions:
             self._find_rank(condition)
 
-    def _add(self, one: Term, other: Term) -> None:
-        if isinstance(one, Name) and one.name not in names(other):
-            self.attributes.setdefault(one.name, []).append(other)
-        if not isinstance(one, Call) or not one.arguments:
+    def _add_equality(self, left: Term, right: Term) -> None:
+        """Note what an equality says of its left side; the caller also gives it turned round."""
+        if isinstance(left, Name) and left.name not in names(right):
+            self.attributes.setdefault(left.name, []).append(right)
+        if not isinstance(left, Call) or not left.arguments:
             return
-        variable = one.arguments[0]
-        if one.function == "length" and isinstance(variable, Name) and isinstance(other, Literal):
-            self.lengths[variable.name] = int(other.value)
-        if one.function == "nth" and isinstance(variable, Name):
-            place = one.arguments[1]
+        variable = left.arguments[0]
+        if left.function == "length" and isinstance(variable, Name) and isinstance(right, Literal):
+            self.lengths[variable.name] = int(right.value)
+        if left.function == "nth" and isinstance(variable, Name):
+            place = left.arguments[1]
             if isinstance(place, Literal) and int(place.value) >= 0:
-                self.elements.setdefault(variable.name, {})[int(place.value)] = other
-        if one.function == "slice" and is_list(other):
-            self._add_slice(one, other)
-        if not isinstance(variable, Variable) or variable.name in variables(other):
+                self.elements.setdefault(variable.name, {})[int(place.value)] = right
+        if left.function == "slice" and is_list(right):
+            self._add_slice(left, right)
+        if not isinstance(variable, Variable) or variable.name in variables(right):
             return
-        if one.function == "shape":
-            self.shapes.setdefault(variable.name, []).append(other)
-        elif one.function == "dim" and not isinstance(one.arguments[1], Variable):
-            self.sizes.setdefault(variable.name, []).append((one.arguments[1], other))
-        elif one.function == "size" and other == Literal(1):
+        if left.function == "shape":
+            self.shapes.setdefault(variable.name, []).append(right)
+        elif left.function == "dim" and not isinstance(left.arguments[1], Variable):
+            self.sizes.setdefault(variable.name, []).append((left.arguments[1], right))
+        elif left.function == "size" and right == Literal(1):
             self.shapes.setdefault(variable.name, []).append(Call("list", ()))
 
-    def _add_slice(self, one: Call, other: Term) -> None:
+    def _add_slice(self, left: Call, right: Term) -> None:
         """Add the sizes from a condition such as (= (slice (shape ?w) 2) (list 3 3))."""
-        of, start = one.arguments[:2]
+        of, start = left.arguments[:2]
         if not isinstance(of, Call) or of.function != "shape" or not isinstance(start, Literal):
             return
         variable = of.arguments[0]
-        assert isinstance(variable, Variable) and isinstance(other, Call)
-        for place, size in enumerate(other.arguments, int(start.value)):
+        assert isinstance(variable, Variable) and isinstance(right, Call)
+        for place, size in enumerate(right.arguments, int(start.value)):
             assert not isinstance(size, Variable)
             self.sizes.setdefault(variable.name, []).append((Literal(place), size))
 
     def _find_rank(self, condition: Term) -> None:
         for part in parts(condition):
             if isinstance(part, Call) and part.function in ("=", ">="):
-                one, other = part.arguments
-                if isinstance(one, Call) and one.function == "rank" and isinstance(other, Literal):
-                    self.rank = int(other.value)
+                left, right = part.arguments
+                if (
+                    isinstance(left, Call)
+                    and left.function == "rank"
+                    and isinstance(right, Literal)
+                ):
+                    self.rank = int(right.value)
 
 
 def is_list(term: Term) -> TypeGuard[Call]:
@@ -96,9 +102,11 @@ def is_list(term: Term) -> TypeGuard[Call]:
 def _equalities(conditions: Sequence[Term]) -> Iterator[tuple[Term, Term]]:
     for condition in conditions:
         if isinstance(condition, Call) and condition.function == "and":
-            inside = [one for one in condition.arguments if not isinstance(one, Variable)]
+            inside = [
+                argument for argument in condition.arguments if not isinstance(argument, Variable)
+            ]
             yield from _equalities(inside)
         elif isinstance(condition, Call) and condition.function == "=":
-            one, other = condition.arguments
-            if not isinstance(one, Variable) and not isinstance(other, Variable):
-                yield one, other
+            left, right = condition.arguments
+            if not isinstance(left, Variable) and not isinstance(right, Variable):
+                yield left, right

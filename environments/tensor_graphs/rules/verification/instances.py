@@ -62,7 +62,7 @@ class Instance:
       sources: places of the source's outputs.
       targets: places of the target's outputs. Empty if the rule does not apply, because its target
         cannot be computed or has other types.
-      fills: the number that fills each constant of the source, by its name in `given`.
+      fills: the number that fills each constant of the source, by its name in `inputs`.
       limits: the number that the elements of a tensor of indices must stay below, by name.
     """
 
@@ -74,7 +74,7 @@ class Instance:
     limits: Mapping[str, int]
 
     @property
-    def given(self) -> dict[str, TensorType]:
+    def inputs(self) -> dict[str, TensorType]:
         """Types of the tensors that the computation must be given, by name."""
         steps = self.computation.steps
         return {step.name: step.types[0] for step in steps if step.name}
@@ -82,18 +82,14 @@ class Instance:
     def outputs(
         self, values: Sequence[tuple[np.ndarray, ...]]
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the arrays of source and target for each output.
-
-        Args:
-          values: values of all steps, as `Computation.run` returns them.
-        """
+        """Yield the arrays of source and target for each output."""
         for source, target in zip(self.sources, self.targets, strict=True):
             yield values[source[0]][source[1]], values[target[0]][target[1]]
 
     def __str__(self) -> str:
-        shown = [f"?{name} {_type_text(one)}" for name, one in self.bindings.types.items()]
+        shown = [f"?{name} {_type_text(tensor)}" for name, tensor in self.bindings.types.items()]
         shown += [f"${name} = {value!r}" for name, value in self.bindings.attributes.items()]
-        return ", ".join(one for one in shown if not one.startswith("?#"))
+        return ", ".join(text for text in shown if not text.startswith("?#"))
 
 
 def _type_text(tensor: TensorType) -> str:
@@ -102,27 +98,21 @@ def _type_text(tensor: TensorType) -> str:
 
 
 class InstanceDrawer:
-    """Draws instances of one rule.
-
-    Args:
-      rule: the rule; its restrictions are ignored.
-      seed: seed of everything random.
-      dtypes: element types to choose from.
-    """
+    """Draws instances of one rule."""
 
     def __init__(self, rule: Rule, seed: int = 0, dtypes: Sequence[str] = DTYPES) -> None:
         self._rule = rule
         self._rng = random.Random(f"{seed} {rule.source} {rule.conditions}")
         self._fills: dict[str, Term] = {}
-        self._sources = [self._without_arrays(one) for one in rule.source]
+        self._sources = [self._without_arrays(root) for root in rule.source]
         self._hints = Hints(rule.conditions)
         self._dtypes = dtypes
         self._special_types = special_types(self._sources)
         bound = names(*self._sources)
         self._free = {
-            one.name
-            for one in self._fills.values()
-            if isinstance(one, Name) and one.name not in bound
+            term.name
+            for term in self._fills.values()
+            if isinstance(term, Name) and term.name not in bound
         }
         self._rank = self._hints.rank
         self._combinations = RankCombinations(self._sources, self._rng)
@@ -172,12 +162,12 @@ class InstanceDrawer:
         if usual is None or not usual.targets:
             return []
         small = (self.draw_small() for _ in range(SMALL_PER_ROUND))
-        return [usual, *(one for one in small if one is not None)]
+        return [usual, *(instance for instance in small if instance is not None)]
 
     @property
     def literals(self) -> frozenset[str]:
         """Names of the source's constants whose number is part of the rule, as in (full 1.0)."""
-        return frozenset(name for name, one in self._fills.items() if isinstance(one, Literal))
+        return frozenset(name for name, term in self._fills.items() if isinstance(term, Literal))
 
     def retyped(
         self, instance: Instance, dtype: str, number_fn: Callable[[], int]
@@ -193,13 +183,13 @@ class InstanceDrawer:
           The instance; None if the source does not take this type, or a condition fails.
         """
         types = {
-            name: one._replace(dtype=dtype) if one.dtype in FLOAT_TYPES else one
-            for name, one in instance.bindings.types.items()
+            name: tensor._replace(dtype=dtype) if tensor.dtype in FLOAT_TYPES else tensor
+            for name, tensor in instance.bindings.types.items()
         }
         attributes = {**instance.bindings.attributes, **{name: number_fn() for name in self._free}}
         bindings, computation = Bindings(types, attributes), Computation()
         try:
-            sources = [add_expression(computation, one, bindings) for one in self._sources]
+            sources = [add_expression(computation, source, bindings) for source in self._sources]
             return self._instance(computation, bindings, sources, instance.limits)
         except MISFITS:
             return None
@@ -214,7 +204,8 @@ class InstanceDrawer:
             return Variable(name)
         if isinstance(expression, Apply):
             inputs = tuple(
-                one if one is None else self._without_arrays(one) for one in expression.inputs
+                operand if operand is None else self._without_arrays(operand)
+                for operand in expression.inputs
             )
             return dataclasses.replace(expression, inputs=inputs)
         return expression
@@ -223,7 +214,7 @@ class InstanceDrawer:
         draw = Draw(self._rng, self._rank, is_small=ranks is not None)
         attempt = Attempt(draw, self._hints, self._special_types, self._dtypes)
         attempt.bind_ranks(ranks or {})
-        sources = [attempt.add_source(one) for one in self._sources]
+        sources = [attempt.add_source(source) for source in self._sources]
         for term, value in attempt.state.to_check:
             check(terms.as_attribute(terms.evaluate(term, attempt.bindings)) == value)
         for term in self._fills.values():
@@ -260,8 +251,10 @@ class InstanceDrawer:
         self, computation: Computation, bindings: Bindings, sources: list[Place]
     ) -> list[Place]:
         try:
-            targets = [add_expression(computation, one, bindings) for one in self._rule.target]
+            targets = [add_expression(computation, root, bindings) for root in self._rule.target]
         except (OperatorError, TermError, IndexError):
             return []
-        old, new = ([computation.type_of(one) for one in given] for given in (sources, targets))
+        old, new = (
+            [computation.type_of(place) for place in places] for places in (sources, targets)
+        )
         return targets if old == new else []

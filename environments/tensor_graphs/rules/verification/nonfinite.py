@@ -42,21 +42,15 @@ _POINTS_PER_INSTANCE = 2
 def nonfinite_change(
     instance: Instance, constants: Collection[str], rng: np.random.Generator
 ) -> str:
-    """Describe how source and target differ in NaN or infinity; return "" if they do not.
-
-    Args:
-      instance: an instance of a rule.
-      constants: names of the variables that the rule takes only as constants.
-      rng: draws the elements.
-    """
+    """Describe how source and target differ in NaN or infinity; return "" if they do not."""
     for _ in range(_POINTS_PER_INSTANCE):
-        given = make_point(instance, rng, special)
+        point = make_point(instance, rng, special)
         for name in constants:
-            if given[name].dtype.kind == "f":
-                given[name] = np.where(np.isfinite(given[name]), given[name], 1.0)
+            if point[name].dtype.kind == "f":
+                point[name] = np.where(np.isfinite(point[name]), point[name], 1.0)
         with np.errstate(all="ignore"):
-            found = instance.computation.run(given, FLOATS)
-        for number, (source, target) in enumerate(instance.outputs(found)):
+            values = instance.computation.run(point, FLOATS)
+        for number, (source, target) in enumerate(instance.outputs(values)):
             differs = _differs(source, target)
             if np.any(differs):
                 place = tuple(np.argwhere(differs)[0])

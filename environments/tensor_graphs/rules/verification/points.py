@@ -32,22 +32,22 @@ def make_point(
     Returns:
       Arrays by name, as `Computation.run` takes them.
     """
-    given: dict[str, np.ndarray] = {}
-    for name, tensor in instance.given.items():
+    point: dict[str, np.ndarray] = {}
+    for name, tensor in instance.inputs.items():
         shape = _sizes(tensor.shape)
         is_float = tensor.dtype in FLOAT_TYPES
         if name in instance.fills:
             filled = np.full(shape, instance.fills[name], np.float64)
-            given[name] = fill_fn(filled) if is_float else filled.astype(tensor.dtype)
+            point[name] = fill_fn(filled) if is_float else filled.astype(tensor.dtype)
         elif is_float:
-            given[name] = np.asarray(point_fn(rng, shape))
+            point[name] = np.asarray(point_fn(rng, shape))
         elif tensor.dtype == "bool":
-            given[name] = np.asarray(rng.integers(0, 2, shape).astype(bool))
+            point[name] = np.asarray(rng.integers(0, 2, shape).astype(bool))
         elif name in instance.limits:
-            given[name] = np.asarray(rng.integers(0, instance.limits[name], shape))
+            point[name] = np.asarray(rng.integers(0, instance.limits[name], shape))
         else:
-            given[name] = np.asarray(rng.integers(-9, 10, shape).astype(tensor.dtype))
-    return given
+            point[name] = np.asarray(rng.integers(-9, 10, shape).astype(tensor.dtype))
+    return point
 
 
 def _magnitudes(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -78,18 +78,18 @@ def special(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     them; in the last case all elements are the same.
     """
     if rng.random() < 0.5:
-        found = rng.integers(-3, 4, shape).astype(np.float64)
+        numbers = rng.integers(-3, 4, shape).astype(np.float64)
     else:
-        found = np.clip(rng.standard_normal(shape) * 10.0 ** rng.uniform(-2, 2), -1e3, 1e3)
-        found = np.where(np.abs(found) < 1e-3, 1e-3, found)
+        numbers = np.clip(rng.standard_normal(shape) * 10.0 ** rng.uniform(-2, 2), -1e3, 1e3)
+        numbers = np.where(np.abs(numbers) < 1e-3, 1e-3, numbers)
     kind = rng.integers(4)
-    if kind == 1 and found.size:
-        found.reshape(-1)[rng.integers(found.size)] = choose(rng, _SPECIAL)
+    if kind == 1 and numbers.size:
+        numbers.reshape(-1)[rng.integers(numbers.size)] = choose(rng, _SPECIAL)
     elif kind == 2:
-        found = np.where(rng.random(shape) < 1 / 3, rng.choice(_SPECIAL, shape), found)
+        numbers = np.where(rng.random(shape) < 1 / 3, rng.choice(_SPECIAL, shape), numbers)
     elif kind == 3:
-        found = np.full(shape, choose(rng, _SPECIAL))
-    return found
+        numbers = np.full(shape, choose(rng, _SPECIAL))
+    return numbers
 
 
 def choose(rng: np.random.Generator, options: Sequence[T]) -> T:

@@ -36,17 +36,12 @@ _PARTICULAR = {
 
 
 class RankCombinations:
-    """The combinations of ranks of one rule.
-
-    Args:
-      sources: the expressions that the rule replaces.
-      rng: shuffles the order of the turns.
-    """
+    """The combinations of ranks of one rule."""
 
     def __init__(self, sources: Sequence[Expression], rng: random.Random) -> None:
         particular = set(_particular_variables(sources))
-        mentioned = (one for source in sources for one in parts(source))
-        names = dict.fromkeys(one.name for one in mentioned if isinstance(one, Variable))
+        mentioned = (part for source in sources for part in parts(source))
+        names = dict.fromkeys(part.name for part in mentioned if isinstance(part, Variable))
         self._names = [name for name in names if name not in particular][:_MOST_VARIABLES]
         turns = list(itertools.product(range(_MOST_RANK + 1), repeat=len(self._names)))
         rng.shuffle(turns)
@@ -72,19 +67,19 @@ class RankCombinations:
     def _is_tired(self, turn: tuple[int, ...]) -> bool:
         return self._misses[turn] >= _MOST_MISSES
 
-    def note(self, ranks: Ranks, found: bool) -> None:
+    def note(self, ranks: Ranks, has_applied: bool) -> None:
         """Record whether the rule applied to the combination just tried, and go on to the next."""
         turn = self._queue[0]
         assert turn == tuple(ranks[name] for name in self._names)
         self._queue.rotate(-1)
         self._num_turns += 1
-        self._num_found += found
-        self._misses[turn] = -_MOST_MISSES if found else self._misses[turn] + 1
+        self._num_found += has_applied
+        self._misses[turn] = -_MOST_MISSES if has_applied else self._misses[turn] + 1
 
 
 def _particular_variables(sources: Sequence[Expression]) -> Iterator[str]:
     for part in (part for source in sources for part in parts(source)):
         if isinstance(part, Apply):
-            for place, one in enumerate(part.inputs):
-                if isinstance(one, Variable) and (part.op, place) in _PARTICULAR:
-                    yield one.name
+            for place, operand in enumerate(part.inputs):
+                if isinstance(operand, Variable) and (part.op, place) in _PARTICULAR:
+                    yield operand.name

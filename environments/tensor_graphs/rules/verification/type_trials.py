@@ -50,20 +50,14 @@ Use = tuple[str, int, str]
 
 
 class TypeTrials:
-    """Tries a rule with one element type after another.
-
-    Args:
-      rule: the rule.
-      drawer: the drawer of the instances that `test` gets.
-      rng: draws the elements.
-    """
+    """Tries a rule with one element type after another."""
 
     def __init__(self, rule: Rule, drawer: InstanceDrawer, rng: np.random.Generator) -> None:
         self._drawer, self._rng = drawer, rng
         converts = any(
             isinstance(part, Apply) and part.op == "Cast"
-            for one in (*rule.source, *rule.target)
-            for part in parts(one)
+            for root in (*rule.source, *rule.target)
+            for part in parts(root)
         )
         self._open = [*_DTYPES, *(("float32",) if converts else ())]
         self._problems: dict[str, str] = {}
@@ -75,7 +69,7 @@ class TypeTrials:
     def types(self) -> tuple[str, ...]:
         """The groups of element types for which nothing is wrong with the rule."""
         tried = {FLOAT, *map(group_of, self._num_fits)}
-        return tuple(one for one in GROUPS if one in tried and one not in self._problems)
+        return tuple(group for group in GROUPS if group in tried and group not in self._problems)
 
     @property
     def problem_of_floats(self) -> str:
@@ -99,7 +93,7 @@ class TypeTrials:
         if problem:
             group = group_of(dtype)
             self._problems[group] = f"{retyped}: {problem}"
-            self._open = [one for one in self._open if group_of(one) != group]
+            self._open = [name for name in self._open if group_of(name) != group]
 
     def _number(self, dtype: str) -> int:
         return int(_whole_range(self._rng, dtype, ()))
@@ -107,15 +101,20 @@ class TypeTrials:
     def _difference(self, instance: Instance) -> str:
         points = (_point(instance, self._rng) for _ in range(_POINTS_PER_INSTANCE))
         return next(
-            (one for one in (_difference_at(instance, point) for point in points) if one), ""
+            (
+                difference
+                for difference in (_difference_at(instance, point) for point in points)
+                if difference
+            ),
+            "",
         )
 
 
 def _uses(computation: Computation) -> Iterator[Use]:
     for step in computation.steps:
-        for place, one in enumerate(step.inputs):
-            if one is not None:
-                yield step.op, place, computation.type_of(one).dtype
+        for place, origin in enumerate(step.inputs):
+            if origin is not None:
+                yield step.op, place, computation.type_of(origin).dtype
 
 
 def _uses_of_source(instance: Instance) -> Iterator[Use]:
@@ -146,7 +145,7 @@ def _unfit(instance: Instance) -> str:
 def _point(instance: Instance, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Draw the elements of all tensors of an instance, over the whole range of their types."""
     point = {}
-    for name, tensor in instance.given.items():
+    for name, tensor in instance.inputs.items():
         shape = tuple(int(size) for size in tensor.shape or ())
         if name in instance.fills:
             point[name] = np.full(shape, instance.fills[name], tensor.dtype)
@@ -184,6 +183,7 @@ def _difference_at(instance: Instance, point: dict[str, np.ndarray]) -> str:
         algebra = Wrapping(key)
         with np.errstate(all="ignore"):
             runs.append(instance.computation.run(point, algebra))
+        # Keys differ only in results that ONNX does not define.
         if algebra.is_defined:
             break
     outputs = [list(instance.outputs(run)) for run in runs]
@@ -199,8 +199,8 @@ def _difference_at(instance: Instance, point: dict[str, np.ndarray]) -> str:
     return ""
 
 
-def _same(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return np.asarray((one == other) | ((one != one) & (other != other)))
+def _same(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return np.asarray((left == right) | ((left != left) & (right != right)))
 
 
 def _agree(source: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -34,13 +34,15 @@ from environments.tensor_graphs.rules.language.element_types import FLOAT, GROUP
 from environments.tensor_graphs.rules.language.expressions import Term
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.language.terms import holds
+from environments.tensor_graphs.rules.verification.digits import digit_loss
 from environments.tensor_graphs.rules.verification.instances import (
     FLOATS_ONLY,
     Instance,
     InstanceDrawer,
 )
-from environments.tensor_graphs.rules.verification.marks import Marks
+from environments.tensor_graphs.rules.verification.nonfinite import nonfinite_change
 from environments.tensor_graphs.rules.verification.points import FINITE, make_point
+from environments.tensor_graphs.rules.verification.type_trials import TypeTrials
 
 _TOLERANCE = 2e-6
 _TOLERANCE_32 = 1e-4
@@ -48,6 +50,7 @@ _EXTRA_FACTOR = 4
 _ROUNDINGS = 16
 _MOST_NOISY = 1e3
 _MAX_SHOWN = 300
+_SETTINGS_PER_INSTANCE = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,13 +79,46 @@ class Verdict:
 
     def mark(self, rule: Rule) -> Rule:
         """Return the rule with the results of its verification."""
-        return dataclasses.replace(
-            rule,
-            verified_by=self.how,
-            may_change_nonfinite=bool(self.nonfinite_change),
-            may_lose_digits=bool(self.digit_loss),
-            types=self.types,
+        verification = {
+            "verified_by": self.how,
+            "may_change_nonfinite": bool(self.nonfinite_change),
+            "may_lose_digits": bool(self.digit_loss),
+            "types": self.types,
+        }
+        return rule.as_verified(verification)
+
+
+class _Marks:
+    """What a rule may change although it is right as arithmetic, as far as instances show it.
+
+    Attributes:
+      nonfinite_change: an instance in which the rule changes NaN or infinity; empty if none did.
+      digit_loss: an instance in which the rule loses digits; empty if none did.
+      trials: the types that the rule was tried with.
+    """
+
+    def __init__(self, rule: Rule, drawer: InstanceDrawer, seed: int) -> None:
+        self.nonfinite_change = self.digit_loss = ""
+        self._constants = rule.constants
+        self._literals = drawer.literals
+        # A stream for each kind of test: one more draw in one of them leaves the others alone, and
+        # so all that was verified before.
+        self._nonfinite_rng, self._digits_rng, types_rng = (
+            np.random.default_rng([seed, stream]) for stream in (4, 5, 6)
         )
+        self.trials = TypeTrials(rule, drawer, types_rng)
+
+    def add(self, instance: Instance) -> None:
+        """Look at an instance to which the rule applies."""
+        self.trials.test(instance)
+        if not self.nonfinite_change:
+            change = nonfinite_change(instance, self._constants, self._nonfinite_rng)
+            self.nonfinite_change = change and f"{instance}: {change}"[:_MAX_SHOWN]
+        for _ in range(_SETTINGS_PER_INSTANCE):
+            if self.digit_loss:
+                break
+            loss = digit_loss(instance, self._literals, self._digits_rng)
+            self.digit_loss = "" if loss is None else f"{instance}: {loss}"[:_MAX_SHOWN]
 
 
 def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
@@ -96,7 +132,7 @@ def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
       seed: seed of everything random.
     """
     drawer = InstanceDrawer(rule, seed, FLOATS_ONLY)
-    rng, marks = np.random.default_rng([seed, 1]), Marks(rule, drawer, seed)
+    rng, marks = np.random.default_rng([seed, 1]), _Marks(rule, drawer, seed)
     degree, num_compared, is_exact = 1, 0, True
     count, wanted = 0, num_instances
     while count < wanted:
@@ -114,30 +150,33 @@ def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
             count += 1
             if not problem:
                 marks.add(instance)
-            if problem or marks.problem:
-                example = marks.problem or f"{instance}: {problem}"[:_MAX_SHOWN]
+            if problem or marks.trials.problem_of_floats:
+                example = marks.trials.problem_of_floats or f"{instance}: {problem}"
+                example = example[:_MAX_SHOWN]
                 return Verdict(False, f"wrong for {example}", count, example)
     if not num_compared:
         return Verdict(False, "its source never had a finite value", count)
-    how = _how(is_exact, count, degree)
-    return Verdict(True, how, count, "", marks.nonfinite_change, marks.digit_loss, marks.types)
+    how = f"floating point in {count}"
+    if is_exact:
+        how = (
+            f"identity testing modulo 2^31-1 in {count} instances, error below "
+            f"{degree / PRIME:.0e} in each; {how}"
+        )
+    else:
+        how += " instances"
+    types = marks.trials.types
+    return Verdict(True, how, count, "", marks.nonfinite_change, marks.digit_loss, types)
 
 
 def needs(rule: Rule, condition: Term, num_instances: int = 2000, seed: int = 0) -> str | None:
     """Find an instance that shows why a rule needs a condition.
 
-    Args:
-      rule: a rule.
-      condition: one of its conditions.
-      num_instances: number of instances of the rule without the condition to test.
-      seed: seed of everything random.
-
     Returns:
       A description of an instance in which the rule without the condition would be wrong; None if
       there is none among the tested ones.
     """
-    kept = tuple(one for one in rule.conditions if one != condition)
-    drawer = InstanceDrawer(dataclasses.replace(rule, conditions=kept), seed)
+    others = tuple(term for term in rule.conditions if term != condition)
+    drawer = InstanceDrawer(dataclasses.replace(rule, conditions=others), seed)
     rng = np.random.default_rng([seed, 2])
     count = 0
     while count < num_instances:
@@ -155,45 +194,30 @@ def needs(rule: Rule, condition: Term, num_instances: int = 2000, seed: int = 0)
 
 
 def problem_in(instance: Instance, rng: np.random.Generator, count: int = 0) -> str:
-    """Describe how source and target differ in an instance; return "" if they agree.
-
-    Args:
-      instance: the instance.
-      rng: draws the elements.
-      count: chooses the field's key and the kind of floating-point numbers.
-    """
+    """Describe how source and target differ in an instance; return "" if they agree."""
     if not _differs_in_field(instance, rng, count):
         return _float_problem(instance, rng, count)[0]
     # The rule may need properties that the field lacks, so floating-point numbers decide.
-    problems = (_float_problem(instance, rng, one)[0] for one in range(2 * len(FINITE)))
-    return next((one for one in problems if one), "")
-
-
-def _how(is_exact: bool, count: int, degree: int) -> str:
-    if is_exact:
-        return (
-            f"identity testing modulo 2^31-1 in {count} instances, error below "
-            f"{degree / PRIME:.0e} in each; floating point in {count}"
-        )
-    return f"floating point in {count} instances"
+    problems = (_float_problem(instance, rng, number)[0] for number in range(2 * len(FINITE)))
+    return next((problem for problem in problems if problem), "")
 
 
 def _differs_in_field(instance: Instance, rng: np.random.Generator, key: int) -> bool:
-    if not any(one.dtype in FLOAT_TYPES for one in instance.given.values()):
+    if not any(tensor.dtype in FLOAT_TYPES for tensor in instance.inputs.values()):
         return False
     field = Field(key)
-    given = make_point(instance, rng, field.random, field.embed)
+    point = make_point(instance, rng, field.random, field.embed)
     with np.errstate(all="ignore"):
-        found = instance.computation.run(given, field)
-    return any(not np.array_equal(one, other) for one, other in instance.outputs(found))
+        values = instance.computation.run(point, field)
+    return any(not np.array_equal(source, target) for source, target in instance.outputs(values))
 
 
 def _float_problem(instance: Instance, rng: np.random.Generator, count: int) -> tuple[str, int]:
     """Return how the sides differ in floating point, and how many numbers were compared."""
-    given = make_point(instance, rng, FINITE[count % len(FINITE)])
-    problem, compared = _compare(instance, given, _TOLERANCE)
+    point = make_point(instance, rng, FINITE[count % len(FINITE)])
+    problem, compared = _compare(instance, point, _TOLERANCE)
     if not problem and count % len(FINITE) == 0:
-        single = {name: _narrowed(one) for name, one in given.items()}
+        single = {name: _narrowed(array) for name, array in point.items()}
         problem, _ = _compare(instance, single, _TOLERANCE_32)
     return problem, compared
 
@@ -202,12 +226,12 @@ def _narrowed(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
-def _compare(instance: Instance, given: dict[str, np.ndarray], tolerance: float) -> tuple[str, int]:
+def _compare(instance: Instance, point: dict[str, np.ndarray], tolerance: float) -> tuple[str, int]:
     with np.errstate(all="ignore"):
-        found = instance.computation.run(given, FLOATS)
-    noise = _noise(found)
+        values = instance.computation.run(point, FLOATS)
+    noise = _noise(values)
     compared = 0
-    for number, (old, new) in enumerate(instance.outputs(found)):
+    for number, (old, new) in enumerate(instance.outputs(values)):
         if old.shape != new.shape:
             return f"output {number} has shape {new.shape} instead of {old.shape}", compared
         is_number = np.isfinite(old)
@@ -225,15 +249,17 @@ def _compare(instance: Instance, given: dict[str, np.ndarray], tolerance: float)
     return "", compared
 
 
-def _noise(found: list[tuple[np.ndarray, ...]]) -> float:
+def _noise(values: list[tuple[np.ndarray, ...]]) -> float:
     """Return the error that rounding may leave if numbers cancel, as in 1 + erf(x) far below 0."""
-    numbers = [one for several in found for one in several if one.dtype.kind == "f" and one.size]
+    numbers = [
+        array for several in values for array in several if array.dtype.kind == "f" and array.size
+    ]
     if not numbers:
         return 0.0
     largest = max(
-        float(np.max(np.abs(one), where=np.isfinite(one), initial=0.0)) for one in numbers
+        float(np.max(np.abs(array), where=np.isfinite(array), initial=0.0)) for array in numbers
     )
-    epsilon = max(float(np.finfo(one.dtype).eps) for one in numbers)
+    epsilon = max(float(np.finfo(array.dtype).eps) for array in numbers)
     return _ROUNDINGS * epsilon * min(largest, _MOST_NOISY)
 
 
@@ -244,17 +270,17 @@ def _degree(instance: Instance) -> int:
     """Return a bound on the degree of all values; a function has the degree of its argument."""
     degrees: list[int] = []
     for step in instance.computation.steps:
-        given = [degrees[one[0]] for one in step.inputs if one is not None]
+        degrees_of_inputs = [degrees[place[0]] for place in step.inputs if place is not None]
         if not step.op:
             degrees.append(1 if step.name else 0)
         elif step.op in _PRODUCTS:
-            degrees.append(sum(given))
+            degrees.append(sum(degrees_of_inputs))
         elif step.op.endswith("Normalization"):
-            degrees.append(4 * sum(given))
+            degrees.append(4 * sum(degrees_of_inputs))
         elif step.op == "Pow":
-            degrees.append(64 * max(given))
+            degrees.append(64 * max(degrees_of_inputs))
         else:
-            degrees.append(max(given, default=0))
+            degrees.append(max(degrees_of_inputs, default=0))
     return max(1, sum(degrees))
 
 
@@ -277,12 +303,12 @@ def verify_all(
     Returns:
       Verdicts by name, in the order of the rules. Their `num_instances` counts all seeds together.
     """
-    found: dict[str, Verdict] = {}
+    verdicts: dict[str, Verdict] = {}
     jobs = [(rule, num_instances, tuple(seeds)) for rule in rules]
     for rule, verdict in zip(rules, _mapped(jobs, num_jobs), strict=True):
-        found[rule.name] = verdict
+        verdicts[rule.name] = verdict
         progress_fn()
-    return found
+    return verdicts
 
 
 def _mapped(jobs: Sequence[tuple[Rule, int, tuple[int, ...]]], num_jobs: int) -> Iterator[Verdict]:

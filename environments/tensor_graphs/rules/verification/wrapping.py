@@ -17,9 +17,6 @@ class Wrapping(Floats):
     is converted to a type that does not hold it. Such a result is a hash of the operand and of the
     key. So an element of a tensor is defined if it is the same for several keys.
 
-    Args:
-      key: an integer.
-
     Attributes:
       is_defined: whether everything computed so far is defined.
     """

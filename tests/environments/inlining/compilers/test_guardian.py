@@ -25,7 +25,7 @@ from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Default
 from environments.inlining.collection.store import TrajectoryStore
 from tfrl_systems.drivers.collect import Collect
-from tfrl_systems.experiments.systems.inlining.workers import make_collector
+from tfrl_systems.systems.inlining.workers import make_collector
 
 class Slow(Default):
     name = fingerprint = "slow"  # as no policy that could be put inside a clang

@@ -66,9 +66,9 @@ def graph_of(build):
 
 
 def optimum(graph, *rules):
-    found = bound(graph, rules, Costs())
-    assert found.is_proved and found.cost_ms == pytest.approx(found.bound_ms)
-    return found.cost_ms
+    result = bound(graph, rules, Costs())
+    assert result.is_proved and result.cost_ms == pytest.approx(result.bound_ms)
+    return result.cost_ms
 
 
 def test_nothing_to_do():
@@ -85,8 +85,8 @@ def test_what_several_use_is_paid_once():
     """x·z + y·z → (x + y)·z saves a product, but not where others need both products."""
 
     def build(add, x, y, z):
-        one, other = add("Mul", x, z), add("Mul", y, z)
-        return [add("Add", one, other), add("Relu", one), add("Relu", other)]
+        first, second = add("Mul", x, z), add("Mul", y, z)
+        return [add("Add", first, second), add("Relu", first), add("Relu", second)]
 
     assert optimum(graph_of(build), FACTOR) == 3 + 3 + 1 + 2 + 2
     alone = graph_of(lambda add, x, y, z: build(add, x, y, z)[:1])
@@ -119,8 +119,8 @@ def test_a_saturation_that_is_given_up_proves_nothing():
     assert optimum(graph, once) == 1
     endless = rule("endless", ("(Add ?x ?y)", "(Neg (Add (Neg ?x) (Neg ?y)))"))
     graph = graph_of(lambda add, x, y, z: [add("Add", x, add("Add", y, z))])
-    found = bound(graph, [endless], Costs(), max_operations=50)
-    assert not found.is_proved and found.cost_ms == 2
+    result = bound(graph, [endless], Costs(), max_operations=50)
+    assert not result.is_proved and result.cost_ms == 2
 
 
 def test_operations_that_support_each_other():
@@ -132,8 +132,11 @@ def test_operations_that_support_each_other():
         Operation(2, (a,), (), 5.0),
         Operation(3, (b,), (), 7.0),
     ]
-    found = extract(operations, {a, b}, time.monotonic() + 10)
-    assert (found.cost_ms, found.bound_ms) == (5.0, pytest.approx(5.0)) and 3 not in found.chosen
+    extraction = extract(operations, {a, b}, time.monotonic() + 10)
+    assert (extraction.cost_ms, extraction.bound_ms) == (
+        5.0,
+        pytest.approx(5.0),
+    ) and 3 not in extraction.chosen
 
 
 def test_congruence():
@@ -142,7 +145,7 @@ def test_congruence():
     egraph = EGraph()
     for number in graph.order():
         egraph.add(number, graph.nodes[number])
-    one, other = graph.outputs
-    assert egraph.classes().tensors[one] != egraph.classes().tensors[other]
+    first, second = graph.outputs
+    assert egraph.classes().tensors[first] != egraph.classes().tensors[second]
     egraph.union(Ref(graph.inputs[0]), Ref(graph.inputs[1]))
-    assert egraph.classes().tensors[one] == egraph.classes().tensors[other]
+    assert egraph.classes().tensors[first] == egraph.classes().tensors[second]

@@ -10,18 +10,17 @@ from onnx import helper
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.costs.kernels import Kernel, kernels_of
 from environments.tensor_graphs.execution.backends import OnnxRuntime
-from tests.environments.tensor_graphs.costs.test_measured import graph_of
+from tests.environments.tensor_graphs.costs.graphs import graph_of
 
 
 def test_kernels() -> None:
     """A linear layer of rank 3 is one product of matrices; two views of it are no work."""
     weights: dict[str, Any] = {"w": np.ones([16, 4], np.float32), "b": np.ones(4, np.float32)}
-    product = helper.make_node("MatMul", ["x", "w"], ["m"])
-    graph = graph_of(product, helper.make_node("Add", ["m", "b"], ["y"]), **weights)
+    graph = graph_of("m = MatMul(x, w) y = Add(m, b)", **weights)
     numbers = [number for number, node in graph.nodes.items() if node.op in ("MatMul", "Add")]
-    made = OnnxRuntime().rewritten(onnx_io.part_model(graph, numbers))
-    assert made is not None
-    model, plain = made
+    optimised = OnnxRuntime().rewritten(onnx_io.part_model(graph, numbers))
+    assert optimised is not None
+    model, plain = optimised
     feeds = {"x0": np.ones([1, 8, 16], np.float32)}
     kernels = kernels_of(model, feeds, lambda model, feeds: plain.open(model).run(feeds))
     assert [kernel.description for kernel in kernels if not kernel.is_view] == [

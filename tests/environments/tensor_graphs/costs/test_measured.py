@@ -1,77 +1,33 @@
-"""What graphs cost: worked out, measured, remembered."""
+"""What operators cost, measured once."""
 
 from __future__ import annotations
 
 import json
 import pathlib
 import random
-import shutil
 import zlib
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from environments.caches.digests import SIZE
 from environments.caches.files import FileCache, files_in
 from environments.errors import UserError
 from environments.tensor_graphs import models, onnx_io
-from environments.tensor_graphs.costs.analytic import AnalyticObjective, figures
-from environments.tensor_graphs.costs.grouping import Groups
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
-from environments.tensor_graphs.costs.objectives import graph_cost, make_objective
 from environments.tensor_graphs.costs.stopwatch import time_of
-from environments.tensor_graphs.costs.table import CostTable, processor, table_of
+from environments.tensor_graphs.costs.table import CostTable
 from environments.tensor_graphs.execution.backends import OnnxRuntime, Program
+from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.execution.sizes import OpenSizes
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import INPUT, Ref
-from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules.library import all_rules
+from tests.environments.tensor_graphs.costs.graphs import graph_cost, graph_of, layer_norm
 from tests.environments.tensor_graphs.random_graphs import random_graph
-
-X = ("x", TensorProto.FLOAT, [1, 8, 16])
-
-
-def graph_of(
-    *nodes: onnx.NodeProto, x: tuple = X, rank: int | None = None, **weights: Any
-) -> Graph:
-    """A graph of x and weights; the last node's output is returned, of the rank of x or `rank`."""
-    name, shape = nodes[-1].output[0], [None] * (len(x[2]) if rank is None else rank)
-    output = helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-    initialisers = [numpy_helper.from_array(value, name) for name, value in weights.items()]
-    inputs = [helper.make_tensor_value_info(*x)]
-    graph = helper.make_graph(nodes, "g", inputs, [output], initialisers)
-    opsets = [helper.make_opsetid("", 17)]
-    return onnx_io.read(helper.make_model(graph, ir_version=8, opset_imports=opsets))
-
-
-def layer_norm(shape: list[int | str]) -> Graph:
-    """x + x through a sigmoid, normalised."""
-    ones = np.ones(int(shape[-1]), np.float32)
-    return graph_of(
-        helper.make_node("Sigmoid", ["x"], ["t"]),
-        helper.make_node("Add", ["x", "t"], ["s"]),
-        helper.make_node("LayerNormalization", ["s", "w", "w"], ["y"]),
-        x=("x", TensorProto.FLOAT, shape),
-        w=ones,
-    )
-
-
-def groups_of(graph: Graph) -> list[list[str]]:
-    """Operators of each group, in the order of the graph."""
-    groups = Groups(graph)
-    leaders = [
-        number
-        for number in graph.order()
-        if graph.nodes[number].op != INPUT
-        and not graph.is_constant(number)
-        and groups.leader(number) == number
-    ]
-    return [[graph.nodes[one].op for one in groups.members(leader)] for leader in leaders]
 
 
 class CountedBackend(OnnxRuntime):
@@ -80,13 +36,13 @@ class CountedBackend(OnnxRuntime):
     num_opened = 0
     refuses = False
 
-    def open_optimised(
+    def open(
         self, model: onnx.ModelProto | pathlib.Path, write_to: pathlib.Path | None = None
     ) -> Program:
         if CountedBackend.refuses:
             raise UserError("no")
         CountedBackend.num_opened += 1
-        return super().open_optimised(model, write_to)
+        return super().open(model, write_to)
 
 
 @pytest.fixture
@@ -94,101 +50,6 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> CountedBackend:
     monkeypatch.setattr(CountedBackend, "num_opened", 0)
     monkeypatch.setattr(CountedBackend, "refuses", False)
     return CountedBackend()
-
-
-def test_figures() -> None:
-    # [1, 8, 16] x [16, 32]: 2 x 8 x 16 x 32 operations. 8 x 16 numbers go in, 16 x 32 weights,
-    # 8 x 32 come out and go in and out of Relu; a Reshape moves nothing.
-    graph = graph_of(
-        helper.make_node("MatMul", ["x", "w"], ["m"]),
-        helper.make_node("Relu", ["m"], ["r"]),
-        helper.make_node("Reshape", ["r", "s"], ["y"]),
-        rank=2,
-        w=np.ones([16, 32], np.float32),
-        s=np.array([8, 32]),
-    )
-    found = figures(graph)
-    assert found.flops == 2 * 8 * 16 * 32 + 8 * 32
-    assert found.bytes_moved == 4 * (8 * 16 + 16 * 32 + 3 * 8 * 32)
-    assert found.num_kernels == 3
-
-
-def test_analytic() -> None:
-    objective = AnalyticObjective(flops_per_ms=1e6, bytes_per_ms=1e3, start_ms=1.0)
-    graph = graph_of(helper.make_node("Relu", ["x"], ["y"]))
-    # 1024 bytes of 1000 a ms take longer than 128 operations.
-    assert graph_cost(objective, graph) == pytest.approx(1 + 1.024)
-    assert make_objective("analytic") == AnalyticObjective()
-
-
-def test_groups() -> None:
-    tiny = onnx_io.read(models.make("bert-tiny"))
-    found = groups_of(tiny)
-    assert sum(map(len, found)) == sum(
-        node.op != INPUT and not tiny.is_constant(number) for number, node in tiny.nodes.items()
-    )
-    normalised = ["ReduceMean", "Sub", "Pow", "ReduceMean", "Add", "Sqrt", "Div", "Mul", "Add"]
-    assert (
-        sum(group[0] == "Add" and sorted(group[1:]) == sorted(normalised) for group in found) == 5
-    )
-    assert ["MatMul", "Add", "Div", "Erf", "Add", "Mul", "Mul"] in found
-    assert ["Transpose", "Transpose", "MatMul", "Div"] in found
-    assert found.count(["MatMul", "Add"]) == 10
-
-
-def test_groups_of_convolutions() -> None:
-    found = groups_of(onnx_io.read(models.make("resnet-18")))
-    assert found[0] == ["Conv", "BatchNormalization", "Relu"]
-    block = ["Conv", "BatchNormalization", "Conv", "BatchNormalization", "Add", "Relu"]
-    assert found.count(block) == 3
-    assert all(len(group) <= 6 for group in found)
-
-
-def test_groups_of_sums_of_products() -> None:
-    """Of matrices, one of two products becomes the other one's bias; of rank 3 neither does."""
-    for shape, expected in (
-        ([8, 16], [["MatMul", "MatMul", "Add"]]),
-        ([1, 8, 16], [["MatMul"], ["MatMul"], ["Add"]]),
-    ):
-        graph = graph_of(
-            helper.make_node("MatMul", ["x", "w"], ["m"]),
-            helper.make_node("MatMul", ["x", "v"], ["n"]),
-            helper.make_node("Add", ["m", "n"], ["y"]),
-            x=("x", TensorProto.FLOAT, shape),
-            w=np.ones([16, 16], np.float32),
-            v=np.zeros([16, 16], np.float32),
-        )
-        assert groups_of(graph) == expected
-
-
-def test_what_is_returned_or_used_twice_is_computed() -> None:
-    weights: dict[str, Any] = {"w": np.ones([16, 16], np.float32), "b": np.ones(16, np.float32)}
-    product = helper.make_node("MatMul", ["x", "w"], ["m"])
-    total = helper.make_node("Add", ["m", "b"], ["s"])
-    last = helper.make_node("Mul", ["m", "s"], ["y"])
-    assert groups_of(graph_of(product, total, **weights)) == [["MatMul", "Add"]]
-    assert groups_of(graph_of(product, total, last, **weights)) == [["MatMul"], ["Add", "Mul"]]
-
-
-def test_changes_of_groups_are_found() -> None:
-    before = layer_norm([1, 8, 16])
-    add_node = next(n for n, node in before.nodes.items() if node.op == "Add")
-    edit = before.edit()
-    (relu,) = add(edit, "Relu", Ref(before.inputs[0]))
-    (product,) = add(edit, "Mul", relu, before.outputs[0])
-    edit.set_outputs([product], ["y"])
-    after, change = edit.finish()
-    engine = Engine((), make_objective("onnxruntime"))
-    analytic = Engine((), AnalyticObjective())
-    assert analytic.touched(before, after, change) == {relu.node, product.node}
-    assert {relu.node, product.node} <= engine.touched(before, after, change)
-    # A second user of the sum: the normalisation is measured without it from now on.
-    edit = after.edit()
-    (again,) = add(edit, "Mul", relu, Ref(add_node))
-    edit.set_outputs([product, again], ["y", "z"])
-    last, change = edit.finish()
-    norm = before.outputs[0].node
-    assert {again.node, norm, add_node} <= engine.touched(after, last, change)
 
 
 class Imagined(MeasuredObjective):
@@ -231,8 +92,8 @@ def test_measured_once(backend: CountedBackend, tmp_path: pathlib.Path) -> None:
     assert graph_cost(objective, graph) == cost_ms
     assert graph_cost(MeasuredObjective(backend, CostTable(cache)), graph) == cost_ms
     assert CountedBackend.num_opened == opened
-    kept = [one.path.read_bytes()[SIZE:] for one in files_in(tmp_path / "costs")]
-    assert sorted({json.loads(content)["what"] for content in kept}) == [
+    contents = [entry.path.read_bytes()[SIZE:] for entry in files_in(tmp_path / "costs")]
+    assert sorted({json.loads(content)["what"] for content in contents}) == [
         "Add([1, 8, 16], [1, 8, 16]); LayerNormalization([1, 8, 16], [16], [16])",
         "Sigmoid([1, 8, 16])",
         "SkipLayerNormalization([1, 8, 16], [1, 8, 16], [16], [16])",
@@ -243,10 +104,9 @@ def test_measured_once(backend: CountedBackend, tmp_path: pathlib.Path) -> None:
 def test_order_of_a_sum_does_not_matter(backend: CountedBackend) -> None:
     objective = MeasuredObjective(backend, CostTable())
     weights: dict[str, Any] = {"w": np.ones([16, 16], np.float32), "b": np.ones(16, np.float32)}
-    product = helper.make_node("MatMul", ["x", "w"], ["m"])
     costs = [
-        graph_cost(objective, graph_of(product, helper.make_node("Add", names, ["y"]), **weights))
-        for names in (["m", "b"], ["b", "m"])
+        graph_cost(objective, graph_of(f"m = MatMul(x, w) y = Add({terms})", **weights))
+        for terms in ("m, b", "b, m")
     ]
     assert costs[0] == costs[1]
     # The product, and what a view costs: onnxruntime makes rank 2 of rank 3 and back.
@@ -255,14 +115,10 @@ def test_order_of_a_sum_does_not_matter(backend: CountedBackend) -> None:
 
 def test_what_the_backend_makes_the_same_of_costs_the_same(backend: CountedBackend) -> None:
     objective = MeasuredObjective(backend, CostTable())
-    image, ones = ("x", TensorProto.FLOAT, [1, 16, 8, 8]), np.ones(16, np.float32)
-    weights: dict[str, Any] = {"w": np.ones([16, 16, 3, 3], np.float32), "b": ones}
-    norm = helper.make_node("BatchNormalization", ["c", "b", "b", "b", "b"], ["n"])
-    relu = helper.make_node("Relu", ["n"], ["y"])
-    first = helper.make_node("Conv", ["x", "w"], ["c"]), norm, relu
-    other = helper.make_node("Conv", ["x", "w", "b"], ["n"]), relu
+    weights = {"w": np.ones([16, 16, 3, 3], np.float32), "b": np.ones(16, np.float32)}
     costs = [
-        graph_cost(objective, graph_of(*nodes, x=image, **weights)) for nodes in (first, other)
+        graph_cost(objective, graph_of(f"{nodes} y = Relu(n)", (1, 16, 8, 8), **weights))
+        for nodes in ("c = Conv(x, w) n = BatchNormalization(c, b, b, b, b)", "n = Conv(x, w, b)")
     ]
     assert costs[0] == costs[1]
     assert objective.num_measured == 1
@@ -311,41 +167,15 @@ def test_operators_are_measured_at_the_sizes_that_are_given(backend: CountedBack
     table = CostTable()
     graph = layer_norm(["N", 64, 64])
     sizes = [OpenSizes(graph).at({"N": size}) for size in (1, 64)]
-    small, large = (MeasuredObjective(backend, table, one) for one in sizes)
+    small, large = (MeasuredObjective(backend, table, point) for point in sizes)
     assert graph_cost(small, graph) * 5 < graph_cost(large, graph)
 
 
 def test_opaque_nodes(backend: CountedBackend) -> None:
-    graph = graph_of(helper.make_node("Det", ["x"], ["y"]), x=("x", TensorProto.FLOAT, [4, 16, 16]))
+    graph = graph_of("y = Det(x)", (4, 16, 16))
     objective = MeasuredObjective(backend, CostTable())
     assert graph_cost(objective, graph) > 0
     assert objective.num_measured == 1
-
-
-def test_table(tmp_path: pathlib.Path) -> None:
-    cache = FileCache(tmp_path / "costs", 1_000_000)
-    one, other = CostTable(cache), CostTable(cache)
-    assert one.get("a") is None
-    assert one.put("a", 1.0) == 1.0
-    # The other process was slower: the first value holds for both.
-    assert other.put("a", 2.0) == 1.0
-    assert other.get("a") == 1.0
-    # Another backend or processor has costs of its own.
-    assert CostTable(cache, "another").get("a") is None
-    # A run goes by the cost that it has seen, although the cache is cleared and filled anew.
-    shutil.rmtree(tmp_path / "costs")
-    assert CostTable(cache).put("a", 3.0) == 3.0
-    assert one.get("a") == other.put("a", 4.0) == 1.0
-    assert CostTable(cache).get("a") == 3.0
-
-
-def test_table_of_a_machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert processor()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    table_of(OnnxRuntime()).put("a", 1.0)
-    assert table_of(OnnxRuntime()).get("a") == 1.0
-    assert table_of(OnnxRuntime("basic")).get("a") is None
-    assert (tmp_path / "tfrl" / "costs").is_dir()
 
 
 @pytest.mark.slow
@@ -356,11 +186,6 @@ def test_sum_is_near_the_whole(name: str) -> None:
     backend = OnnxRuntime()
     objective = MeasuredObjective(backend, CostTable())
     sum_ms = graph_cost(objective, onnx_io.read(model))
-    feeds = {
-        value.name: np.ones([size.dim_value for size in value.type.tensor_type.shape.dim], kind)
-        for value in model.graph.input
-        for kind in [helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)]
-    }
-    feeds.update({name: np.zeros_like(x) for name, x in feeds.items() if name == "token_type_ids"})
-    whole_ms = 1e3 * time_of(backend.open(model).timer(feeds, bound=True))[0]
+    timer = backend.open(model).timer(random_inputs(model), bound=True)
+    whole_ms = 1e3 * time_of(timer)[0]
     assert sum_ms == pytest.approx(whole_ms, rel=0.3)

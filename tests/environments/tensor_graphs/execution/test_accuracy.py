@@ -17,7 +17,7 @@ def off_by(error: float, exact: np.ndarray = ONES) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "own, found, is_too_much",
+    "own, actual, is_too_much",
     [
         (1e-5, 1e-5, False),
         (1e-5, 9e-5, False),
@@ -29,8 +29,8 @@ def off_by(error: float, exact: np.ndarray = ONES) -> np.ndarray:
         (0.5, 0.9, False),
     ],
 )
-def test_an_error_is_judged_beside_that_of_the_model(own, found, is_too_much):
-    assert (excess(ONES, off_by(own), off_by(found)) > 1) == is_too_much
+def test_an_error_is_judged_beside_that_of_the_model(own, actual, is_too_much):
+    assert (excess(ONES, off_by(own), off_by(actual)) > 1) == is_too_much
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -47,15 +47,15 @@ def test_small_numbers_do_not_hide_behind_large_ones(axis):
 def test_an_error_may_be_small_by_chance():
     """Of ten outputs, one is exact in the model itself; that the candidate is not says nothing."""
     exact = np.linspace(1, 2, 10)[np.newaxis]
-    own, found = off_by(1e-5, exact), off_by(-3e-5, exact)
+    own, actual = off_by(1e-5, exact), off_by(-3e-5, exact)
     own[0, 4] = exact[0, 4]
-    assert excess(exact, own, found) < 1
+    assert excess(exact, own, actual) < 1
 
 
 def test_a_single_number_is_judged_by_what_is_usual():
     exact, own = np.ones((1, 1)), np.ones((1, 1), np.float32)
-    found = own + np.float32(1e-4)
-    assert excess(exact, own, found) > 1 > excess(exact, own, found, usual=1e-4)
+    actual = own + np.float32(1e-4)
+    assert excess(exact, own, actual) > 1 > excess(exact, own, actual, usual=1e-4)
 
 
 def test_what_is_not_finite_is_not_judged():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 import pytest
 
 from environments.tensor_graphs import onnx_io
@@ -11,10 +10,7 @@ from environments.tensor_graphs.execution.anchors import anchors
 from environments.tensor_graphs.execution.inputs import inputs_near
 from environments.tensor_graphs.execution.precise import Precise
 from environments.tensor_graphs.execution.sizes import OpenSizes
-
-
-def parsed(text: str) -> onnx.ModelProto:
-    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+from tests.environments.tensor_graphs.execution.models import parsed
 
 
 def layers(text: str, **sizes: int):
@@ -45,11 +41,11 @@ ROWS = "<float[2] c = {100, 1e9}, float half = {0.5}, int64[2] s = {-1, 2}, int6
     ],
 )
 def test_a_constant_is_traced_to_the_input(nodes, expected):
-    found = layers(f"g (float[n,2] x) => (float[n,2] y) {ROWS} {{ {nodes} }}", n=2)
+    traced = layers(f"g (float[n,2] x) => (float[n,2] y) {ROWS} {{ {nodes} }}", n=2)
     if expected is None:
-        assert found == []
+        assert traced == []
         return
-    (layer,) = found
+    (layer,) = traced
     np.testing.assert_allclose(layer["x"], expected)
 
 

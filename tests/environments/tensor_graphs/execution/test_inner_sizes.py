@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
 
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.inner_sizes import with_inner_sizes
 from environments.tensor_graphs.execution.sizes import OpenSizes
-from tests.environments.tensor_graphs.small_models import model_of
+from tests.environments.tensor_graphs.execution.models import of_x, parsed
 
 PLAIN = backend("onnxruntime-disable")
 
 
 def enlarged(repeats=1000):
     """The elements of x that are not 0, each many times: [k] -> [k, repeats]; then a Relu."""
-    nodes = [
-        helper.make_node("Cast", ["x"], ["mask"], to=9),
-        helper.make_node("Compress", ["x", "mask"], ["kept"], axis=0),
-        helper.make_node("Unsqueeze", ["kept", "one"], ["column"]),
-        helper.make_node("Tile", ["column", "times"], ["tiled"]),
-        helper.make_node("Relu", ["tiled"], ["y"]),
-    ]
-    weights = [
-        numpy_helper.from_array(np.array([1], np.int64), "one"),
-        numpy_helper.from_array(np.array([1, repeats], np.int64), "times"),
-    ]
-    return model_of(nodes, weights, {"x": ["n"]}, {"y": ["k", repeats]})
+    return parsed(
+        f"""g (float[n] x) => (float[k,{repeats}] y)
+        <int64[1] one = {{1}}, int64[2] times = {{1, {repeats}}}>
+        {{ mask = Cast <to = 9> (x) nonzero = Compress <axis = 0> (x, mask)
+          column = Unsqueeze(nonzero, one) tiled = Tile(column, times) y = Relu(tiled) }}"""
+    )
 
 
 def test_costs_know_the_sizes_that_a_run_shows():
@@ -37,19 +30,18 @@ def test_costs_know_the_sizes_that_a_run_shows():
     plain = OpenSizes(graph).at({"n": 50})
     x = np.zeros(50, np.float32)
     x[:30] = 1
-    found = with_inner_sizes(graph, plain, {"x": x}, PLAIN)
-    assert (found.named, found.shapes) == (plain.named, plain.shapes)
+    sizes = with_inner_sizes(graph, plain, {"x": x}, PLAIN)
+    assert (sizes.named, sizes.shapes) == (plain.named, plain.shapes)
     (relu,) = (number for number, node in graph.nodes.items() if node.op == "Relu")
     (kind,) = graph.nodes[relu].types
-    assert list(map(found.value, kind.shape)) == [30, 1000]
+    assert list(map(sizes.value, kind.shape)) == [30, 1000]
     # It reads and writes 30 · 1000 numbers of 4 bytes, at 15 million bytes a ms.
-    cost_ms = AnalyticObjective(sizes=found).node_cost_ms(graph, relu)
+    cost_ms = AnalyticObjective(sizes=sizes).node_cost_ms(graph, relu)
     assert cost_ms == pytest.approx(0.002 + 240000 / 1.5e7)
 
 
 def test_known_sizes_need_no_run():
-    model = model_of([helper.make_node("Relu", ["x"], ["y"])], [], {"x": ["n"]}, {"y": ["n"]})
-    graph = onnx_io.read(model)
+    graph = onnx_io.read(of_x("{ y = Relu(x) }"))
     sizes = OpenSizes(graph).at({"n": 3})
     assert with_inner_sizes(graph, sizes, {}, PLAIN) is sizes
 

@@ -5,41 +5,35 @@ from __future__ import annotations
 import time
 
 import numpy as np
-import onnx
 import pytest
 
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.execution.precise import ImpreciseError, Precise
-
-
-def read(text: str, opset: int = 17):
-    return onnx_io.read(
-        onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]> {text}')
-    )
+from tests.environments.tensor_graphs.execution.models import parsed
 
 
 def run(text: str, *, opset: int = 17, **inputs):
     arrays = {name: np.asarray(value) for name, value in inputs.items()}
-    return Precise(read(text, opset)).run(arrays)["y"]
+    return Precise(onnx_io.read(parsed(text, opset))).run(arrays)["y"]
 
 
 def test_digits_that_float32_has_not():
     """1e8 + 1 is no float32, and 1/3 has more digits than one."""
     text = """g (float[n] x) => (float[n] y) <float one = {1}, float three = {3}>
         { a = Add(x, one) b = Sub(a, x) y = Div(b, three) }"""
-    found = run(text, x=np.float32([1e8, 0]))
-    assert found.dtype == np.float64
-    np.testing.assert_array_equal(found, [1 / 3, 1 / 3])
+    y = run(text, x=np.float32([1e8, 0]))
+    assert y.dtype == np.float64
+    np.testing.assert_array_equal(y, [1 / 3, 1 / 3])
 
 
 def test_sizes_that_are_open():
     """A Reshape to [2·n], and one whose size is that of another input."""
     text = """g (float[n,2] x, float[m] z) => (float[k] y) <int64[1] all = {-1}>
         { a = Reshape(x, all) s = Shape(z) b = Reshape(z, s) y = Concat <axis = 0> (a, b) }"""
-    found = run(text, x=np.float32([[1, 2], [3, 4], [5, 6]]), z=np.float32([7]))
-    assert found.tolist() == [1, 2, 3, 4, 5, 6, 7]
+    y = run(text, x=np.float32([[1, 2], [3, 4], [5, 6]]), z=np.float32([7]))
+    assert y.tolist() == [1, 2, 3, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize("is_true, expected", [(True, [2.0]), (False, [-1.0])])
@@ -60,8 +54,8 @@ def test_operators_that_only_others_know():
 
 def test_integers_and_truth_values_stay_as_they_are():
     text = "g (int64[2] x, int64[2] z) => (bool[2] y) { a = Mul(x, x) y = Less(a, z) }"
-    found = run(text, x=np.int64([2**40, 3]), z=np.int64([0, 10]))
-    assert found.dtype == bool and found.tolist() == [False, True]  # 2^80 wraps around to 0
+    y = run(text, x=np.int64([2**40, 3]), z=np.int64([0, 10]))
+    assert y.dtype == bool and y.tolist() == [False, True]  # 2^80 wraps around to 0
 
 
 @pytest.mark.parametrize("name", ["bert-tiny", "squeezenet-1.1"])
@@ -82,6 +76,6 @@ def test_a_loop_is_not_computed():
 
 
 def test_it_gives_up_in_time():
-    precise = Precise(read("g (float[2] x) => (float[2] y) { y = Relu(x) }"))
+    precise = Precise(onnx_io.read(parsed("g (float[2] x) => (float[2] y) { y = Relu(x) }")))
     with pytest.raises(ImpreciseError, match="too long"):
         precise.run({"x": np.float32([1, 2])}, until_s=time.monotonic() - 1)

@@ -15,6 +15,7 @@ from environments.tensor_graphs.execution.support import is_supported
 from environments.tensor_graphs.graph.nodes import TensorType
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules.language.rule import Rule
+from tests.environments.tensor_graphs.execution.models import parsed
 
 
 @pytest.mark.parametrize("opset", [13, 17])
@@ -24,7 +25,7 @@ def test_what_is_said_is_so(op, count, dtype, opset):
     """Each operator is opened; a type that ONNX itself does not allow is none that is asked for."""
     number = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     names = [f"x{place}" for place in range(count)]
-    infos = [helper.make_tensor_value_info(one, number, [2, 2]) for one in (*names, "y")]
+    infos = [helper.make_tensor_value_info(name, number, [2, 2]) for name in (*names, "y")]
     graph = helper.make_graph([helper.make_node(op, names, ["y"])], "g", infos[:-1], infos[-1:])
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset)])
     try:
@@ -59,6 +60,5 @@ RULE = Rule.from_dict(
 def test_a_rule_that_makes_what_cannot_run_does_not_apply(dtype, count):
     text = f"g ({dtype}[2,2] x, {dtype}[2,2] w, {dtype}[2,2] c) => ({dtype}[2,2] y)"
     body = "{ m = MatMul(x, w) y = Add(m, c) }"
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text} {body}')
     engine = Engine([RULE], AnalyticObjective(), is_supported)
-    assert len(engine.start(onnx_io.read(model)).matches) == count
+    assert len(engine.start(onnx_io.read(parsed(f"{text} {body}"))).matches) == count

@@ -28,9 +28,9 @@ def test_equal_nodes_are_one():
     edit = Graph().edit()
     x = edit.add(INPUT, [], (("name", "x"),), [TYPE])
     assert edit.add("Relu", [x], (), [TYPE]) == edit.add("Relu", [x], (), [TYPE])
-    one, other = np.zeros(3, np.float32), np.zeros(3, np.float32)
-    assert edit.add_constant(one) == edit.add_constant(other)
-    assert edit.add_constant(one) != edit.add_constant(np.zeros(3, np.int32))
+    zeros, more_zeros = np.zeros(3, np.float32), np.zeros(3, np.float32)
+    assert edit.add_constant(zeros) == edit.add_constant(more_zeros)
+    assert edit.add_constant(zeros) != edit.add_constant(np.zeros(3, np.int32))
 
 
 def test_an_edit_does_not_change_its_graph():
@@ -57,7 +57,7 @@ def test_users_that_become_equal_become_one():
     edit = graph.edit()
     edit.replace({tanh: relu})
     graph, change = edit.finish()
-    assert [graph.nodes[one].op for one in graph.order()] == [INPUT, "Relu", "Sigmoid", "Add"]
+    assert [graph.nodes[number].op for number in graph.order()] == [INPUT, "Relu", "Sigmoid", "Add"]
     assert graph.nodes[graph.outputs[0].node].inputs == (ends[0], ends[0])
     assert change.removed == (tanh.node, ends[1].node)
 
@@ -92,9 +92,9 @@ def test_a_cycle_is_refused():
 def test_another_type_is_refused():
     graph, (x, relu) = chain("Relu")
     edit = graph.edit()
-    other = edit.add("Cast", [x], (), [TensorType("int32", (2, 3))])
+    integers = edit.add("Cast", [x], (), [TensorType("int32", (2, 3))])
     with pytest.raises(ValueError, match="int32"):
-        edit.replace({relu: other})
+        edit.replace({relu: integers})
 
 
 def test_a_node_becomes_constant_when_its_inputs_do():
@@ -106,7 +106,7 @@ def test_a_node_becomes_constant_when_its_inputs_do():
     opaque = edit.add("Opaque", [zero], (), [TYPE])
     edit.set_outputs([root, opaque], ["y", "z"])
     graph, _ = edit.finish()
-    assert [graph.is_constant(one.node) for one in (zero, root, opaque)] == [True, False, False]
+    assert [graph.is_constant(ref.node) for ref in (zero, root, opaque)] == [True, False, False]
     edit = graph.edit()
     edit.replace({product: zero})
     graph, change = edit.finish()
@@ -123,13 +123,13 @@ def test_structure_alone_decides_the_hash():
     reached, _ = edit.finish()
     assert set(reached.nodes) != set(direct.nodes)
     assert hash(reached) == hash(direct) != hash(graph)
-    assert [reached.nodes[one].op for one in reached.order()] == [INPUT, "Relu", "Tanh"]
+    assert [reached.nodes[number].op for number in reached.order()] == [INPUT, "Relu", "Tanh"]
 
 
 def test_the_hash_is_the_same_in_every_process():
     module = "tests.environments.tensor_graphs.graph.test_graph"
     code = f"from {module} import chain; print(hash(chain('Relu')[0]))"
-    found = {
+    hashes = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."},
@@ -139,7 +139,7 @@ def test_the_hash_is_the_same_in_every_process():
         ).stdout
         for seed in ("1", "2")
     }
-    assert found == {f"{hash(chain('Relu')[0])}\n"}
+    assert hashes == {f"{hash(chain('Relu')[0])}\n"}
 
 
 def test_outputs_stay_in_order_and_unused_nodes_go():

@@ -75,16 +75,16 @@ def test_sums_are_those_of_the_whole_graph():
 def test_observing_asks_for_few_costs_and_builds_no_graph():
     class Counting(AnalyticObjective):
         def node_cost_ms(self, graph, number):
-            nonlocal asked
-            asked += 1
+            nonlocal num_costs
+            num_costs += 1
             return super().node_cost_ms(graph, number)
 
-    asked = 0
+    num_costs = 0
     state = Engine(RULES, Counting()).start(random_graph(0, num_nodes=60))
     view = fresh(state)
-    asked = 0
+    num_costs = 0
     Observer(RULES, SETTINGS).observe(view, 0.0)
-    assert asked == 0
+    assert num_costs == 0
 
 
 def test_a_constant_expression_is_one_node():
@@ -176,8 +176,8 @@ def test_what_matches_change_worked_by_hand():
     state = Engine((matrices_first, not_not), AnalyticObjective()).start(graph)
     first, *_ = state.matches_by_rule[0]
     saved = 2 * 64 * 96 + 2 * 192 * 96 - 192 * 192
-    found = features.match_work(graph, first)
-    assert found[:3].tolist() == [0, -4 * saved, -1]
+    work = features.match_work(graph, first)
+    assert work[:3].tolist() == [0, -4 * saved, -1]
     more, *_ = state.matches_by_rule[1]
     elements = 64 * 192
     assert features.match_work(graph, more)[:3].tolist() == [2 * elements, 16 * elements, 2]

@@ -52,7 +52,7 @@ def models(location: str = "data/w.bin") -> Mapping[str, onnx.ModelProto]:
     flat.data_location = onnx.TensorProto.EXTERNAL
     flat.external_data.extend(w.external_data)
     places = numpy_helper.from_array(np.arange(9))
-    made = {
+    models_by_name = {
         "initialiser": model_of([product], [w], *ends),
         "Constant": model_of([constant(w), product], [], *ends),
         "initialiser of a body": model_of([branches([], [w])], [yes], *ends),
@@ -60,13 +60,13 @@ def models(location: str = "data/w.bin") -> Mapping[str, onnx.ModelProto]:
         "function": model_of([called], [], *ends),
         "sparse initialiser": model_of([product], [], *ends),
     }
-    opsets = list(made["function"].opset_import)
+    opsets = list(models_by_name["function"].opset_import)
     function = helper.make_function("own", "F", ["x"], ["y"], [constant(w), product], opsets)
-    made["function"].functions.append(function)
-    made["function"].opset_import.add(domain="own", version=1)
+    models_by_name["function"].functions.append(function)
+    models_by_name["function"].opset_import.add(domain="own", version=1)
     sparse = helper.make_sparse_tensor(flat, places, [3, 3])
-    made["sparse initialiser"].graph.sparse_initializer.append(sparse)
-    return made
+    models_by_name["sparse initialiser"].graph.sparse_initializer.append(sparse)
+    return models_by_name
 
 
 def write(model: onnx.ModelProto, directory: pathlib.Path) -> pathlib.Path:

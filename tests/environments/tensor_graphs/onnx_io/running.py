@@ -11,6 +11,9 @@ import onnx
 import onnxruntime
 from onnx import numpy_helper
 
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.onnx_io import read, write
+
 _DATA = pathlib.Path(onnx.__file__).parent / "backend/test/data"
 SMALL_TESTS = [_DATA / name for name in ("node", "simple", "pytorch-operator", "pytorch-converted")]
 LIGHT_MODELS = _DATA / "light"
@@ -33,19 +36,19 @@ def run(model: onnx.ModelProto | pathlib.Path, inputs: Mapping[str, Any]) -> lis
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    given = str(model) if isinstance(model, pathlib.Path) else model.SerializeToString()
-    session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+    source = str(model) if isinstance(model, pathlib.Path) else model.SerializeToString()
+    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     return session.run(None, dict(inputs))
 
 
 def random_inputs(model: onnx.ModelProto, unknown: int = 2, seed: int = 0) -> dict[str, Any]:
     """Draw inputs of the right types; sizes that are not known are `unknown`."""
     rng = np.random.default_rng(seed)
-    given = {one.name for one in model.graph.initializer}
+    weights = {tensor.name for tensor in model.graph.initializer}
     inputs = {}
     for info in model.graph.input:
         tensor = info.type.tensor_type
-        if info.name not in given:
+        if info.name not in weights:
             shape = [
                 size.dim_value if size.HasField("dim_value") else unknown
                 for size in tensor.shape.dim
@@ -55,32 +58,57 @@ def random_inputs(model: onnx.ModelProto, unknown: int = 2, seed: int = 0) -> di
     return inputs
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(value: Any, expected: Any) -> bool:
     """Whether outputs are equal bit for bit, except for the bits of NaNs."""
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(equal, one, other))
-    if one is None or other is None:
-        return one is other
-    one, other = np.asarray(one), np.asarray(other)
-    if (one.dtype, one.shape) != (other.dtype, other.shape):
+    if isinstance(value, list):
+        return len(value) == len(expected) and all(map(equal, value, expected))
+    if value is None or expected is None:
+        return value is expected
+    value, expected = np.asarray(value), np.asarray(expected)
+    if (value.dtype, value.shape) != (expected.dtype, expected.shape):
         return False
-    if one.dtype.kind != "O" and one.tobytes() == other.tobytes():
+    if value.dtype.kind != "O" and value.tobytes() == expected.tobytes():
         return True
-    return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
+    return np.array_equal(value, expected, equal_nan=value.dtype.kind in "fc")
+
+
+def round_trip(
+    model: onnx.ModelProto | str, inputs: Mapping[str, Any] | None = None, **changes: Any
+) -> tuple[Graph, onnx.ModelProto]:
+    """Read a model, or the text of one, and write it; it computes the same, and did not change."""
+    model = parsed(model, **changes) if isinstance(model, str) else model
+    content = model.SerializeToString()
+    graph = read(model)
+    assert model.SerializeToString() == content
+    written = write(graph)
+    inputs = random_inputs(model) if inputs is None else inputs
+    assert equal(run(model, inputs), run(written, inputs))
+    return graph, written
+
+
+def with_weights(text: str, **weights: np.ndarray) -> onnx.ModelProto:
+    """Parse a model; its inputs of these names are weights instead."""
+    model = parsed(text)
+    left = [info for info in model.graph.input if info.name not in weights]
+    del model.graph.input[:]
+    model.graph.input.extend(left)
+    for name, array in weights.items():
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    return model
 
 
 def node_tests() -> Iterator[tuple[str, onnx.ModelProto, dict[str, Any]]]:
     """Yield name, model and inputs of each of ONNX's tests of single nodes and small models."""
-    for directory in (one for tests in SMALL_TESTS for one in sorted(tests.iterdir())):
+    for directory in (test for tests in SMALL_TESTS for test in sorted(tests.iterdir())):
         if directory.name.startswith(RANDOM):
             continue
         model = onnx.load(directory / "model.onnx")
-        known = {one.name for one in model.graph.initializer}
-        asked = [info for info in model.graph.input if info.name not in known]
+        weights = {tensor.name for tensor in model.graph.initializer}
+        infos = [info for info in model.graph.input if info.name not in weights]
         try:
             inputs = {
                 info.name: _value(directory / f"test_data_set_0/input_{place}.pb", info)
-                for place, info in enumerate(asked)
+                for place, info in enumerate(infos)
             }
         except (OSError, ValueError, TypeError, KeyError):
             continue  # Of types that NumPy cannot hold in every version of onnx.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import onnx
@@ -21,7 +22,13 @@ from environments.tensor_graphs.onnx_io.bodies import body_of, control_of, has_b
 from environments.tensor_graphs.operators import building
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import files as rule_files
-from tests.environments.tensor_graphs.onnx_io.running import equal, parsed, run
+from tests.environments.tensor_graphs.onnx_io.running import (
+    equal,
+    parsed,
+    round_trip,
+    run,
+    with_weights,
+)
 from tests.environments.tensor_graphs.random_graphs import random_graph
 
 X = np.array([1, -2], np.float32)
@@ -79,12 +86,12 @@ def controls(graph: Graph) -> list[int]:
 
 def operators(nodes: Iterable[onnx.NodeProto]) -> collections.Counter[str]:
     """How often each operator occurs, inside bodies too."""
-    found: collections.Counter[str] = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     for node in nodes:
-        found[node.op_type] += 1
+        counts[node.op_type] += 1
         for attribute in node.attribute:
-            found += operators(attribute.g.node)
-    return found
+            counts += operators(attribute.g.node)
+    return counts
 
 
 def checked(graph: Graph) -> onnx.ModelProto:
@@ -96,35 +103,32 @@ def checked(graph: Graph) -> onnx.ModelProto:
     return written
 
 
+def checked_round_trip(model: onnx.ModelProto | str, inputs: dict[str, Any]):
+    """Read a model and write it; return the graph, what was written, and the first output."""
+    model = parsed(model) if isinstance(model, str) else model
+    graph = read(model)
+    written = checked(graph)
+    assert equal(run(model, inputs), outputs := run(written, inputs))
+    return graph, written, outputs[0].tolist()
+
+
 @pytest.mark.parametrize("yes", [False, True])
 def test_both_branches(yes):
-    model = parsed(BRANCHES)
-    graph = read(model)
+    graph, _, y = checked_round_trip(BRANCHES, {"yes": np.array(yes), "x": X})
+    # By hand: Relu(x) = [1, 0], doubled; -Relu(x) * x = [-1, 0].
+    assert y == ([2, 0] if yes else [-1, 0])
     (number,) = controls(graph)
-    control = control_of(graph.nodes[number])
-    then, otherwise = control.bodies
+    then, otherwise = control_of(graph.nodes[number]).bodies
     # a and c are one value, because c is an Identity; the branches see it by both names.
     relu = Ref(next(n for n in graph.nodes if graph.nodes[n].op == "Relu"))
-    (x,) = (Ref(n) for n in graph.inputs if graph.nodes[n].attribute("name") == "x")
+    assert [graph.nodes[n].attribute("name") for n in graph.inputs] == ["yes", "x"]
     assert then.captured == (relu, relu)
-    assert otherwise.captured == (relu, x)
-    assert [graph.nodes[ref.node].op for ref in (*then.outputs, *otherwise.outputs)] == [
-        "Add",
-        "Mul",
-    ]
-    written = checked(graph)
-    inputs = {"yes": np.array(yes), "x": X}
-    assert equal(run(model, inputs), run(written, inputs))
-    # By hand: Relu(x) = [1, 0], doubled; -Relu(x) * x = [-1, 0].
-    assert run(written, inputs)[0].tolist() == ([2, 0] if yes else [-1, 0])
-
-
-def test_bodies_have_inputs_of_their_own():
-    """A match cannot reach from a branch to what is around it, since an Input is between them."""
-    graph = read(parsed(BRANCHES))
+    assert otherwise.captured == (relu, Ref(graph.inputs[1]))
+    ends = (*then.outputs, *otherwise.outputs)
+    assert [graph.nodes[ref.node].op for ref in ends] == ["Add", "Mul"]
+    # A match cannot reach from a branch to what is around it, since an Input is between them.
     owners = {body_of(node) for node in graph.nodes.values() if node.op == INPUT}
     assert len(owners) == 3 and "" in owners
-    assert [graph.nodes[n].attribute("name") for n in graph.inputs] == ["yes", "x"]
 
 
 @pytest.mark.parametrize("yes", [False, True])
@@ -143,55 +147,40 @@ def test_what_a_body_captures_can_be_replaced(yes):
 
 def test_a_state_that_grows():
     """The file gives the state's size in the first iteration; no rule may rely on it."""
-    model = parsed(GROWING)
-    graph = read(model)
+    inputs = {"n": np.array(3), "x": np.array([-1.5], np.float32)}
+    graph, _, y = checked_round_trip(GROWING, inputs)
+    assert y == [0, 0, 0, -1.5]
     (relu,) = (node for node in graph.nodes.values() if node.op == "Relu")
     (size,) = relu.types[0].shape
     assert isinstance(size, str)
-    inputs = {"n": np.array(3), "x": np.array([-1.5], np.float32)}
-    written = checked(graph)
-    assert equal(run(model, inputs), run(written, inputs))
-    assert run(written, inputs)[0].tolist() == [0, 0, 0, -1.5]
 
 
-def test_a_state_that_keeps_its_size():
-    graph = read(parsed(NESTED))
+def test_scans():
+    xs = np.arange(30, dtype=np.float32).reshape(5, 3, 2)
+    graph, _, _ = checked_round_trip(SCANNED, {"start": X, "xs": xs})
+    assert "Transpose" in {node.op for node in graph.nodes.values()}
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_bodies_in_bodies(count):
+    inputs = {"n": np.array(count), "x": X, "z": np.array([0.5, 3], np.float32)}
+    graph, written, _ = checked_round_trip(NESTED, inputs)
+    assert len(controls(graph)) == 2
+    opaque = [node.attribute("operator") for node in graph.nodes.values() if node.op == "Opaque"]
+    assert sorted(opaque) == ["If", "Loop", "Mod"]
     states = [
         node.types[0]
         for node in graph.nodes.values()
         if node.op == INPUT and not node.is_model_input and node.attribute("place") == 2
     ]
-    assert ("float32", (2,)) in states
-
-
-def test_scans():
-    model = parsed(SCANNED)
-    graph = read(model)
-    assert "Transpose" in {node.op for node in graph.nodes.values()}
-    inputs = {
-        "start": X,
-        "xs": np.arange(30, dtype=np.float32).reshape(5, 3, 2),
-    }
-    assert equal(run(model, inputs), run(checked(graph), inputs))
-
-
-@pytest.mark.parametrize("count", [0, 1, 4])
-def test_bodies_in_bodies(count):
-    model = parsed(NESTED)
-    graph = read(model)
-    assert len(controls(graph)) == 2
-    opaque = [node.attribute("operator") for node in graph.nodes.values() if node.op == "Opaque"]
-    assert sorted(opaque) == ["If", "Loop", "Mod"]
-    inputs = {"n": np.array(count), "x": X, "z": np.array([0.5, 3], np.float32)}
-    written = checked(graph)
-    assert equal(run(model, inputs), run(written, inputs))
+    assert ("float32", (2,)) in states  # It keeps its size.
     (loop,) = (node for node in written.graph.node if node.op_type == "Loop")
-    assert [one.op_type for one in loop.attribute[0].g.node].count("If") == 1
+    assert [inner.op_type for inner in loop.attribute[0].g.node].count("If") == 1
 
 
 def test_a_branch_that_is_always_taken_takes_the_place_of_the_if():
     """Exporters ask whether a size is 1, which may be known."""
-    model = parsed(
+    _, written, _ = checked_round_trip(
         """g (float[N,1] x) => (float[N] y) {
             sizes = Shape(x)
             one = Constant <value = int64 {1}> ()
@@ -202,17 +191,15 @@ def test_a_branch_that_is_always_taken_takes_the_place_of_the_if():
                     { axes = Constant <value = int64[1] {1}> () u = Squeeze(x, axes) },
                 else_branch = e () => (float[N,1] v) { v = Identity(x) }
             >
-        }"""
+        }""",
+        {"x": np.array([[1], [2], [3]], np.float32)},
     )
-    written = checked(read(model))
     assert [node.op_type for node in written.graph.node] == ["Reshape"]
-    inputs = {"x": np.array([[1], [2], [3]], np.float32)}
-    assert equal(run(model, inputs), run(written, inputs))
 
 
 def test_outputs_that_no_node_of_the_body_computes():
     """What a body takes in, captures, or holds as a constant is returned through an Identity."""
-    model = parsed(
+    checked_round_trip(
         """g (int64 n, float[2] x) => (float[2] a, float[2] b, float[2] c) {
             go = Constant <value = bool {1}> ()
             a, b, c = Loop(n, go, x, x, x) <body = l
@@ -221,37 +208,27 @@ def test_outputs_that_no_node_of_the_body_computes():
                 f = Identity(e) s = Identity(p) t = Identity(x)
                 u = Constant <value = float[2] {3.0, 4.0}> ()
             }>
-        }"""
+        }""",
+        {"n": np.array(2), "x": X},
     )
-    inputs = {"n": np.array(2), "x": X}
-    written = checked(read(model))
-    assert equal(run(model, inputs), run(written, inputs))
-
-
-def weights_used_twice(size: int) -> onnx.ModelProto:
-    model = parsed(
-        f"""g (bool yes, float[2,{size}] x) => (float[2,{size}] y) {{
-            y = If (yes) <
-                then_branch = t () => (float[2,{size}] u) {{ u = MatMul(x, w) }},
-                else_branch = e () => (float[2,{size}] v) {{ a = Neg(x) v = MatMul(a, w) }}
-            >
-        }}""".replace("x) =>", f"x, float[{size},{size}] w) =>")
-    )
-    del model.graph.input[2]
-    weight = np.random.default_rng(0).normal(size=(size, size)).astype(np.float32)
-    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
-    return model
 
 
 @pytest.mark.parametrize(("size", "around", "inside"), [(2, 0, 2), (64, 1, 0)])
 def test_large_weights_of_both_branches_are_written_once(size, around, inside):
-    model = weights_used_twice(size)
-    written = checked(read(model))
+    model = with_weights(
+        f"""g (bool yes, float[2,{size}] x, float[{size},{size}] w) => (float[2,{size}] y) {{
+            y = If (yes) <
+                then_branch = t () => (float[2,{size}] u) {{ u = MatMul(x, w) }},
+                else_branch = e () => (float[2,{size}] v) {{ a = Neg(x) v = MatMul(a, w) }}
+            >
+        }}""",
+        w=np.random.default_rng(0).normal(size=(size, size)).astype(np.float32),
+    )
+    inputs = {"yes": np.array(True), "x": np.ones((2, size), np.float32)}
+    _, written, _ = checked_round_trip(model, inputs)
     assert len(written.graph.initializer) == around
     branches = [attribute.g for attribute in written.graph.node[-1].attribute]
     assert sum(len(branch.initializer) for branch in branches) == inside
-    inputs = {"yes": np.array(True), "x": np.ones((2, size), np.float32)}
-    assert equal(run(model, inputs), run(written, inputs))
 
 
 def test_a_body_that_captures_what_is_no_tensor_stays_as_it_is():
@@ -267,8 +244,7 @@ def test_a_body_that_captures_what_is_no_tensor_stays_as_it_is():
     graph = read(model)
     assert controls(graph) == []
     for yes in (False, True):
-        inputs = {"yes": np.array(yes), "x": X}
-        assert equal(run(model, inputs), run(write(graph), inputs))
+        round_trip(model, {"yes": np.array(yes), "x": X})
 
 
 def test_values_of_two_branches_cannot_be_joined():
@@ -287,7 +263,7 @@ def greedily(graph: Graph) -> Graph:
     state = Engine(rule_files.load(), AnalyticObjective()).start(graph)
     while True:
         others = [state.apply(match) for match in state.matches]
-        best = min(others, key=lambda one: one.cost_ms, default=state)
+        best = min(others, key=lambda neighbour: neighbour.cost_ms, default=state)
         if best.cost_ms >= state.cost_ms:
             return state.graph
         state = best
@@ -318,34 +294,34 @@ def test_a_random_graph_in_a_branch_computes_what_it_does_alone(seed):
     branch = onnx.GraphProto()
     branch.CopyFrom(alone.graph)
     del branch.input[:]
-    other = onnx.GraphProto(name="other")
+    else_branch = onnx.GraphProto(name="other")
     model = onnx.ModelProto()
     model.CopyFrom(alone)
     for field in ("node", "initializer", "value_info"):
         model.graph.ClearField(field)
-    names = [one.name for one in branch.output]
-    for one in branch.output:
-        one.name += "_inside"
-        branch.node.append(onnx.helper.make_node("Identity", [one.name[:-7]], [one.name]))
-    other.output.extend(onnx.ValueInfoProto(name=f"{k}", type=one.type)
-                        for k, one in enumerate(branch.output))  # fmt: skip
-    for k, one in enumerate(branch.output):
-        sizes = [size.dim_value for size in one.type.tensor_type.shape.dim]
+    names = [output.name for output in branch.output]
+    for output in branch.output:
+        output.name += "_inside"
+        branch.node.append(onnx.helper.make_node("Identity", [output.name[:-7]], [output.name]))
+    else_branch.output.extend(onnx.ValueInfoProto(name=f"{k}", type=output.type)
+                        for k, output in enumerate(branch.output))  # fmt: skip
+    for k, output in enumerate(branch.output):
+        sizes = [size.dim_value for size in output.type.tensor_type.shape.dim]
         zeros = numpy_helper.from_array(np.zeros(sizes, np.float32), f"zeros{k}")
-        other.initializer.append(zeros)
-        other.node.append(onnx.helper.make_node("Identity", [f"zeros{k}"], [f"{k}"]))
+        else_branch.initializer.append(zeros)
+        else_branch.node.append(onnx.helper.make_node("Identity", [f"zeros{k}"], [f"{k}"]))
     model.graph.input.append(onnx.helper.make_tensor_value_info("yes", 9, []))
     model.graph.node.append(
-        onnx.helper.make_node("If", ["yes"], names, then_branch=branch, else_branch=other)
+        onnx.helper.make_node("If", ["yes"], names, then_branch=branch, else_branch=else_branch)
     )
     graph = read(model)
     assert len(controls(graph)) == 1
     written = checked(graph)
     numbers = np.random.default_rng(seed)
     inputs = {
-        one.name: numbers.normal(size=[d.dim_value for d in one.type.tensor_type.shape.dim]).astype(
-            np.float32
-        )
-        for one in alone.graph.input
+        info.name: numbers.normal(
+            size=[d.dim_value for d in info.type.tensor_type.shape.dim]
+        ).astype(np.float32)
+        for info in alone.graph.input
     }
     assert equal(run(alone, inputs), run(written, {**inputs, "yes": np.array(True)}))

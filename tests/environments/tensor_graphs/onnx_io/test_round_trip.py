@@ -84,8 +84,8 @@ def test_node_tests_with_known_lists():
     What they alone decide, such as the grid in the body of an AffineGrid, is folded in float64.
     """
     cases = [(name, *_fixed(model, inputs, _is_list)) for name, model, inputs in node_tests()]
-    known = [case for case in cases if case[1].graph.initializer][::STRIDE]
-    outcomes = _round_trips(known, FOLDED_TOLERANCE)
+    with_weights = [case for case in cases if case[1].graph.initializer][::STRIDE]
+    outcomes = _round_trips(with_weights, FOLDED_TOLERANCE)
     assert outcomes["equal"] >= 100
     assert set(outcomes) <= {"equal", "cannot run"}
 
@@ -97,8 +97,8 @@ def test_all_node_tests_with_known_inputs(all_inputs):
 
     So are the branches that lists of sizes decide for (in the body of an AffineGrid).
     """
-    known = (lambda place, value: True) if all_inputs else _is_list
-    cases = [(name, *_fixed(model, inputs, known)) for name, model, inputs in node_tests()]
+    is_fixed = (lambda place, value: True) if all_inputs else _is_list
+    cases = [(name, *_fixed(model, inputs, is_fixed)) for name, model, inputs in node_tests()]
     tolerance = 2e-5 if all_inputs else FOLDED_TOLERANCE
     outcomes = _round_trips([case for case in cases if case[1].graph.initializer], tolerance)
     assert outcomes["equal"] >= 500
@@ -118,11 +118,11 @@ def _is_plain(value: np.ndarray) -> bool:
     return value.dtype.isbuiltin == 1 and value.dtype.kind in "iubf"
 
 
-def _fixed(model: onnx.ModelProto, inputs: dict[str, Any], known: Any) -> tuple[Any, Any]:
+def _fixed(model: onnx.ModelProto, inputs: dict[str, Any], is_fixed: Any) -> tuple[Any, Any]:
     values = {
         name: value
         for place, (name, value) in enumerate(inputs.items())
-        if isinstance(value, np.ndarray) and _is_plain(value) and known(place, value)
+        if isinstance(value, np.ndarray) and _is_plain(value) and is_fixed(place, value)
     }
     left = {name: value for name, value in inputs.items() if name not in values}
     return with_constants(model, values), left
@@ -147,13 +147,16 @@ def _round_trip(model: onnx.ModelProto, inputs: dict[str, Any], tolerance: float
     again = read(written)
     if read(write(again)) != again:
         return "not the same when it is read again"
-    for runner in (run, lambda *given: ReferenceEvaluator(given[0]).run(None, given[1])):
+    for runner in (
+        run,
+        lambda *arguments: ReferenceEvaluator(arguments[0]).run(None, arguments[1]),
+    ):
         try:
             expected = runner(model, inputs)
         except Exception:
             continue
-        found = runner(written, inputs)
-        is_equal = equal(expected, found) or _close(expected, found, tolerance)
+        outputs = runner(written, inputs)
+        is_equal = equal(expected, outputs) or _close(expected, outputs, tolerance)
         return "equal" if is_equal else "differ"
     return "cannot run"
 
@@ -166,12 +169,16 @@ def _runs(model: onnx.ModelProto, inputs: dict[str, Any]) -> bool:
     return True
 
 
-def _close(expected: list[Any], found: list[Any], tolerance: float) -> bool:
-    for one, other in zip(expected, found, strict=True):
-        if not isinstance(one, np.ndarray) or one.dtype.kind != "f" or one.shape != other.shape:
+def _close(expected: list[Any], outputs: list[Any], tolerance: float) -> bool:
+    for value, output in zip(expected, outputs, strict=True):
+        if (
+            not isinstance(value, np.ndarray)
+            or value.dtype.kind != "f"
+            or value.shape != output.shape
+        ):
             return False
         # onnxruntime computes float16 in float32 and rounds it at casts, of which some do nothing.
-        allowed = max(tolerance, 1e-3) if one.dtype == np.float16 else tolerance
-        if one.dtype != other.dtype or not np.allclose(one, other, allowed, allowed, True):
+        allowed = max(tolerance, 1e-3) if value.dtype == np.float16 else tolerance
+        if value.dtype != output.dtype or not np.allclose(value, output, allowed, allowed, True):
             return False
     return True

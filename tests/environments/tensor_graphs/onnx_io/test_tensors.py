@@ -45,8 +45,8 @@ def test_types_smaller_than_a_byte(codes, dtype):
     ],
 )
 def test_types_that_numpy_lacks_keep_their_bits(dtype, bits):
-    told = onnx.helper.make_tensor("a", tensors.NUMBERS[dtype], [3], [1.0, -2.0, 0.5])
-    array = tensors.to_array(told, None)
+    tensor = onnx.helper.make_tensor("a", tensors.NUMBERS[dtype], [3], [1.0, -2.0, 0.5])
+    array = tensors.to_array(tensor, None)
     assert array.dtype == tensors.storage(dtype)
     assert array.tolist() == bits
     again = tensors.to_tensor("a", array, dtype)
@@ -54,10 +54,10 @@ def test_types_that_numpy_lacks_keep_their_bits(dtype, bits):
 
 
 def test_texts():
-    told = onnx.TensorProto(name="a", data_type=onnx.TensorProto.STRING, dims=[2])
-    told.string_data.extend([b"x", "ü".encode()])
-    array = tensors.to_array(told, None)
-    assert tensors.to_tensor("a", array, "string") == told
+    tensor = onnx.TensorProto(name="a", data_type=onnx.TensorProto.STRING, dims=[2])
+    tensor.string_data.extend([b"x", "ü".encode()])
+    array = tensors.to_array(tensor, None)
+    assert tensors.to_tensor("a", array, "string") == tensor
 
 
 @pytest.mark.parametrize("linear", [True, False])

@@ -26,13 +26,13 @@ class Case(NamedTuple):
     attributes: dict[str, Any] = {}
 
     def __str__(self) -> str:
-        shapes = " ".join(str(one).replace(" ", "") for one in self.inputs)
+        shapes = " ".join(str(shape).replace(" ", "") for shape in self.inputs)
         return f"{self.op} {shapes} {self.attributes or ''}"
 
     def arrays(self, seed: int = 0) -> list[np.ndarray]:
         """Inputs of that shape."""
         rng = np.random.default_rng(seed)
-        return [np.asarray(_array(rng, one)) for one in self.inputs]
+        return [np.asarray(_array(rng, description)) for description in self.inputs]
 
 
 def _array(rng: np.random.Generator, spec: Any) -> np.ndarray:

@@ -40,7 +40,7 @@ def run(
     if op == "Cast":
         values["to"] = helper.np_dtype_to_tensor_dtype(np.dtype(values["to"]))
     outputs = [f"y{k}" for k in range(num_outputs)]
-    node = helper.make_node(op, [*names, *(one.name for one in lists)], outputs, **values)
+    node = helper.make_node(op, [*names, *(tensor.name for tensor in lists)], outputs, **values)
     graph = helper.make_graph(
         [node], "test",
         [_value(name, array.dtype) for name, array in zip(names, arrays, strict=True)],

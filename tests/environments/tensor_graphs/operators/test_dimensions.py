@@ -75,10 +75,10 @@ SIZES = st.one_of(st.integers(0, 9), st.sampled_from([*VALUES, "2*N", "N+3", "((
 
 
 @given(st.lists(SIZES, max_size=4), st.lists(SIZES, max_size=4), st.integers(1, 5))
-def test_a_text_has_the_value_of_what_it_was_made_of(one, other, divisor):
-    sums = [dimensions.total(one), dimensions.total(other)]
+def test_a_text_has_the_value_of_what_it_was_made_of(left, right, divisor):
+    sums = [dimensions.total(left), dimensions.total(right)]
     result = dimensions.product(sums)
-    assert value(result) == sum(map(value, one)) * sum(map(value, other))
+    assert value(result) == sum(map(value, left)) * sum(map(value, right))
     assert value(dimensions.rounded_down(result, divisor)) == value(result) // divisor
     assert dimensions.product(reversed(sums)) == result == dimensions.canonical(result)
 

@@ -35,7 +35,7 @@ def do(op: str, *arrays: np.ndarray, key: Field = FIELD, **attributes: Any) -> n
 
 
 def as_numbers(arrays: list[np.ndarray]) -> list[np.ndarray]:
-    return [FIELD.embed(one) if one.dtype.kind == "f" else one for one in arrays]
+    return [FIELD.embed(array) if array.dtype.kind == "f" else array for array in arrays]
 
 
 @pytest.mark.parametrize("case", ALL, ids=str)
@@ -43,33 +43,33 @@ def test_shapes_are_those_of_floats(case: Case):
     arrays = case.arrays()
     attributes = table.complete(case.op, case.attributes, types_of(arrays))
     types = table.infer(case.op, types_of(arrays), attributes)
-    found = table.evaluate(case.op, as_numbers(arrays), attributes, FIELD)
-    for array, one in zip(found, types, strict=True):
-        assert array.shape == one.shape
-        assert array.dtype == (np.uint64 if one.dtype.startswith("float") else one.dtype)
+    outputs = table.evaluate(case.op, as_numbers(arrays), attributes, FIELD)
+    for array, kind in zip(outputs, types, strict=True):
+        assert array.shape == kind.shape
+        assert array.dtype == (np.uint64 if kind.dtype.startswith("float") else kind.dtype)
         if array.dtype == np.uint64:
             assert array.max(initial=0) < PRIME
 
 
-@pytest.mark.parametrize("case", [one for one in ALL if one.op in EXACT.split()], ids=str)
+@pytest.mark.parametrize("case", [case for case in ALL if case.op in EXACT.split()], ids=str)
 def test_small_numbers_are_the_real_ones(case: Case):
     """float64 is exact for them, so both algebras must agree."""
     rng = np.random.default_rng(3)
     arrays = [
-        rng.integers(-6, 7, one.shape) / 2.0 if one.dtype.kind == "f" else one
-        for one in case.arrays()
+        rng.integers(-6, 7, array.shape) / 2.0 if array.dtype.kind == "f" else array
+        for array in case.arrays()
     ]
     types = types_of(arrays)
-    given = {
+    rounded = {
         name: round(value * 4) / 4 if isinstance(value, float) else value
         for name, value in ({"alpha": 0.25} if case.op == "LeakyRelu" else case.attributes).items()
     }
-    attributes = table.complete(case.op, given, types)
+    attributes = table.complete(case.op, rounded, types)
     expected = table.evaluate(case.op, arrays, attributes, FLOATS)
-    found = table.evaluate(case.op, as_numbers(arrays), attributes, FIELD)
-    for mine, other in zip(found, expected, strict=True):
-        other = FIELD.embed(other) if other.dtype.kind == "f" else other
-        np.testing.assert_array_equal(mine, other)
+    outputs = table.evaluate(case.op, as_numbers(arrays), attributes, FIELD)
+    for mine, theirs in zip(outputs, expected, strict=True):
+        theirs = FIELD.embed(theirs) if theirs.dtype.kind == "f" else theirs
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_fractions():
@@ -89,8 +89,8 @@ def test_fractions():
 
 def test_products_of_matrices_are_associative():
     a, b, c = number(3, 40), number(40, 50), number(50, 2)
-    one = do("MatMul", do("MatMul", a, b), c)
-    np.testing.assert_array_equal(one, do("MatMul", a, do("MatMul", b, c)))
+    left = do("MatMul", do("MatMul", a, b), c)
+    np.testing.assert_array_equal(left, do("MatMul", a, do("MatMul", b, c)))
     exact = (a.astype(object) @ b.astype(object)) % PRIME
     np.testing.assert_array_equal(do("MatMul", a, b), exact.astype(np.uint64))
 
@@ -110,12 +110,12 @@ def test_a_normalisation_goes_into_the_weight():
 def test_pools_of_sums():
     x, y = number(1, 2, 6, 6), number(1, 2, 6, 6)
     window: dict[str, Any] = {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}
-    one = do("AveragePool", do("Add", x, y), **window)
-    other = do("Add", do("AveragePool", x, **window), do("AveragePool", y, **window))
-    np.testing.assert_array_equal(one, other)
-    one = do("MaxPool", do("Max", x, y), **window)
-    other = do("Max", do("MaxPool", x, **window), do("MaxPool", y, **window))
-    np.testing.assert_array_equal(one, other)
+    pooled = do("AveragePool", do("Add", x, y), **window)
+    summed = do("Add", do("AveragePool", x, **window), do("AveragePool", y, **window))
+    np.testing.assert_array_equal(pooled, summed)
+    pooled = do("MaxPool", do("Max", x, y), **window)
+    summed = do("Max", do("MaxPool", x, **window), do("MaxPool", y, **window))
+    np.testing.assert_array_equal(pooled, summed)
     assert not np.array_equal(
         do("MaxPool", do("Add", x, y), **window),
         do("Add", do("MaxPool", x, **window), do("MaxPool", y, **window)),
@@ -188,16 +188,16 @@ FALSE = {
 def test_equalities_of_all_real_numbers_hold(name):
     for key in range(3):
         x, y = number(5, 4), number(5, 4)
-        one, other = TRUE[name](lambda op, *a, k=key, **b: do(op, *a, key=Field(k), **b), x, y)
-        np.testing.assert_array_equal(one, other)
+        left, right = TRUE[name](lambda op, *a, k=key, **b: do(op, *a, key=Field(k), **b), x, y)
+        np.testing.assert_array_equal(left, right)
 
 
 @pytest.mark.parametrize("name", FALSE)
 def test_false_equalities_do_not_hold(name):
     for key in range(3):
         x, y = number(5, 4), number(5, 4)
-        one, other = FALSE[name](lambda op, *a, k=key, **b: do(op, *a, key=Field(k), **b), x, y)
-        assert not np.array_equal(one, other)
+        left, right = FALSE[name](lambda op, *a, k=key, **b: do(op, *a, key=Field(k), **b), x, y)
+        assert not np.array_equal(left, right)
 
 
 def test_the_order_is_total_and_depends_on_the_key():

@@ -22,16 +22,16 @@ class Sizes:
     """Tenths of a millisecond for each element of an output and each constant input."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.num_calls = 0
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
-        self.asked += 1
+        self.num_calls += 1
         node = graph.nodes[number]
         if node.op in (INPUT, CONSTANT):
             return 0.0
-        kinds = [one for one in node.types if one is not None and one.shape is not None]
+        kinds = [tensor for tensor in node.types if tensor is not None and tensor.shape is not None]
         constants = sum(graph.is_constant(ref.node) for ref in node.inputs if ref is not None)
-        return 0.1 * (sum(int(np.prod(one.shape)) for one in kinds) + constants)  # type: ignore
+        return 0.1 * (sum(int(np.prod(tensor.shape)) for tensor in kinds) + constants)  # type: ignore
 
 
 def test_costs_by_difference_are_those_of_the_whole_graph():
@@ -49,9 +49,9 @@ def test_costs_by_difference_are_those_of_the_whole_graph():
 def test_a_step_asks_for_the_cost_of_few_nodes():
     objective = Sizes()
     state = Engine(RULES, objective).start(random_graph(0, num_nodes=200))
-    objective.asked = 0
+    objective.num_calls = 0
     state.apply(state.matches[0])
-    assert objective.asked < 20
+    assert objective.num_calls < 20
 
 
 def test_a_state_stays_what_it_is():
@@ -64,8 +64,8 @@ def test_a_state_stays_what_it_is():
 
 def test_masks():
     state = Engine(RULES, Sizes()).start(random_graph(3))
-    assert state.num_matches.tolist() == [len(found) for found in state.matches_by_rule]
-    assert state.xfer_mask.tolist() == [bool(found) for found in state.matches_by_rule]
+    assert state.num_matches.tolist() == [len(matches) for matches in state.matches_by_rule]
+    assert state.xfer_mask.tolist() == [bool(matches) for matches in state.matches_by_rule]
     assert state.num_matches.sum() == len(state.matches) > 0
     assert {RULES[match.rule_number].name == match.rule for match in state.matches} == {True}
 

@@ -57,10 +57,10 @@ def test_all_matches_apply_and_change_no_value(seed: int):
         changed, _ = apply(graph, match)
         changed.order()
         assert changed != graph, match
-        for one, other in zip(expected, values_of(changed), strict=True):
-            assert one.shape == other.shape
-            largest = np.abs(one).max(initial=0)
-            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * (1 + largest))
+        for before, after in zip(expected, values_of(changed), strict=True):
+            assert before.shape == after.shape
+            largest = np.abs(before).max(initial=0)
+            np.testing.assert_allclose(before, after, rtol=1e-6, atol=1e-6 * (1 + largest))
 
 
 def test_a_match_elsewhere_can_make_a_cycle_and_take_it_away():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from environments.tensor_graphs.graph.graph import Graph
@@ -44,9 +45,7 @@ class TableState:
 #  10         9   over  10.2           5
 #  └───────────────────▶ ┘
 HILL = TableState(
-    0,
-    {0: {"down": 1, "over": 3}, 3: {"down": 4}},
-    {0: 10.0, 1: 9.0, 3: 10.2, 4: 5.0},
+    0, {0: {"down": 1, "over": 3}, 3: {"down": 4}}, {0: 10.0, 1: 9.0, 3: 10.2, 4: 5.0}
 )
 
 
@@ -68,7 +67,7 @@ class ToyState:
         return [
             FakeMatch(name, location)
             for name, rule in self.rules.items()
-            for location, _ in sorted(rule(self.graph), key=lambda one: one[0])
+            for location, _ in sorted(rule(self.graph), key=lambda rewrite: rewrite[0])
         ]
 
     @property
@@ -83,88 +82,59 @@ class ToyState:
         raise AssertionError(f"{match} is no match")
 
 
-def same_twice(op: str, becomes: int) -> Rewrite:
-    """op(op(x)) → op(x) or x."""
+def rewrite(outer: str, inner: str, replace, *, num_located: int = 2, is_alone: bool = False):
+    """A rule for outer(inner(x)); `replace(edit, old, inner, x)` says what becomes of it."""
 
     def rule(graph):
         for number in graph.order():
-            node = graph.nodes[number]
-            if node.op == op and graph.nodes[node.inputs[0].node].op == op:
-                inner = node.inputs[0]
-                kept = inner if becomes else graph.nodes[inner.node].inputs[0]
-                yield (number,), _replaced(graph, number, kept)
+            if graph.nodes[number].op == outer:
+                (ref,) = graph.nodes[number].inputs
+                is_free = not is_alone or graph.users(ref.node) == (number,)
+                if graph.nodes[ref.node].op == inner and is_free:
+                    location = (number, ref.node)[:num_located]
+                    yield location, functools.partial(_rewritten, graph, number, replace)
 
     return rule
+
+
+def _rewritten(graph, number, replace):
+    edit, (ref,) = graph.edit(), graph.nodes[number].inputs
+    replace(edit, Ref(number), ref, graph.nodes[ref.node].inputs[0])
+    return edit.finish()
+
+
+def same_twice(op: str, becomes: int) -> Rewrite:
+    """op(op(x)) → op(x) or x."""
+
+    def replace(edit, old, inner, x):
+        edit.replace({old: inner if becomes else x})
+
+    return rewrite(op, op, replace, num_located=1)
 
 
 def swap(outer: str, inner: str) -> Rewrite:
     """outer(inner(x)) → inner(outer(x)), where nothing else uses the inner one."""
 
-    def rule(graph):
-        for number in graph.order():
-            node = graph.nodes[number]
-            if node.op != outer:
-                continue
-            below = graph.nodes[node.inputs[0].node]
-            if below.op == inner and graph.users(node.inputs[0].node) == (number,):
-                yield (
-                    (number, node.inputs[0].node),
-                    _swapped(graph, number, outer, inner, below.inputs[0]),
-                )
+    def replace(edit, old, _, x):
+        first = edit.add(outer, [x], (), [TYPE])
+        second = edit.add(inner, [first], (), [TYPE])
+        edit.replace({old: second}, {first.node, second.node})
 
-    return rule
+    return rewrite(outer, inner, replace, is_alone=True)
 
 
 def fuse(outer: str, inner: str, fused: str) -> Rewrite:
     """outer(inner(x)) → fused(x)."""
 
-    def rule(graph):
-        for number in graph.order():
-            node = graph.nodes[number]
-            if node.op == outer and graph.nodes[node.inputs[0].node].op == inner:
-                below = graph.nodes[node.inputs[0].node]
-                yield (number, node.inputs[0].node), _fused(graph, number, fused, below.inputs[0])
+    def replace(edit, old, _, x):
+        edit.replace({old: edit.add(fused, [x], (), [TYPE])})
 
-    return rule
-
-
-def _replaced(graph, number, kept):
-    def make():
-        edit = graph.edit()
-        edit.replace({Ref(number): kept})
-        return edit.finish()
-
-    return make
-
-
-def _swapped(graph, number, outer, inner, below):
-    def make():
-        edit = graph.edit()
-        first = edit.add(outer, [below], (), [TYPE])
-        second = edit.add(inner, [first], (), [TYPE])
-        edit.replace({Ref(number): second}, {first.node, second.node})
-        return edit.finish()
-
-    return make
-
-
-def _fused(graph, number, fused, below):
-    def make():
-        edit = graph.edit()
-        edit.replace({Ref(number): edit.add(fused, [below], (), [TYPE])})
-        return edit.finish()
-
-    return make
+    return rewrite(outer, inner, replace)
 
 
 def chain(*ops: str) -> Graph:
     """input → op → op …"""
-    edit = Graph().edit()
-    ref = edit.add(INPUT, [], (("name", "x"),), [TYPE])
-    for op in ops:
-        ref = edit.add(op, [ref], (), [TYPE])
-    edit.set_outputs([ref], ["y"])
-    return edit.finish()[0]
+    return branches(ops)
 
 
 def branches(*chains: tuple[str, ...], types: Sequence[TensorType] = ()) -> Graph:
@@ -183,3 +153,39 @@ def branches(*chains: tuple[str, ...], types: Sequence[TensorType] = ()) -> Grap
 
 def ops_of(graph: Graph) -> list[str]:
     return [graph.nodes[number].op for number in graph.order() if graph.nodes[number].op != INPUT]
+
+
+RULES = {
+    "neg_neg": same_twice("Neg", 0),
+    "relu_relu": same_twice("Relu", 1),
+    "neg_relu": swap("Neg", "Relu"),
+    "relu_neg": swap("Relu", "Neg"),
+    "fuse": fuse("Tanh", "Relu", "Fast"),
+}
+
+
+#  Neg(Relu(Neg(x))): one Neg must pass the Relu, which saves nothing, before both go.
+LAYER = ("Neg", "Relu", "Neg")
+
+
+class Guide:
+    """Takes, of the first rule that matches, the first match; or the last match of all."""
+
+    def __init__(self, *rules, num_steps=100):
+        self.rules = rules
+        self.num_steps = num_steps
+        self.begun = []
+
+    def play(self, number, start):
+        assert number == 0
+        self.begun.append(start)
+        here = start
+        for _ in range(self.num_steps):
+            if not here.matches:
+                return
+            matches = [match for match in here.matches if match.rule in self.rules]
+            match = min(
+                matches, key=lambda match: self.rules.index(match.rule), default=here.matches[-1]
+            )
+            here = here.apply(match)
+            yield match, here

@@ -52,8 +52,8 @@ def play_over_the_hill(number, state):
 
 
 def test_a_player_plays_the_given_number_of_episodes():
-    one, five = (follow_play(SLOPE, play_over_the_hill, number) for number in (1, 5))
-    assert (one.best.graph, one.path, one.expansions) == (1, (Step("down", (0,)),), 1)
+    single, five = (follow_play(SLOPE, play_over_the_hill, number) for number in (1, 5))
+    assert (single.best.graph, single.path, single.expansions) == (1, (Step("down", (0,)),), 1)
     assert (five.best.graph, five.best.cost_ms, five.stopped) == (4, 5.0, "exhausted")
     assert five.path == (Step("over", (0,)), Step("down", (3,)))
     assert (five.method, five.expansions_of_best) == ("policy", five.expansions)
@@ -82,8 +82,8 @@ def test_some_episodes_are_replaced_by_probing_until_a_step_gains():
     costs = {0: 10.0, 1: 11.0, 2: 10.0, 3: 9.0, 4: 8.0}
     star = TableState(0, {0: {"a": 1, "b": 2, "c": 3, "d": 4}}, costs)
     player = Player(lambda number, state: (), ("a", "b", "c", "d"))
-    found = follow(star, player, 16)
-    assert (found.expansions, found.path) == (3, (Step("c", (0,)),))
+    result = follow(star, player, 16)
+    assert (result.expansions, result.path) == (3, (Step("c", (0,)),))
     assert follow(star, Player(lambda number, state: (), ("a", "b")), 16).path == ()
 
 
@@ -110,25 +110,25 @@ def test_after_many_episodes_without_gain_it_probes_on_the_trail_and_descends_fr
     """The trail is 0, 1, 2. Probing at 0 finds "over", after which "down" leads to 7.0."""
     arrows = {0: {"on": 1, "over": 3}, 1: {"on": 2}, 3: {"down": 4}}
     valleys = TableState(0, arrows, {0: 10.0, 1: 9.0, 2: 8.0, 3: 9.5, 4: 7.0})
-    known = {"down"}
+    rules = {"down"}
 
     class Observer(Player):
         def probe(self, number, start):
             for match, state in super().probe(number, start):
-                known.add(match.rule)
+                rules.add(match.rule)
                 yield match, state
 
     def descend(start):
-        while matches := [match for match in start.matches if match.rule in known]:
+        while matches := [match for match in start.matches if match.rule in rules]:
             start = start.apply(matches[0])
             yield matches[0], start
 
     def play(number, state):
         return go(state, "on", "on")
 
-    found = follow(valleys, Observer(play, ("over",), descend=descend), 100)
-    assert (found.best.cost_ms, [step.rule for step in found.path]) == (7.0, ["over", "down"])
-    assert known == {"over", "down"}
+    result = follow(valleys, Observer(play, ("over",), descend=descend), 100)
+    assert (result.best.cost_ms, [step.rule for step in result.path]) == (7.0, ["over", "down"])
+    assert rules == {"over", "down"}
 
 
 @pytest.mark.parametrize(("gain_ms", "is_put_off"), [(1e-6, False), (0.1, True)])
@@ -162,9 +162,9 @@ def test_from_a_new_cheapest_graph_the_player_descends():
         descended.append(start.graph)
         return itertools.islice(play_on(0, start), 2)
 
-    found = follow(flat(costs), Player(play, descend=descend), 2)
+    result = follow(flat(costs), Player(play, descend=descend), 2)
     assert (descended, begun) == ([2], [0, 3])
-    assert (found.best.cost_ms, len(found.path), found.expansions) == (8.0, 3, 4)
+    assert (result.best.cost_ms, len(result.path), result.expansions) == (8.0, 3, 4)
 
 
 def test_ties_go_to_the_graph_found_last():
@@ -175,8 +175,8 @@ def test_ties_go_to_the_graph_found_last():
         return itertools.islice(play_on(number, state), min(number, 1))
 
     assert follow_play(plain, play_a_step, 3).best.cost_ms == 10.0
-    found = follow_play(plain, play_a_step, 6)
-    assert (found.best.cost_ms, len(found.path)) == (9.0, 3)
+    result = follow_play(plain, play_a_step, 6)
+    assert (result.best.cost_ms, len(result.path)) == (9.0, 3)
 
 
 def test_an_equal_graph_that_is_on_the_trail_already_does_not_win_a_tie():
@@ -187,9 +187,9 @@ def test_an_equal_graph_that_is_on_the_trail_already_does_not_win_a_tie():
     def play(number, state):
         return go(state, *["out"] if number == 5 else ["on"] * 6)
 
-    found = follow_play(ring, play, 6)
-    assert found.best.graph == 4
-    assert [step.location for step in found.path] == [(0,), (1,), (2,), (3,)]
+    result = follow_play(ring, play, 6)
+    assert result.best.graph == 4
+    assert [step.location for step in result.path] == [(0,), (1,), (2,), (3,)]
 
 
 def flat(costs):

@@ -64,7 +64,12 @@ class WorkClock:
 
 def num_operators(graph: onnx.GraphProto) -> int:
     """Return how many there are, those of branches and bodies included."""
-    inner = (one.g for node in graph.node for one in node.attribute if one.HasField("g"))
+    inner = (
+        attribute.g
+        for node in graph.node
+        for attribute in node.attribute
+        if attribute.HasField("g")
+    )
     return len(graph.node) + sum(map(num_operators, inner))
 
 

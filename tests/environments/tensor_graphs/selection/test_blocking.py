@@ -33,12 +33,12 @@ def start_of(rules) -> Visited:
 
 
 def test_what_is_the_same_for_a_channel_is_normalised():
-    found = blocked(start_of(all_rules()))
-    assert [one.rule for one in found.path] == ["linear_is_batch_norm", "sum_is_batch_norm"]
-    operators = [node.op for node in found.state.graph.nodes.values()]
+    end = blocked(start_of(all_rules()))
+    assert [step.rule for step in end.path] == ["linear_is_batch_norm", "sum_is_batch_norm"]
+    operators = [node.op for node in end.state.graph.nodes.values()]
     # The sums along rows, and of a matrix, are as they were.
     assert operators.count("BatchNormalization") == operators.count("Add") == 2
-    session = onnxruntime.InferenceSession(onnx_io.write(found.state.graph).SerializeToString())
+    session = onnxruntime.InferenceSession(onnx_io.write(end.state.graph).SerializeToString())
     x = np.array([1, -100, 0, 2, 1, 1, 1, 1], np.float32).reshape(1, 2, 2, 2)
     y, n = session.run(None, {"x": x, "m": np.zeros((2, 3), np.float32)})
     # Relu(3 x + 10) - 1 + (5, 7) in the first channel, with 20 in the second.

@@ -18,10 +18,10 @@ class Costs:
 
 def path(*steps):
     """Make a path that begins at a cost of 10 ms, of (rule, cost afterwards)."""
-    found = Visited(Costs(10.0))
+    state = Visited(Costs(10.0))
     for number, (xfer, cost_ms) in enumerate(steps):
-        found = Visited(Costs(cost_ms), found, Step(xfer, (number,)))
-    return found
+        state = Visited(Costs(cost_ms), state, Step(xfer, (number,)))
+    return state
 
 
 def test_segments_end_where_another_rule_takes_over():
@@ -34,7 +34,7 @@ def test_segments_end_where_another_rule_takes_over():
 
 def test_a_measured_saving_is_the_difference_between_the_ends_of_a_segment():
     visited = path(("a", 9.0), ("a", 8.0), ("b", 8.5), ("a", 7.0))
-    measured = [compared(one, one, one) for one in (0.9, 0.95, 0.7)]
+    measured = [compared(ratio, ratio, ratio) for ratio in (0.9, 0.95, 0.7)]
     a, b = contributions(visited, measured)
     assert a.measured_saving == pytest.approx(0.1 + 0.25) and b.measured_saving == pytest.approx(
         -0.05
@@ -46,7 +46,7 @@ def test_a_measured_saving_is_the_difference_between_the_ends_of_a_segment():
 def test_what_is_slower_is_shown_with_what_needs_it():
     """It was kept because the graph is slower without it: both together save 0.30 of 1."""
     visited = path(("a", 9.0), ("b", 8.5), ("c", 8.0))
-    measured = [compared(one, one, one) for one in (0.65, 0.70, 0.69)]
+    measured = [compared(ratio, ratio, ratio) for ratio in (0.65, 0.70, 0.69)]
     a, c = shares(contributions(visited, measured))
     assert (a.rules, c.rules) == (("a", "b"), ("c",)) and len(a.states) == 2
     assert a.measured_saving == pytest.approx(0.30) and c.measured_saving == pytest.approx(0.01)

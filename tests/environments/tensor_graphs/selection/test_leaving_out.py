@@ -17,7 +17,7 @@ from environments.tensor_graphs.execution.trials import Trial, Trials
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules.language.notation import op, rule
 from environments.tensor_graphs.search import Visited
-from environments.tensor_graphs.selection import contributions, leaving_out, selection
+from environments.tensor_graphs.selection import contributions
 from environments.tensor_graphs.selection.candidates import Candidate
 from environments.tensor_graphs.selection.leaving_out import LeavingOut, replay_without
 from environments.tensor_graphs.selection.selection import Measurement, Row, Selection, Selector
@@ -66,21 +66,21 @@ def model() -> onnx.ModelProto:
 
 def walk(path, *names):
     """Apply the rules in turn, each at its first match."""
-    found = Visited(Engine(RULES, AnalyticObjective()).start(onnx_io.read(path)))
+    state = Visited(Engine(RULES, AnalyticObjective()).start(onnx_io.read(path)))
     for name in names:
-        match = next(one for one in found.state.matches if one.rule == name)
-        found = Visited(found.state.apply(match), found, match)
-    return found
+        match = next(place for place in state.state.matches if place.rule == name)
+        state = Visited(state.state.apply(match), state, match)
+    return state
 
 
 def steps_of(visited, name):
-    return [one for one in visited.trail if one.step and one.step.rule == name]
+    return [state for state in visited.trail if state.step and state.step.rule == name]
 
 
 def operators(graph):
     """The operators of a graph; those of constants and inputs are left out."""
-    found = [graph.nodes[number].op for number in graph.order()]
-    return [one for one in found if one not in ("Input", "Constant")]
+    ops = [graph.nodes[number].op for number in graph.order()]
+    return [op for op in ops if op not in ("Input", "Constant")]
 
 
 @pytest.fixture
@@ -91,19 +91,19 @@ def path(tmp_path):
 def test_the_other_steps_are_taken_again(path):
     """`turned` applies to a node that `subtracted` made, which now has another number."""
     visited = walk(path, "roundabout", "subtracted", "turned", "negative_twice")
-    found = replay_without(visited, steps_of(visited, "roundabout"))
-    assert [step.rule for step in found.path] == ["subtracted", "turned", "negative_twice"]
-    assert operators(found.state.graph) == ["Relu", "Sub", "Neg", "Abs"]
-    assert found.path != visited.path[1:]  # the numbers differ
+    end = replay_without(visited, steps_of(visited, "roundabout"))
+    assert [step.rule for step in end.path] == ["subtracted", "turned", "negative_twice"]
+    assert operators(end.state.graph) == ["Relu", "Sub", "Neg", "Abs"]
+    assert end.path != visited.path[1:]  # the numbers differ
     assert replay_without(visited, ()).path == visited.path
 
 
 def test_steps_that_need_what_is_left_out_go_too(path):
     """Without `subtracted` there is no difference to turn."""
     visited = walk(path, "subtracted", "negative_twice", "turned")
-    found = replay_without(visited, steps_of(visited, "subtracted"))
-    assert [step.rule for step in found.path] == ["negative_twice"]
-    assert operators(found.state.graph) == ["Relu", "Neg", "Add", "Abs"]
+    end = replay_without(visited, steps_of(visited, "subtracted"))
+    assert [step.rule for step in end.path] == ["negative_twice"]
+    assert operators(end.state.graph) == ["Relu", "Neg", "Add", "Abs"]
 
 
 def test_a_step_after_the_one_left_out_applies_where_that_was(path):
@@ -137,15 +137,15 @@ class CountingBench:
         number = len(onnx.load(file).graph.node)
         return self.asymmetric.get(number, number)
 
-    def compare(self, other, **_):
-        ratio = self.length(other) / self.first
+    def compare(self, model, **_):
+        ratio = self.length(model) / self.first
         return compared(ratio, ratio - 0.001, ratio + 0.001)
 
 
 def leave_out(path, visited, tmp_path, monkeypatch):
     """Leave out from the graph where a path ends."""
-    for module in (selection, contributions, leaving_out):
-        monkeypatch.setattr(module, "Bench", CountingBench)
+    for module in ("selection", "contributions", "leaving_out"):
+        monkeypatch.setattr(f"environments.tensor_graphs.selection.{module}.Bench", CountingBench)
     trials = Trials((Trial(Sizes(), random_inputs(model())),))
     program = ON.open(path)
     tmp_path.mkdir(exist_ok=True)
@@ -154,23 +154,23 @@ def leave_out(path, visited, tmp_path, monkeypatch):
     full = CountingBench(path).compare(file)
     rows = (Row(Sizes(), full),)
     chosen = Candidate(visited, file, None, "")
-    given = Selection(chosen, "", (chosen,), Measurement(rows, full, ON.name, ON.name))
+    before = Selection(chosen, "", (chosen,), Measurement(rows, full, ON.name, ON.name))
     selector = Selector(path, program, trials, [ON], 0.1)
-    made = LeavingOut(path, program, trials, ON, tmp_path, 0.1, math.inf).run(given, selector)
-    return given, *made
+    leaving_out = LeavingOut(path, program, trials, ON, tmp_path, 0.1, math.inf)
+    return before, *leaving_out.run(before, selector)
 
 
 def test_what_measured_slower_is_left_out(path, tmp_path, monkeypatch):
     """6 operators, then 4, then 3 as `negative_twice` and `subtracted` go on; 5 with the detour."""
     visited = walk(path, "negative_twice", "roundabout", "subtracted")
-    _, found, account = leave_out(path, visited, tmp_path, monkeypatch)
+    _, selection, account = leave_out(path, visited, tmp_path, monkeypatch)
     assert account.left_out == (("roundabout",),) and account.needed == ()
-    assert [step.rule for step in found.chosen.visited.path] == ["negative_twice", "subtracted"]
-    assert len(onnx.load(found.chosen.path).graph.node) == 3
-    assert found.measurement.fully_optimised.ratio.value == pytest.approx(3 / 6)
-    groups = contributions.contributions(found.chosen.visited, account.measured)
-    assert [one.measured_saving for one in groups] == pytest.approx([2 / 6, 1 / 6])
-    assert found.chosen.equivalence.is_equal and not any(one.is_slower for one in groups)
+    assert [step.rule for step in selection.chosen.visited.path] == ["negative_twice", "subtracted"]
+    assert len(onnx.load(selection.chosen.path).graph.node) == 3
+    assert selection.measurement.fully_optimised.ratio.value == pytest.approx(3 / 6)
+    groups = contributions.contributions(selection.chosen.visited, account.measured)
+    assert [group.measured_saving for group in groups] == pytest.approx([2 / 6, 1 / 6])
+    assert selection.chosen.equivalence.is_equal and not any(group.is_slower for group in groups)
 
 
 def test_what_a_later_step_needs_is_kept(path, tmp_path, monkeypatch):
@@ -180,8 +180,8 @@ def test_what_a_later_step_needs_is_kept(path, tmp_path, monkeypatch):
     """
     monkeypatch.setattr(CountingBench, "asymmetric", {5: 7})
     visited = walk(path, "subtracted", "negative_twice")
-    given, found, account = leave_out(path, visited, tmp_path, monkeypatch)
-    assert found is given and account.left_out == ()
+    before, selection, account = leave_out(path, visited, tmp_path, monkeypatch)
+    assert selection is before and account.left_out == ()
     (needed,) = account.needed
     assert needed.rules == ("subtracted",) and "takes 1.333" in needed.why
 
@@ -189,16 +189,16 @@ def test_what_a_later_step_needs_is_kept(path, tmp_path, monkeypatch):
 def test_what_is_left_must_be_as_fast(path, tmp_path, monkeypatch):
     """The last, long measurement decides."""
 
-    def measured(_, one):
+    def measured(_, candidate):
         full = compared(0.7, 0.69, 0.71)
-        return one, Measurement((Row(Sizes(), full),), full, ON.name, ON.name)
+        return candidate, Measurement((Row(Sizes(), full),), full, ON.name, ON.name)
 
     monkeypatch.setattr(Selector, "measure", measured)
     visited = walk(path, "negative_twice", "roundabout", "subtracted")
     # 5 operators, 0.833 of the time: what is left is said to take 0.7.
-    _, found, account = leave_out(path, visited, tmp_path, monkeypatch)
-    assert account.left_out and found.measurement.fully_optimised.ratio.value == 0.7
+    _, selection, account = leave_out(path, visited, tmp_path, monkeypatch)
+    assert account.left_out and selection.measurement.fully_optimised.ratio.value == 0.7
     monkeypatch.setattr(CountingBench, "asymmetric", {5: 3.1})
     # Now 0.517: the detour is kept, though it measured slower on the way.
-    given, found, account = leave_out(path, visited, tmp_path / "again", monkeypatch)
-    assert found is given
+    before, selection, account = leave_out(path, visited, tmp_path / "again", monkeypatch)
+    assert selection is before

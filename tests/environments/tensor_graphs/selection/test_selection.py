@@ -58,11 +58,11 @@ def test_the_faster_one_is_chosen(adapted, tmp_path, work_clock):
     lines = []
     program = LEVELS[0].open(path)
     candidates = list(verify(program, worth_measuring(best), trials.first, tmp_path, LEVELS[0]))
-    assert not any(one.refusal for one in candidates)
-    found = select(path, candidates, trials, 0.5, on_progress=lines.append)
-    assert found.chosen is not None and found.reason == ""
-    assert found.measurement.fully_optimised.ratio.high < 0.9 and found.measurement.is_gain
-    assert any("candidate 1 of" in one for one in lines)
+    assert not any(candidate.refusal for candidate in candidates)
+    selection = select(path, candidates, trials, 0.5, on_progress=lines.append)
+    assert selection.chosen is not None and selection.reason == ""
+    assert selection.measurement.fully_optimised.ratio.high < 0.9 and selection.measurement.is_gain
+    assert any("candidate 1 of" in line for line in lines)
 
 
 def test_a_wrong_one_is_refused_however_fast_it_is(adapted, tmp_path):
@@ -75,8 +75,8 @@ def test_a_wrong_one_is_refused_however_fast_it_is(adapted, tmp_path):
     program = LEVELS[0].open(path)
     (candidate,) = verify(program, [of_graph(wrong)], trials.first, tmp_path, LEVELS[0])
     assert "relative error" in candidate.refusal
-    found = select(path, [candidate], trials, 0.1)
-    assert found.chosen is None and "no candidate computes" in found.reason
+    selection = select(path, [candidate], trials, 0.1)
+    assert selection.chosen is None and "no candidate computes" in selection.reason
 
 
 def test_an_equal_one_is_no_gain(tmp_path, monkeypatch):
@@ -85,14 +85,14 @@ def test_an_equal_one_is_no_gain(tmp_path, monkeypatch):
     trials = trials_of({"x": np.ones(4, np.float32)})
     same = of_graph(onnx_io.read(path))
     candidates = verify(LEVELS[0].open(path), [same], trials.first, tmp_path, LEVELS[0])
-    found = select(path, list(candidates), trials, 0.1)
-    assert found.chosen is None and found.measurement is not None
-    assert "of the model's time" in found.reason
+    outcome = select(path, list(candidates), trials, 0.1)
+    assert outcome.chosen is None and outcome.measurement is not None
+    assert "of the model's time" in outcome.reason
 
 
 def test_without_candidates():
-    found = select(None, [], trials_of({}), 0.1)
-    assert (found.chosen, found.reason) == (None, "no rule lowers the estimated cost")
+    selection = select(None, [], trials_of({}), 0.1)
+    assert (selection.chosen, selection.reason) == (None, "no rule lowers the estimated cost")
 
 
 @pytest.mark.parametrize(
@@ -110,19 +110,19 @@ def test_what_a_gain_is(full, best, is_gain):
 
 
 @pytest.mark.parametrize(
-    "other, is_gain",
+    "ratio, is_gain",
     [
         (compared(1.005, 0.99, 1.02), True),  # not slower beyond A/A, which is 0.99 to 1.01
         (compared(1.02, 1.01, 1.03), False),
         (compared(0.5, 0.4, 0.6), True),
     ],
 )
-def test_a_gain_is_slower_at_no_other_size(other, is_gain):
+def test_a_gain_is_slower_at_no_other_size(ratio, is_gain):
     full = compared(0.9, 0.88, 0.92)
-    rows = (Row(Sizes((("n", 1),)), full), Row(Sizes((("n", 2),)), other))
-    found = Measurement(rows, full, "onnxruntime", "onnxruntime")
-    assert found.is_gain is is_gain
-    assert found.slower == (None if is_gain else rows[1])
+    rows = (Row(Sizes((("n", 1),)), full), Row(Sizes((("n", 2),)), ratio))
+    measurement = Measurement(rows, full, "onnxruntime", "onnxruntime")
+    assert measurement.is_gain is is_gain
+    assert measurement.slower == (None if is_gain else rows[1])
 
 
 class SlowBench:
@@ -144,8 +144,8 @@ def test_what_is_clearly_slower_is_not_measured_at_length(tmp_path, monkeypatch)
     trials = trials_of({"x": np.ones(4, np.float32)})
     same = of_graph(onnx_io.read(path))
     candidates = verify(LEVELS[0].open(path), [same], trials.first, tmp_path, LEVELS[0])
-    found = select(path, list(candidates), trials, 5.0)
-    assert found.chosen is None and "takes 1.200" in found.reason
+    outcome = select(path, list(candidates), trials, 5.0)
+    assert outcome.chosen is None and "takes 1.200" in outcome.reason
     assert SlowBench.lengths and set(SlowBench.lengths) == {0.5}
 
 
@@ -165,9 +165,9 @@ def test_a_model_that_is_wrong_at_another_size_is_refused(tmp_path, monkeypatch)
     visited = of_graph(onnx_io.read(write(tmp_path / "w.onnx", wrong)))
     candidates = list(verify(LEVELS[0].open(path), [visited], trials.first, tmp_path, LEVELS[0]))
     assert candidates[0].refusal == ""
-    found = select(path, candidates, trials, 0.1)
-    assert found.chosen is None and "at n=1" in found.reason
-    assert "relative error" in found.candidates[0].refusal
+    outcome = select(path, candidates, trials, 0.1)
+    assert outcome.chosen is None and "at n=1" in outcome.reason
+    assert "relative error" in outcome.candidates[0].refusal
 
 
 def test_states_are_worth_measuring_where_rules_take_over():
@@ -176,8 +176,8 @@ def test_states_are_worth_measuring_where_rules_take_over():
         graph: int
         cost_ms: float
 
-    found = Visited(State(0, 10.0))
+    state = Visited(State(0, 10.0))
     for number, (xfer, cost_ms) in enumerate([("a", 9.0), ("a", 8.0), ("b", 6.0), ("c", 5.9)], 1):
-        found = Visited(State(number, cost_ms), found, Step(xfer, (number,)))
-    assert [one.state.graph for one in worth_measuring(found)] == [4, 3, 2]
-    assert [one.state.graph for one in worth_measuring(found, max_states=2)] == [4, 2]
+        state = Visited(State(number, cost_ms), state, Step(xfer, (number,)))
+    assert [end.state.graph for end in worth_measuring(state)] == [4, 3, 2]
+    assert [end.state.graph for end in worth_measuring(state, max_states=2)] == [4, 2]

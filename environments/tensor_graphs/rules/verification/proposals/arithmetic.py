@@ -7,9 +7,9 @@ from environments.tensor_graphs.rules.verification.draws import Draw, Shape, Use
 
 def elementwise(use: Use) -> None:
     """Propose shapes for any number of inputs that are broadcast."""
-    known = [shape for shape in use.shapes if shape is not None]
-    base = max(known, key=len) if known else use.draw.shape()
-    whole = use.draw.rng.randrange(len(use.shapes)) if not known else -1
+    shapes = [shape for shape in use.shapes if shape is not None]
+    base = max(shapes, key=len) if shapes else use.draw.shape()
+    whole = use.draw.rng.randrange(len(use.shapes)) if not shapes else -1
     for place, shape in enumerate(use.shapes):
         if shape is None and use.is_given[place]:
             use.shapes[place] = base if place == whole else use.draw.partner(base)
@@ -56,12 +56,12 @@ def matmul(use: Use) -> None:
     use.shapes[:] = [left, right]
 
 
-def _stack(draw: Draw, other: Shape) -> Shape:
-    """Draw the axes in front of a matrix; `other` are those of the other operand."""
+def _stack(draw: Draw, partner: Shape) -> Shape:
+    """Draw the axes in front of a matrix; `partner` are those of the other operand."""
     kind = draw.rng.random()
     if kind < draw.stacks:
         return draw.shape(draw.rng.choice((1, 2)))
-    return draw.partner(other) if kind < 0.7 else ()
+    return draw.partner(partner) if kind < 0.7 else ()
 
 
 def gemm(use: Use) -> None:

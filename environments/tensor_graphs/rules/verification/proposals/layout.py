@@ -20,15 +20,15 @@ _TRIES_TO_CHANGE = 3
 def concat(use: Use) -> None:
     """Propose tensors that differ along one axis only."""
     draw = use.draw
-    known = next((shape for shape in use.shapes if shape is not None), None)
-    base = list(known if known is not None else draw.shape(least=1))
+    known_shape = next((shape for shape in use.shapes if shape is not None), None)
+    base = list(known_shape if known_shape is not None else draw.shape(least=1))
     axis = use.choose("axis", lambda: any_axis(draw, len(base)))
     if not -len(base) <= axis < len(base):
         raise ImpossibleError
     for place in range(len(use.shapes)):
-        other = list(base)
-        other[axis] = base[axis] if draw.chance(0.4) else draw.size()
-        use.propose(place, other)
+        sizes = list(base)
+        sizes[axis] = base[axis] if draw.chance(0.4) else draw.size()
+        use.propose(place, sizes)
 
 
 def split(use: Use) -> None:
@@ -46,10 +46,10 @@ def split(use: Use) -> None:
     use.choose("split", lambda: _partition(draw, data[axis], outputs, use.elements["split"]))
 
 
-def _partition(draw: Draw, total: int, parts: int, known: Mapping[int, int]) -> Shape:
+def _partition(draw: Draw, total: int, parts: int, fixed: Mapping[int, int]) -> Shape:
     """Draw sizes that sum up to a total, some of which are known."""
-    known = {place: size for place, size in known.items() if place < parts}
-    free, rest = parts - len(known), total - sum(known.values())
+    fixed = {place: size for place, size in fixed.items() if place < parts}
+    free, rest = parts - len(fixed), total - sum(fixed.values())
     if rest < free or (rest and not free):
         raise ImpossibleError
     if free and rest % free == 0 and draw.chance(0.5):
@@ -58,15 +58,15 @@ def _partition(draw: Draw, total: int, parts: int, known: Mapping[int, int]) -> 
         cuts = sorted(draw.rng.sample(range(1, rest), free - 1)) if free else []
         ends = [0, *cuts, *([rest] if free else [])]
         others = [after - before for before, after in zip(ends, ends[1:], strict=False)]
-    return tuple(known[place] if place in known else others.pop() for place in range(parts))
+    return tuple(fixed[place] if place in fixed else others.pop() for place in range(parts))
 
 
 def slice_(use: Use) -> None:
     """Propose starts and ends inside the tensor."""
     draw, rng = use.draw, use.draw.rng
     data = use.of_rank(0)
-    known = [use.attributes[one] for one in ("axes", "starts", "ends") if one in use.attributes]
-    count = len(known[0]) if known else use.lengths.get("axes", rng.randint(1, len(data)))
+    lists = [use.attributes[name] for name in ("axes", "starts", "ends") if name in use.attributes]
+    count = len(lists[0]) if lists else use.lengths.get("axes", rng.randint(1, len(data)))
     if count > len(data):
         raise ImpossibleError
     axes = use.choose("axes", lambda: tuple(sorted(rng.sample(range(len(data)), count))))
@@ -117,7 +117,9 @@ def reshape(use: Use) -> None:
     shape = use.attributes.get("shape")
     data = use.of_rank(0) if shape is None else use.propose(0, _regrouped(use.draw, shape))
     drawn = (_regrouped(use.draw, data) for _ in range(_TRIES_TO_CHANGE))
-    use.choose("shape", lambda: next((one for one in drawn if one != data), data), alike=False)
+    use.choose(
+        "shape", lambda: next((option for option in drawn if option != data), data), alike=False
+    )
 
 
 def _regrouped(draw: Draw, shape: Shape) -> Shape:

@@ -32,8 +32,8 @@ def normalised_channels(use: Use) -> None:
     draw = use.draw
     data = use.shapes[0]
     if data is None:
-        known = next((shape for shape in use.shapes[1:] if shape is not None), None)
-        channels = known[0] if known else draw.size()
+        vector = next((shape for shape in use.shapes[1:] if shape is not None), None)
+        channels = vector[0] if vector else draw.size()
         data = (draw.size(), channels, *draw.shape(draw.rng.choice((0, 1, 2, 2, 2))))
     data = use.propose(0, data)
     for place in range(1, len(use.shapes)):

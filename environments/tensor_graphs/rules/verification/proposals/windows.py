@@ -107,8 +107,8 @@ def _window(use: Use, spatial: int, kernel: Sequence[int]) -> Shape:
     pads = rng.choice(
         [
             (0,) * (2 * spatial),
-            tuple(one // 2 for one in reach) * 2,
-            tuple(rng.randint(0, max(0, one - 1)) for one in (*reach, *reach)),
+            tuple(size // 2 for size in reach) * 2,
+            tuple(rng.randint(0, max(0, size - 1)) for size in (*reach, *reach)),
         ]
     )
     pads = use.choose("pads", lambda: pads, alike=draw.chance(0.5))
@@ -119,4 +119,4 @@ def _window(use: Use, spatial: int, kernel: Sequence[int]) -> Shape:
 
 def _image(draw: Draw, least: Sequence[int]) -> tuple[int, Shape]:
     """Draw the number of images and their sizes, which are at least `least`."""
-    return draw.size(), tuple(one + draw.rng.choice((0, 0, 1, 2, 3)) for one in least)
+    return draw.size(), tuple(size + draw.rng.choice((0, 0, 1, 2, 3)) for size in least)

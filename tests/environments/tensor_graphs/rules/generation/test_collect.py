@@ -24,7 +24,7 @@ def test_the_conditions_of_an_earlier_file_are_believed_and_the_rule_is_not(monk
     file = make_rules([make("?x", "(>= (rank ?x) 0)")], earlier=earlier, thoroughness=FEW)
     (rule,) = file.rules
     assert rule.conditions == () and file.instances == {"rule": 20}
-    assert file.made["stages"][WRITTEN]["conditions not needed"] == 1
+    assert file.provenance["stages"][WRITTEN]["conditions not needed"] == 1
     wrong = RuleFile((make("(Neg ?x)"),), {"rule": WRITTEN}, MADE)
     assert make_rules([make("(Neg ?x)")], earlier=wrong, thoroughness=FEW).rules == ()
 

@@ -6,9 +6,6 @@ import pytest
 
 from environments.tensor_graphs.rules.language.element_types import group_of, special_types
 from environments.tensor_graphs.rules.language.expressions import parse
-from environments.tensor_graphs.rules.language.rule import Rule, RuleError
-
-ENTRY = {"name": "rule", "source": ["(Neg (Neg ?x))"], "target": ["?x"]}
 
 
 @pytest.mark.parametrize(
@@ -28,20 +25,3 @@ def test_conditions_and_indices_have_types_of_their_own():
     sources = [parse("(Where ?c ?x (Gather ?y ?i))"), parse("(And ?p (Not ?q))")]
     expected = {"c": "bool", "i": "int64", "p": "bool", "q": "bool"}
     assert special_types(sources) == expected
-
-
-def test_types_are_read_and_written():
-    rule = Rule.from_dict({**ENTRY, "types": ["float", "signed"]})
-    assert rule.types == ("float", "signed")
-    assert Rule.from_dict(rule.as_dict()) == rule
-
-
-def test_a_rule_of_which_nothing_is_known_is_for_floats_only():
-    rule = Rule.from_dict(ENTRY)
-    assert rule.types == ("float",) and rule.may_lose_digits
-
-
-@pytest.mark.parametrize("types", [["int8"], "float", [1]])
-def test_what_is_no_group_is_refused(types):
-    with pytest.raises(RuleError, match="types"):
-        Rule.from_dict({**ENTRY, "types": types})

@@ -23,27 +23,27 @@ NUM_DIMENSIONS, AXIS, PERMUTATION, OUT_SHUFFLE = 10, 11, 12, 13
 def varint(value):
     """A number, negative ones as ten bytes."""
     value &= 2**64 - 1
-    found = b""
+    digits = b""
     while value > 127:
-        found += bytes([value & 127 | 128])
+        digits += bytes([value & 127 | 128])
         value >>= 7
-    return found + bytes([value])
+    return digits + bytes([value])
 
 
 def message(*fields):
     """Pairs (number, value); a value is a number or the bytes of another message."""
-    found = b""
+    encoded = b""
     for number, value in fields:
         if isinstance(value, bytes):
-            found += varint(number << 3 | 2) + varint(len(value)) + value
+            encoded += varint(number << 3 | 2) + varint(len(value)) + value
         else:
-            found += varint(number << 3) + varint(value)
-    return found
+            encoded += varint(number << 3) + varint(value)
+    return encoded
 
 
 def node(kind, inputs, parameters=()):
     """inputs: places, or pairs (place, output)."""
-    pairs = [one if isinstance(one, tuple) else (one, 0) for one in inputs]
+    pairs = [place if isinstance(place, tuple) else (place, 0) for place in inputs]
     return message(
         (1, kind),
         *((2, message((1, place), (2, output))) for place, output in pairs),
@@ -54,15 +54,15 @@ def node(kind, inputs, parameters=()):
 def rule(source, target, *outputs):
     """outputs: (operator in source, operator in target, output there, output here)."""
     return message(
-        *((1, one) for one in source),
-        *((2, one) for one in target),
-        *((3, message(*enumerate(one, 1))) for one in outputs),
+        *((1, operator) for operator in source),
+        *((2, operator) for operator in target),
+        *((3, message(*enumerate(pair, 1))) for pair in outputs),
     )
 
 
 def write(path, *rules):
     """A rule file."""
-    path.write_bytes(message(*((1, one) for one in rules)))
+    path.write_bytes(message(*((1, encoded) for encoded in rules)))
     return path
 
 
@@ -140,33 +140,37 @@ WRONG = {
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_rules_are_taken(name, tmp_path):
-    found = import_taso(write(tmp_path / "rules.pb", RIGHT[name]), num_instances=8)
-    assert not found.rejected
-    assert [one.name for one in found.accepted] == ["taso_0"]
-    assert found.accepted[0].verified_by
+    taken = import_taso(read_taso_file(write(tmp_path / "rules.pb", RIGHT[name])), num_instances=8)
+    assert not taken.rejected
+    assert [accepted.name for accepted in taken.accepted] == ["taso_0"]
+    assert taken.accepted[0].verified_by
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_rules_that_need_more_conditions_are_refused(name, tmp_path):
-    found = import_taso(write(tmp_path / "rules.pb", WRONG[name]), num_instances=300)
-    assert not found.accepted
-    assert "wrong for" in found.rejected["taso_0"]
+    taken = import_taso(
+        read_taso_file(write(tmp_path / "rules.pb", WRONG[name])), num_instances=300
+    )
+    assert not taken.accepted
+    assert "wrong for" in taken.rejected["taso_0"]
 
 
 def test_what_says_the_same_is_taken_once(tmp_path):
     first = rule([matmul(-1, -2), matmul(0, -3)], [matmul(-2, -3), matmul(-1, 0)], (1, 1, 0, 0))
     again = rule([matmul(-7, -5), matmul(0, -4)], [matmul(-5, -4), matmul(-7, 0)], (1, 1, 0, 0))
     same = rule([matmul(-1, -2), node(RELU, [0])], [matmul(-1, -2, activation=2)], (1, 0, 0, 0))
-    found = import_taso(write(tmp_path / "rules.pb", first, again, same), num_instances=8)
-    assert len(found.accepted) == 1
-    assert found.rejected == {
+    taken = import_taso(
+        read_taso_file(write(tmp_path / "rules.pb", first, again, same)), num_instances=8
+    )
+    assert len(taken.accepted) == 1
+    assert taken.rejected == {
         "taso_1": "it says what taso_0 says",
         "taso_2": "its two sides are the same here",
     }
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("encoded", "reason"),
     [
         (rule([node(21, [-1])], [node(RELU, [-1])], (0, 0, 0, 0)), "MERGE_GCONV"),
         (rule([node(77, [-1])], [node(RELU, [-1])], (0, 0, 0, 0)), "operator 77"),
@@ -176,10 +180,10 @@ def test_what_says_the_same_is_taken_once(tmp_path):
         (rule([node(RELU, [-1])], [node(RELU, [-1])]), "maps no output"),
     ],
 )
-def test_what_cannot_be_said_is_refused_with_the_reason(given, reason, tmp_path):
-    found = import_taso(write(tmp_path / "rules.pb", given), num_instances=20)
-    assert not found.accepted
-    assert reason in found.rejected["taso_0"]
+def test_what_cannot_be_said_is_refused_with_the_reason(encoded, reason, tmp_path):
+    taken = import_taso(read_taso_file(write(tmp_path / "rules.pb", encoded)), num_instances=20)
+    assert not taken.accepted
+    assert reason in taken.rejected["taso_0"]
 
 
 def test_numbers_are_those_of_taso():
@@ -197,19 +201,19 @@ def test_numbers_are_those_of_taso():
 
 def test_a_permutation_is_a_number(tmp_path):
     """The digits of 0 3 1 2 in base 4: 3 · 16 + 1 · 4 + 2."""
-    given = node(TRANSPOSE, [-1], {NUM_DIMENSIONS: 4, PERMUTATION: 54, OUT_SHUFFLE: 0})
-    path = write(tmp_path / "rules.pb", rule([given], [node(RELU, [-1])], (0, 0, 0, 0)))
-    (found,) = read_taso_file(path)
-    source = translate(found, "rule").rule.source
+    transposed = node(TRANSPOSE, [-1], {NUM_DIMENSIONS: 4, PERMUTATION: 54, OUT_SHUFFLE: 0})
+    path = write(tmp_path / "rules.pb", rule([transposed], [node(RELU, [-1])], (0, 0, 0, 0)))
+    (read_rule,) = read_taso_file(path)
+    source = translate(read_rule, "rule").rule.source
     assert [*map(str, source)] == ["(Transpose ?x1 :perm (list 0 3 1 2))"]
 
 
 def test_numbers_are_read(tmp_path):
     path = write(tmp_path / "rules.pb", rule([node(MUL, [-20, (3, 1)], {11: 2})], [], (0, 1, 2, 3)))
-    (found,) = read_taso_file(path)
-    assert found.source == (TasoNode(TasoOperator.MUL, ((-20, 0), (3, 1)), {11: 2}),)
-    assert found.target == ()
-    assert found.outputs == ((0, 1, 2, 3),)
+    (read_rule,) = read_taso_file(path)
+    assert read_rule.source == (TasoNode(TasoOperator.MUL, ((-20, 0), (3, 1)), {11: 2}),)
+    assert read_rule.target == ()
+    assert read_rule.outputs == ((0, 1, 2, 3),)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +233,6 @@ def test_no_rule_file(damage, tmp_path):
     elif damage == "directory":
         path.mkdir()
     with pytest.raises(UserError) as error:
-        import_taso(path)
+        read_taso_file(path)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)

@@ -8,11 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from environments.tensor_graphs.rules.language.rule import Rule
-from environments.tensor_graphs.rules.verification import digits
-from environments.tensor_graphs.rules.verification.digits import RATIOS, digit_loss
+from environments.tensor_graphs.rules.verification.digits import RATIOS, digit_loss, fitted
 from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
 from environments.tensor_graphs.rules.verification.verify import verify
+from tests.environments.tensor_graphs.rules.making import make
 
 MATRICES = ("(= (rank ?x) 2)", "(= (rank ?w) 2)")
 NORM = "(BatchNormalization ?x ?s ?b ?m ?v :epsilon 0.5)"
@@ -22,11 +21,6 @@ FOLDED = (
     f"(Add (Mul ?x (Reshape {SCALE} :shape {CHANNELS})) "
     f"(Reshape (Sub ?b (Mul ?m {SCALE})) :shape {CHANNELS}))"
 )
-
-
-def make(source, target, *conditions):
-    data = {"name": "rule", "source": [source], "target": [target], "conditions": list(conditions)}
-    return Rule.from_dict(data)
 
 
 def loss_of(rule, num_instances=200):
@@ -99,13 +93,15 @@ def test_digits_are_lost_beside_an_offset_and_never_without():
     rule = make("(Mul (Sub ?x ?c) ?s)", "(Sub (Mul ?x ?s) (Mul ?c ?s))")
     drawer, rng = InstanceDrawer(rule, 0, ["float32"]), np.random.default_rng(0)
     instances = [instance for _ in range(100) for instance in drawer.draw_round()]
-    losses = {ratio: [digit_loss(one, (), rng, ratio) for one in instances] for ratio in RATIOS}
-    counts = {ratio: sum(one is not None for one in found) for ratio, found in losses.items()}
+    losses = {
+        ratio: [digit_loss(instance, (), rng, ratio) for instance in instances] for ratio in RATIOS
+    }
+    counts = {ratio: sum(loss is not None for loss in several) for ratio, several in losses.items()}
     assert counts[1.0] == 0 and min(counts[1e3], counts[1e6]) > 40, counts
     # Beyond 2²⁴, what is left is less than the last digit of the numbers: nothing is left.
     assert counts[1e8] < 20, counts
-    for ratio, found in losses.items():
-        for loss in filter(None, found):
+    for ratio, several in losses.items():
+        for loss in filter(None, several):
             assert loss.ratio == ratio and loss.target_error > 10 * loss.source_error
 
 
@@ -119,10 +115,10 @@ def test_a_vector_stands_along_any_axis():
     """A [2, 3] array beside the shapes [3], [2], [2, 1, 1] and [4]: rows, columns, one element."""
     array = np.arange(6.0).reshape(2, 3)
     rng = np.random.default_rng(0)
-    assert digits._fitted(array, (3,), rng).tolist() in array.tolist()
-    assert digits._fitted(array, (2,), rng).tolist() in array.T.tolist()
-    column = digits._fitted(array, (2, 1, 1), rng)
+    assert fitted(array, (3,), rng).tolist() in array.tolist()
+    assert fitted(array, (2,), rng).tolist() in array.T.tolist()
+    column = fitted(array, (2, 1, 1), rng)
     assert column.shape == (2, 1, 1) and column.ravel().tolist() in array.T.tolist()
-    assert len(set(digits._fitted(array, (4,), rng).tolist())) == 1
-    vector = digits._fitted(np.array([5.0, 7.0]), (1, 2, 3), rng)
+    assert len(set(fitted(array, (4,), rng).tolist())) == 1
+    vector = fitted(np.array([5.0, 7.0]), (1, 2, 3), rng)
     assert vector.tolist() == [[[5.0] * 3, [7.0] * 3]]

@@ -23,7 +23,9 @@ def any_use(name, left_out=0):
     operator = table.OPERATORS[name]
     count = 3 if operator.max_inputs is None else operator.max_inputs - left_out
     inputs = tuple(Variable(f"x{number}") for number in range(count))
-    return Apply(name, inputs, tuple((one, Name(one)) for one in operator.attributes))
+    return Apply(
+        name, inputs, tuple((attribute, Name(attribute)) for attribute in operator.attributes)
+    )
 
 
 def draw(rule, count, seed=0):
@@ -36,36 +38,41 @@ def test_every_operator_is_drawn(name):
     most = table.OPERATORS[name].max_inputs or 3
     for left_out in range(most - table.OPERATORS[name].min_inputs + 1 if most < 5 else 1):
         drawn = draw(unchanged(any_use(name, left_out)), 30)
-        assert all(one is not None and one.targets for one in drawn)
-        assert len({str(one) for one in drawn}) >= 10
+        assert all(instance is not None and instance.targets for instance in drawn)
+        assert len({str(instance) for instance in drawn}) >= 10
 
 
 def test_instances_are_of_many_kinds():
     rule = unchanged(any_use("Conv", 1))
     drawn = draw(rule, 300)
     seen = collections.Counter()
-    for one in drawn:
-        attributes = one.bindings.attributes
+    for instance in drawn:
+        attributes = instance.bindings.attributes
         seen["groups"] += attributes["group"] > 1
         seen["strides"] += set(attributes["strides"]) != {1}
         seen["pads"] += set(attributes["pads"]) != {0}
         seen["dilations"] += set(attributes["dilations"]) != {1}
         seen["one spatial axis"] += len(attributes["strides"]) == 1
-        seen["one pixel"] += set(one.bindings.types["x1"].shape[2:]) == {1}
+        seen["one pixel"] += set(instance.bindings.types["x1"].shape[2:]) == {1}
     assert min(seen.values()) >= 10, seen
     assert len(seen) == 6
 
 
 def test_broadcasting_and_vectors_are_drawn():
     drawn = draw(unchanged(any_use("Add")), 300)
-    shapes = [tuple(one.bindings.types[name].shape for name in ("x0", "x1")) for one in drawn]
-    assert sum(one != two for one, two in shapes) > 60
-    assert sum(one == two for one, two in shapes) > 60
-    assert sum(len(one) != len(two) for one, two in shapes) > 20
+    shapes = [
+        tuple(instance.bindings.types[name].shape for name in ("x0", "x1")) for instance in drawn
+    ]
+    assert sum(first != second for first, second in shapes) > 60
+    assert sum(first == second for first, second in shapes) > 60
+    assert sum(len(first) != len(second) for first, second in shapes) > 20
     drawn = draw(unchanged(any_use("MatMul")), 300)
-    ranks = {tuple(len(one.bindings.types[name].shape) for name in ("x0", "x1")) for one in drawn}
+    ranks = {
+        tuple(len(instance.bindings.types[name].shape) for name in ("x0", "x1"))
+        for instance in drawn
+    }
     assert {(1, 2), (2, 1), (2, 2), (3, 2), (2, 3)} <= ranks
-    dtypes = {one.bindings.types["x0"].dtype for one in drawn}
+    dtypes = {instance.bindings.types["x0"].dtype for instance in drawn}
     assert dtypes == {"float32", "float64", "int64"}
 
 
@@ -82,9 +89,9 @@ def test_broadcasting_and_vectors_are_drawn():
 def test_conditions_hold(conditions):
     convolution = "(= (shape ?x1) (list (dim ?x0 0)))" not in conditions
     rule = unchanged(any_use("Conv", 1) if convolution else any_use("Add"), *conditions)
-    for one in draw(rule, 20):
-        assert one is not None
-        assert all(terms.holds(condition, one.bindings) for condition in rule.conditions)
+    for instance in draw(rule, 20):
+        assert instance is not None
+        assert all(terms.holds(condition, instance.bindings) for condition in rule.conditions)
 
 
 def test_what_cannot_be_is_not_drawn():
@@ -102,6 +109,6 @@ def test_constants_of_a_source_have_any_shape():
     data = {"name": "rule", "source": ["(Mul ?x (full $c))"], "target": ["(Mul ?x (full $c))"]}
     data["target"] = ["(Mul (full $c (list) (dtype ?x)) ?x)"]
     drawn = draw(Rule.from_dict(data), 60)
-    shapes = {one.given["#0"].shape for one in drawn}
+    shapes = {instance.inputs["#0"].shape for instance in drawn}
     assert len(shapes) > 10
-    assert all(one.fills["#0"] == one.bindings.attributes["c"] for one in drawn)
+    assert all(instance.fills["#0"] == instance.bindings.attributes["c"] for instance in drawn)

@@ -8,24 +8,16 @@ import pytest
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import files as rule_files
-from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.verification.points import special
 from environments.tensor_graphs.rules.verification.verify import verify
 from tests.environments.tensor_graphs.random_graphs import random_graph, values_of
-
-FLOATS = '(in (dtype ?x) (list "float32" "float64"))'
+from tests.environments.tensor_graphs.rules.making import FLOATS, NoCosts, make, walk
 
 
 def change_of(source, target, conditions=(), constants=(), num_instances=200):
     """An instance in which the rule changes NaN or infinity; empty if none is found."""
-    data = {
-        "name": "rule",
-        "source": [source],
-        "target": [target],
-        "conditions": list(conditions),
-        "restrictions": [f"(constant ?{name})" for name in constants],
-    }
-    verdict = verify(Rule.from_dict(data), num_instances)
+    restrictions = [f"(constant ?{name})" for name in constants]
+    verdict = verify(make(source, target, *conditions, restrictions=restrictions), num_instances)
     assert verdict.is_right, verdict.how
     return verdict.nonfinite_change
 
@@ -84,7 +76,7 @@ def test_what_keeps_nan_and_infinity(source, target, conditions):
 
 def test_an_empty_window_of_a_pool_is_infinite():
     """A window that lies in the padding has the maximum -inf, and Relu makes 0 of that."""
-    (rule,) = (one for one in rule_files.load() if one.name == "largest_of_relu")
+    (rule,) = (shipped for shipped in rule_files.load() if shipped.name == "largest_of_relu")
     assert "is 0 instead of -inf" in verify(rule, 300, seed=1).nonfinite_change
 
 
@@ -110,53 +102,42 @@ def test_truth_values_must_be_equal():
 
 def test_the_elements_that_are_looked_at():
     rng = np.random.default_rng(0)
-    found = np.concatenate([special(rng, (5,)) for _ in range(2000)])
+    elements = np.concatenate([special(rng, (5,)) for _ in range(2000)])
     for number in (np.inf, -np.inf, 0.0):
-        assert np.sum(found == number) > 100
-    assert np.isnan(found).sum() > 100
-    assert 100 < np.sum(np.signbit(found[found == 0])) < np.sum(found == 0) - 100
-    numbers = np.abs(found[np.isfinite(found) & (found != 0)])
+        assert np.sum(elements == number) > 100
+    assert np.isnan(elements).sum() > 100
+    assert 100 < np.sum(np.signbit(elements[elements == 0])) < np.sum(elements == 0) - 100
+    numbers = np.abs(elements[np.isfinite(elements) & (elements != 0)])
     assert numbers.min() >= 1e-3 and numbers.max() <= 1e3
     assert special(rng, ()).shape == ()
 
 
-def same_nonfinite(graph: Graph, other: Graph, seed: int) -> bool:
+def same_nonfinite(graph: Graph, changed: Graph, seed: int) -> bool:
     """Whether two graphs have NaN and infinity in the same places, of the same special inputs."""
-    pairs = zip(values_of(graph, seed, special), values_of(other, seed, special), strict=True)
+    pairs = zip(values_of(graph, seed, special), values_of(changed, seed, special), strict=True)
     return all(
-        np.array_equal(np.isfinite(one), np.isfinite(two))
-        and np.array_equal(one[~np.isfinite(one)], two[~np.isfinite(two)], equal_nan=True)
-        for one, two in pairs
+        np.array_equal(np.isfinite(before), np.isfinite(after))
+        and np.array_equal(before[~np.isfinite(before)], after[~np.isfinite(after)], equal_nan=True)
+        for before, after in pairs
     )
 
 
-def walk(engine: Engine, seed: int) -> bool:
-    """Whether eight random steps from a random graph keep NaN and infinity."""
+def keeps_nonfinite(engine: Engine, seed: int) -> bool:
+    """Whether random steps from a random graph keep NaN and infinity."""
+    graph = random_graph(seed)
     with np.errstate(all="ignore"):
-        state = engine.start(random_graph(seed))
-        start, numbers = state.graph, np.random.default_rng(seed)
-        for _ in range(8):
-            if not state.matches:
-                break
-            state = state.apply(state.matches[numbers.integers(len(state.matches))])
-        return all(same_nonfinite(start, state.graph, number) for number in range(5))
-
-
-class Nothing:
-    """Everything costs nothing."""
-
-    def node_cost_ms(self, graph: Graph, number: int) -> float:
-        return 0.0
+        state, _ = walk(engine, graph, seed)
+        return all(same_nonfinite(graph, state.graph, number) for number in range(5))
 
 
 @pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 300), marks=pytest.mark.slow)])
 def test_strict_rules_keep_nan_and_infinity_on_random_graphs(seeds):
-    strict = Engine(rule_files.load(strict=True), Nothing())
-    assert all(walk(strict, seed) for seed in seeds)
+    strict = Engine(rule_files.load(strict=True), NoCosts())
+    assert all(keeps_nonfinite(strict, seed) for seed in seeds)
 
 
 def test_the_others_do_not():
     """Else the test before would show nothing."""
-    marked = [one for one in rule_files.load() if one.may_change_nonfinite]
-    engine = Engine(marked, Nothing())
-    assert not all(walk(engine, seed) for seed in range(20))
+    marked = [rule for rule in rule_files.load() if rule.may_change_nonfinite]
+    engine = Engine(marked, NoCosts())
+    assert not all(keeps_nonfinite(engine, seed) for seed in range(20))

@@ -6,19 +6,12 @@ import dataclasses
 
 import pytest
 
-from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.verification.verify import needs, verify, verify_all
+from tests.environments.tensor_graphs.rules.making import make
 
 CONV = ":strides $s :pads $p :dilations $d"
 GROUPED = f"{CONV} :group $g"
 FLOATS = '(in (dtype ?x) (list "float16" "float32" "float64"))'
-
-
-def make(source, target, *conditions):
-    """A rule; one expression or several."""
-    sides = {"source": source, "target": target}
-    texts = {key: [one] if isinstance(one, str) else list(one) for key, one in sides.items()}
-    return Rule.from_dict({"name": "rule", **texts, "conditions": list(conditions)})
 
 
 def split(number, inside, sizes):
@@ -236,13 +229,13 @@ def test_what_is_shipped_is_tested_with_several_seeds(num_instances, seeds):
 
 
 def test_many_rules_are_verified_at_once():
-    rules = [dataclasses.replace(one, name=name) for name, one in RIGHT.items()]
+    rules = [dataclasses.replace(rule, name=name) for name, rule in RIGHT.items()]
     rules.append(dataclasses.replace(WRONG["swapped order"], name="swapped order"))
-    told = []
-    found = verify_all(rules, 12, (1, 2), num_jobs=2, progress_fn=lambda: told.append(1))
-    assert [*found] == [one.name for one in rules] and len(told) == len(rules)
-    assert [name for name, one in found.items() if not one.is_right] == ["swapped order"]
-    assert found == verify_all(rules, 12, (1, 2))
+    calls = []
+    verdicts = verify_all(rules, 12, (1, 2), num_jobs=2, progress_fn=lambda: calls.append(1))
+    assert [*verdicts] == [rule.name for rule in rules] and len(calls) == len(rules)
+    assert [name for name, verdict in verdicts.items() if not verdict.is_right] == ["swapped order"]
+    assert verdicts == verify_all(rules, 12, (1, 2))
     # Twice twelve; four times as many where numbers alone can tell.
-    assert found["transposes"].num_instances == 24
-    assert found["positive scale of Relu"].num_instances == 96
+    assert verdicts["transposes"].num_instances == 24
+    assert verdicts["positive scale of Relu"].num_instances == 96

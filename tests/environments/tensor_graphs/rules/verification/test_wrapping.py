@@ -13,8 +13,8 @@ def compute(op, *arrays, key=0, **attributes):
     algebra = Wrapping(key)
     complete = table.complete(op, attributes, None)
     with np.errstate(all="ignore"):
-        (found,) = table.evaluate(op, arrays, complete, algebra)
-    return found, algebra.is_defined
+        (result,) = table.evaluate(op, arrays, complete, algebra)
+    return result, algebra.is_defined
 
 
 @pytest.mark.parametrize(
@@ -29,14 +29,14 @@ def compute(op, *arrays, key=0, **attributes):
     ],
 )
 def test_int8_by_hand(op, arrays, expected):
-    found, is_defined = compute(op, *(np.array(one, np.int8) for one in arrays))
-    assert found.dtype == np.int8 and found.tolist() == expected and is_defined
+    result, is_defined = compute(op, *(np.array(array, np.int8) for array in arrays))
+    assert result.dtype == np.int8 and result.tolist() == expected and is_defined
 
 
 def test_unsigned_numbers_are_not_negated_by_the_way():
     """Abs compares with 0 and negates what is below, of which there is nothing."""
-    found, _ = compute("Abs", np.array([0, 200], np.uint8))
-    assert found.tolist() == [0, 200]
+    result, _ = compute("Abs", np.array([0, 200], np.uint8))
+    assert result.tolist() == [0, 200]
 
 
 @pytest.mark.parametrize("shapes", [((), ()), ((), (2,)), ((2,), ())])
@@ -44,28 +44,31 @@ def test_unsigned_numbers_are_not_negated_by_the_way():
 def test_quotients_keep_their_type(shapes, divisor):
     """Also where NumPy takes arrays of shape [] for numbers of any type."""
     a, b = (np.full(shape, x, np.uint8) for shape, x in zip(shapes, (200, divisor), strict=True))
-    found, _ = compute("Div", a, b)
-    assert found.dtype == np.uint8 and found.shape == np.broadcast_shapes(*shapes)
+    quotient, _ = compute("Div", a, b)
+    assert quotient.dtype == np.uint8 and quotient.shape == np.broadcast_shapes(*shapes)
 
 
 @pytest.mark.parametrize(("a", "b"), [(5, 0), (-128, -1)])
 def test_a_quotient_that_does_not_exist_depends_on_the_key(a, b):
-    found = [
+    results = [
         compute("Div", np.array([a, 6], np.int8), np.array([b, 3], np.int8), key=key)
         for key in range(4)
     ]
-    assert not any(is_defined for _, is_defined in found)
-    assert len({int(quotients[0]) for quotients, _ in found}) > 1
-    assert {int(quotients[1]) for quotients, _ in found} == {2}
+    assert not any(is_defined for _, is_defined in results)
+    assert len({int(quotients[0]) for quotients, _ in results}) > 1
+    assert {int(quotients[1]) for quotients, _ in results} == {2}
 
 
 def test_a_number_that_a_type_does_not_hold_depends_on_the_key():
     x = np.array([-3.7, 300.0, np.nan], np.float32)
-    found = [compute("Cast", x, key=key, to="int8")[0] for key in range(4)]
-    assert {int(one[0]) for one in found} == {-3}
-    assert len({int(one[1]) for one in found}) > 1 and len({int(one[2]) for one in found}) > 1
+    integers = [compute("Cast", x, key=key, to="int8")[0] for key in range(4)]
+    assert {int(array[0]) for array in integers} == {-3}
+    assert (
+        len({int(array[1]) for array in integers}) > 1
+        and len({int(array[2]) for array in integers}) > 1
+    )
 
 
 def test_floats_are_left_alone():
-    found, is_defined = compute("Div", np.float32([1, -1]), np.float32([0, 0]))
-    assert found.tolist() == [np.inf, -np.inf] and is_defined
+    quotient, is_defined = compute("Div", np.float32([1, -1]), np.float32([0, 0]))
+    assert quotient.tolist() == [np.inf, -np.inf] and is_defined

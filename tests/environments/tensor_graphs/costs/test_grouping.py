@@ -1,0 +1,93 @@
+"""Operators that may become one kernel form one group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from environments.tensor_graphs import models, onnx_io
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.costs.grouping import Groups
+from environments.tensor_graphs.costs.objectives import make_objective
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import INPUT, Ref
+from environments.tensor_graphs.operators.building import add
+from environments.tensor_graphs.rewriting.engine import Engine
+from tests.environments.tensor_graphs.costs.graphs import graph_of, layer_norm
+
+
+def groups_of(graph: Graph) -> list[list[str]]:
+    """Operators of each group, in the order of the graph."""
+    groups = Groups(graph)
+    leaders = [
+        number
+        for number in graph.order()
+        if graph.nodes[number].op != INPUT
+        and not graph.is_constant(number)
+        and groups.leader(number) == number
+    ]
+    return [[graph.nodes[number].op for number in groups.members(leader)] for leader in leaders]
+
+
+def test_groups() -> None:
+    tiny = onnx_io.read(models.make("bert-tiny"))
+    groups = groups_of(tiny)
+    assert sum(map(len, groups)) == sum(
+        node.op != INPUT and not tiny.is_constant(number) for number, node in tiny.nodes.items()
+    )
+    normalised = ["ReduceMean", "Sub", "Pow", "ReduceMean", "Add", "Sqrt", "Div", "Mul", "Add"]
+    assert (
+        sum(group[0] == "Add" and sorted(group[1:]) == sorted(normalised) for group in groups) == 5
+    )
+    assert ["MatMul", "Add", "Div", "Erf", "Add", "Mul", "Mul"] in groups
+    assert ["Transpose", "Transpose", "MatMul", "Div"] in groups
+    assert groups.count(["MatMul", "Add"]) == 10
+
+
+def test_groups_of_convolutions() -> None:
+    groups = groups_of(onnx_io.read(models.make("resnet-18")))
+    assert groups[0] == ["Conv", "BatchNormalization", "Relu"]
+    block = ["Conv", "BatchNormalization", "Conv", "BatchNormalization", "Add", "Relu"]
+    assert groups.count(block) == 3
+    assert all(len(group) <= 6 for group in groups)
+
+
+def test_groups_of_sums_of_products() -> None:
+    """Of matrices, one of two products becomes the other one's bias; of rank 3 neither does."""
+    for shape, expected in (
+        ([8, 16], [["MatMul", "MatMul", "Add"]]),
+        ([1, 8, 16], [["MatMul"], ["MatMul"], ["Add"]]),
+    ):
+        weights = {"w": np.ones([16, 16], np.float32), "v": np.zeros([16, 16], np.float32)}
+        graph = graph_of("m = MatMul(x, w) n = MatMul(x, v) y = Add(m, n)", shape, **weights)
+        assert groups_of(graph) == expected
+
+
+def test_what_is_returned_or_used_twice_is_computed() -> None:
+    weights: dict[str, Any] = {"w": np.ones([16, 16], np.float32), "b": np.ones(16, np.float32)}
+    total = graph_of("m = MatMul(x, w) y = Add(m, b)", **weights)
+    assert groups_of(total) == [["MatMul", "Add"]]
+    both = graph_of("m = MatMul(x, w) s = Add(m, b) y = Mul(m, s)", **weights)
+    assert groups_of(both) == [["MatMul"], ["Add", "Mul"]]
+
+
+def test_changes_of_groups_are_found() -> None:
+    before = layer_norm([1, 8, 16])
+    add_node = next(n for n, node in before.nodes.items() if node.op == "Add")
+    edit = before.edit()
+    (relu,) = add(edit, "Relu", Ref(before.inputs[0]))
+    (product,) = add(edit, "Mul", relu, before.outputs[0])
+    edit.set_outputs([product], ["y"])
+    after, change = edit.finish()
+    engine = Engine((), make_objective("onnxruntime"))
+    analytic = Engine((), AnalyticObjective())
+    assert analytic.touched(before, after, change) == {relu.node, product.node}
+    assert {relu.node, product.node} <= engine.touched(before, after, change)
+    # A second user of the sum: the normalisation is measured without it from now on.
+    edit = after.edit()
+    (again,) = add(edit, "Mul", relu, Ref(add_node))
+    edit.set_outputs([product, again], ["y", "z"])
+    last, change = edit.finish()
+    norm = before.outputs[0].node
+    assert {again.node, norm, add_node} <= engine.touched(after, last, change)

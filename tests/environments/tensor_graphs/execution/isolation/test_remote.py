@@ -1,0 +1,85 @@
+"""Models run in a process of their own, which may crash and is started again."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import psutil
+import pytest
+
+from environments.errors import UserError
+from environments.isolation import wire
+from environments.isolation.process import CrashError
+from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.execution.isolation.remote import Isolated, alone, model_process
+from tests.environments.tensor_graphs.execution.models import parsed
+
+RELU = "g (float[n] x) => (float[n] y) { y = Relu(x) }"
+
+
+X = {"x": np.float32([-1, 2])}
+
+
+@pytest.fixture(scope="module")
+def isolated():
+    isolated_backend = Isolated(backend(), model_process())
+    yield isolated_backend
+    isolated_backend.process.kill()
+
+
+def crashing() -> onnx.ModelProto:
+    """onnxruntime does not expect that a part in the middle has no name."""
+    model = parsed(
+        """g (float[2,7] x) => (float[2,2] e, float[2,4] y) <int64[3] s = {2, 1, 4}>
+        { e, m, f = Split <axis = -1> (x, s) y = Relu(f) }"""
+    )
+    model.graph.node[0].output[1] = ""
+    return model
+
+
+def test_it_runs_as_here(isolated):
+    model = parsed(RELU)
+    program = isolated.open(model)
+    assert program.run(X)["y"].tolist() == [0, 2]
+    assert program.timer(X)(3) > 0 and program.timer(X, bound=True)(3) > 0
+    optimised, plain = isolated.rewritten(model)
+    assert plain.name == "onnxruntime-disable" and optimised.graph.node[0].op_type == "Relu"
+    assert (isolated.name, isolated.fuses) == ("onnxruntime", True)
+
+
+def test_what_is_refused_is_one_line(isolated):
+    with pytest.raises(UserError, match="cannot load model 'g'.*Nonsense") as caught:
+        isolated.open(parsed("g (float[n] x) => (float[n] y) { y = Nonsense(x) }"))
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match="cannot run the model"):
+        isolated.open(parsed(RELU)).run({"z": X["x"]})
+
+
+def test_a_crash_is_one_line_and_programs_go_on(isolated):
+    """A model opened before the crash is opened again in the next process."""
+    program, model = isolated.open(parsed(RELU)), crashing()
+    program.run(X)
+    inputs = {"x": np.zeros((2, 7), np.float32)}
+    with pytest.raises(CrashError, match="^onnxruntime was ended by SIG.* ran model 'g'$"):
+        isolated.open(model).run(inputs)
+    assert program.run(X)["y"].tolist() == [0, 2]
+    assert program.timer(X)(1) > 0
+
+
+def test_an_interrupted_question_leaves_no_answer_behind(isolated, monkeypatch):
+    program = isolated.open(parsed(RELU))
+    with monkeypatch.context() as patch:
+        patch.setattr(wire, "receive", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            program.run({"x": np.float32([7])})
+    assert program.run(X)["y"].tolist() == [0, 2]
+
+
+def test_a_process_of_its_own_ends_afterwards(isolated):
+    before = set(psutil.Process().children())
+    with alone(isolated) as fresh:
+        assert fresh.open(parsed(RELU)).run(X)["y"].tolist() == [0, 2]
+        (started,) = set(psutil.Process().children()) - before
+    assert not started.is_running()
+    with alone(backend()) as same:
+        assert same == backend()

@@ -1,0 +1,44 @@
+"""Models run, and what cannot be run is said in one line."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from environments.errors import UserError
+from environments.tensor_graphs import models
+from environments.tensor_graphs.execution import backends, differences, inputs
+from tests.environments.tensor_graphs.execution.models import chain
+
+
+def test_backends() -> None:
+    names = ["onnxruntime", "onnxruntime-disable", "onnxruntime-basic", "onnxruntime-extended"]
+    outputs = []
+    for name in names:
+        backend = backends.backend(name)
+        assert backend.name == name
+        assert re.match(r"\d+\.\d+", backend.version)
+        model = models.make("bert-tiny")
+        outputs.append(backend.open(model).run(inputs.random_inputs(model)))
+        assert list(outputs[-1]) == ["last_hidden_state", "pooler_output"]
+    for actual in outputs[1:]:
+        assert all(
+            difference.is_equal for difference in differences.compare_outputs(outputs[0], actual)
+        )
+    with pytest.raises(UserError, match="no backend 'tensorrt'; there are onnxruntime-disable"):
+        backends.backend("tensorrt")
+
+
+def test_what_cannot_be_run(tmp_path: pathlib.Path) -> None:
+    model = chain("Relu", "Nonsense")
+    with pytest.raises(UserError, match="onnxruntime cannot load model 'chain': .*Nonsense"):
+        backends.backend().open(model)
+    (tmp_path / "empty.onnx").touch()
+    with pytest.raises(UserError, match=r"onnxruntime cannot load .*empty\.onnx"):
+        backends.backend().open(tmp_path / "empty.onnx")
+    with pytest.raises(UserError, match="onnxruntime cannot run the model") as caught:
+        backends.backend().open(chain("Relu")).run({"x": np.zeros([1, 1], np.float32)})
+    assert "\n" not in str(caught.value)

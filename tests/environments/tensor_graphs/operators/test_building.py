@@ -1,0 +1,58 @@
+"""Nodes are added in their canonical form."""
+
+from __future__ import annotations
+
+import pytest
+
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import INPUT, Ref
+from environments.tensor_graphs.operators import layout
+from environments.tensor_graphs.operators.building import add
+from environments.tensor_graphs.operators.operator import OperatorError
+from tests.environments.tensor_graphs.operators.test_table import floats
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "attributes", "expected"),
+    [
+        ("Flatten", (2, 3, 4), {}, (2, 12)),
+        ("Flatten", ("N", 3, 4), {"axis": -1}, ("3*N", 4)),
+        ("Flatten", (2, 3), {"axis": 0}, (1, 6)),
+        ("Squeeze", (1, 3, 1), {"axes": (-1,)}, (1, 3)),
+        ("Squeeze", (1, 3, 1), {}, (3,)),
+        ("Unsqueeze", ("N", 3), {"axes": (0, -1)}, (1, "N", 3, 1)),
+        ("Unsqueeze", (), {"axes": (0, 1)}, (1, 1)),
+    ],
+)
+def test_reshapes_of_other_names(op, shape, attributes, expected):
+    edit = Graph().edit()
+    x = edit.add(INPUT, (), (("name", "x"),), [floats(*shape)])
+    (y,) = add(edit, op, x, **attributes)
+    assert edit.nodes[y.node].op == "Reshape"
+    assert edit.type_of(y) == floats(*expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "target", "request_"),
+    [
+        ((2, 3), (3, 2), (3, 2)),
+        (("N", 3, 4), ("N", 12), (0, 12)),
+        (("N", 3, 4), ("3*N", 4), (-1, 4)),
+        (("N", "S", 4), ("N*S", 4), (-1, 4)),
+        (("N", "S", 4), ("N", "S", 2, 2), (0, 0, 2, 2)),
+        (("N", "S"), ("N", 1, "S"), (0, 1, -1)),
+        (("N", "S", "T"), (1, "N", "S", "T"), None),
+    ],
+)
+def test_the_shape_argument_of_reshape(shape, target, request_):
+    assert layout.reshape_request(shape, target) == request_
+
+
+def test_outputs_of_a_split():
+    edit = Graph().edit()
+    x = edit.add(INPUT, (), (("name", "x"),), [floats("N", 5)])
+    first, second = add(edit, "Split", x, axis=-1, split=[2, 3])
+    assert (first, second) == (Ref(first.node, 0), Ref(first.node, 1))
+    assert edit.type_of(second) == floats("N", 3)
+    with pytest.raises(OperatorError, match="^Flatten: expected one input of known rank"):
+        add(edit, "Flatten", x, x)

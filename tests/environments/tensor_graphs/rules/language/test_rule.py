@@ -1,0 +1,51 @@
+"""Rules as data: read, written, and refused where they make no sense."""
+
+from __future__ import annotations
+
+import pytest
+
+from environments.tensor_graphs.rules.language.rule import Rule, RuleError
+
+ENTRY = {"name": "rule", "source": ["(Relu (Relu ?x))"], "target": ["(Relu ?x)"]}
+
+
+def test_a_rule_is_what_it_was_written_as():
+    rule = Rule.from_dict(
+        {**ENTRY, "conditions": ["(> (rank ?x) 0)"], "types": ["float", "signed"]}
+    )
+    assert rule.types == ("float", "signed")
+    assert Rule.from_dict(rule.as_dict()) == rule
+    assert str(rule).splitlines()[1] == "  (Relu (Relu ?x))  =>  (Relu ?x)"
+
+
+def test_a_rule_of_which_nothing_is_known_is_for_floats_only():
+    rule = Rule.from_dict(ENTRY)
+    assert rule.types == ("float",) and rule.may_lose_digits
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"name": 1}, "without a name"),
+        ({"extra": []}, "unknown field 'extra'"),
+        ({"source": "(Relu ?x)"}, "no list of texts"),
+        ({"source": []}, "0 expressions are replaced by 1"),
+        ({"source": ["?x"]}, "no operator"),
+        ({"target": ["?y"]}, r"\?y is not in its source"),
+        ({"target": ["(Clip ?x :min $m)"]}, r"\$m is bound nowhere"),
+        ({"conditions": ["(rnk ?x)"]}, "no function is called 'rnk'"),
+        ({"conditions": ["(+ ?x 1)"]}, "a tensor is no argument"),
+        ({"conditions": ["(dim ?x)"]}, "1 arguments of dim"),
+        ({"target": ["(zeros ?x)"]}, "no array is called 'zeros'"),
+        ({"source": ["(Add ?x (full 1 (list)))"]}, "expected \\(full VALUE\\)"),
+        ({"source": ["(Relu ?x)", "(Relu ?y)"], "target": ["?x", "?y"]}, "shares no variable"),
+        ({"source": ["(Relu ?x)", "(Tanh (Relu ?x))"], "target": ["?x", "?x"]}, "a part of"),
+        ({"source": ["(Relu ?x)", "(Relu ?x)"], "target": ["?x", "?x"]}, "twice"),
+        ({"source": ["(Relu ?x"]}, "missing"),
+        *(({"types": types}, "types") for types in (["int8"], "float", [1])),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused_in_one_line(fields: dict, problem: str):
+    with pytest.raises(RuleError, match=problem) as caught:
+        Rule.from_dict({**ENTRY, **fields})
+    assert "\n" not in str(caught.value)

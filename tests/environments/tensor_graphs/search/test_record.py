@@ -1,0 +1,84 @@
+"""A search ends with its budget, tells its progress, and is resumed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+
+from environments.errors import UserError
+from environments.tensor_graphs.search import Budget, record, search
+from tests.environments.tensor_graphs.search.fakes import LAYER, RULES, ToyState, chain
+
+
+def test_budgets():
+    start = ToyState(chain(*LAYER * 3), RULES)
+    result = search(start, "taso", Budget(expansions=5))
+    assert (result.expansions, result.stopped) == (5, "out of expansions")
+    assert search(start, "taso", Budget(seconds=0)).stopped == "out of time"
+
+
+def test_patience_ends_a_search_that_has_found_nothing(monkeypatch):
+    """An hour passes with each look at the clock; a search that has found something goes on."""
+    hours = itertools.count()
+    monkeypatch.setattr(record.time, "monotonic", lambda: 3600.0 * next(hours))
+    start = ToyState(chain(*LAYER * 3), RULES)
+    ended = search(start, "taso", Budget(patience_s=1.0))
+    assert (ended.stopped, ended.expansions) == ("out of patience", 0)
+    result = search(
+        ToyState(chain("Neg", "Neg", *LAYER), RULES), "greedy", Budget(patience_s=2.5 * 3600)
+    )
+    assert result.stopped == "exhausted" and result.seconds > 2.5 * 3600
+
+
+def test_ctrl_c_returns_the_best_so_far():
+    class Interrupted(ToyState):
+        applied = 0
+
+        def apply(self, match):
+            Interrupted.applied += 1
+            if Interrupted.applied == 30:
+                raise KeyboardInterrupt
+            return super().apply(match)
+
+    result = search(Interrupted(chain(*LAYER * 3, "Tanh"), RULES), "taso")
+    assert result.stopped == "interrupted" and result.best.cost_ms < result.start_cost_ms
+
+
+def test_progress_is_reported():
+    reports = []
+    start = ToyState(chain(*LAYER), RULES)
+    result = search(start, "taso", on_progress=reports.append)
+    assert reports[-1].best_cost_ms == result.best.cost_ms
+    assert reports[-1].expansions == result.expansions
+
+
+def test_a_search_resumes_another_one(tmp_path):
+    file = tmp_path / "search.json"
+    start = ToyState(chain(*LAYER * 3, "Tanh"), RULES)
+    half = search(start, "regions", Budget(expansions=8), resume_file=file)
+    assert half.stopped == "out of expansions"
+    again = search(start, "regions", resume_file=file)
+    assert again.best.cost_ms == search(start, "regions").best.cost_ms
+    assert again.path[: len(half.path)] == half.path
+    assert again.expansions > half.expansions and again.expansions_of_best <= again.expansions
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize(
+    "spoil, expected",
+    [
+        (lambda text: "{", "expected a search to resume"),
+        (lambda text: "[]", "expected a search to resume"),
+        (lambda text: json.dumps({**json.loads(text), "start": "00"}), "of another"),
+        (lambda text: text.replace("neg_relu", "other"), "no match of other"),
+    ],
+)
+def test_a_resume_file_of_another_search_is_refused(tmp_path, spoil, expected):
+    file = tmp_path / "search.json"
+    start = ToyState(chain(*LAYER), RULES)
+    search(start, "regions", resume_file=file)
+    file.write_text(spoil(file.read_text()))
+    with pytest.raises(UserError, match=expected):
+        search(start, "regions", resume_file=file)

@@ -1,0 +1,141 @@
+"""A decision problem with a known optimum, which checks whatever training hands to it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from environments.errors import UserError
+from tfrl_systems.systems.inlining.imitation.outcomes import Exploration, Outcome
+
+NAMES = ("size", "default_action", "gain")
+GAIN = NAMES.index("gain")
+BASE_COST = 1000.0
+
+
+class Fixed:
+    """A policy made from a function of the features int64 [N, F]."""
+
+    def __init__(self, name, decide_fn) -> None:
+        self.name = self.fingerprint = name
+        self._decide_fn = decide_fn
+
+    def begin(self, module_name, names):
+        assert names == NAMES
+        return lambda features, first: self._decide_fn(features).astype(np.int8)
+
+
+class SiteProblem:
+    """Contexts are lists of sites; action 1 at a site adds its Δ to the context's cost.
+
+    The Δ is minus the feature "gain", so the best policy plays 1 where the gain is positive and
+    costs BASE_COST less all positive gains. The default plays 1 where the size is below 5.
+
+    Args:
+      sites: for each context (its group, sites [T, 2]: size and gain).
+      num_tries: sites that `explore` tries in each context; it tries the least certain ones.
+      broken: contexts that cannot be explored, as if a compiler had failed on them.
+    """
+
+    feature_names = NAMES
+    baseline_feature = "default_action"
+    scope_feature = ""
+    cost_name = "cost"
+
+    def __init__(self, sites, num_tries=100, broken=()) -> None:
+        self.contexts = tuple(sites)
+        self.groups = tuple(group for group, _ in sites.values())
+        self.num_tries = num_tries
+        self.broken = set(broken)
+        self.labels: list[str] = []
+        self.certainties: list[np.ndarray] = []
+        self._features = {
+            name: np.array([[size, size < 5, gain] for size, gain in rows], np.int64).reshape(-1, 3)
+            for name, (_, rows) in sites.items()
+        }
+
+    def baseline(self, name):
+        if name == "default":
+            return Fixed(name, lambda features: features[:, 1])
+        if name in ("always", "never"):
+            return Fixed(name, lambda features: np.full(len(features), name == "always"))
+        raise UserError(f"policy: expected default, always or never, found {name}")
+
+    def play_default(self, label):
+        return self.play(self.baseline("default"), label)
+
+    def play(self, policy, label):
+        self.labels.append(label)
+        return [
+            self._outcome(name, self._actions(policy, name))
+            for name in self.contexts
+            if name not in self.broken
+        ]
+
+    def explore(self, policy, certainty_fn, label, scoped):
+        scope = self.scope_feature if scoped else ""
+        return [self._explore(base, certainty_fn, scope) for base in self.play(policy, label)]
+
+    def best_cost(self) -> float:
+        """Sum of the least costs of all contexts."""
+        gains = [features[:, GAIN] for features in self._features.values()]
+        return sum(BASE_COST - float(gain[gain > 0].sum()) for gain in gains)
+
+    def _actions(self, policy, name):
+        features = self._features[name]
+        decide = policy.begin(name, NAMES)
+        actions = decide(features, 0)
+        assert actions.shape == (len(features),) and actions.dtype == np.int8
+        assert np.isin(actions, (0, 1)).all()
+        # A decision may depend on its features and its place alone.
+        one_by_one = [decide(features[k : k + 1], k)[0] for k in range(len(features))]
+        assert one_by_one == actions.tolist()
+        return actions
+
+    def _outcome(self, name, actions):
+        features = self._features[name]
+        cost = BASE_COST - float(np.sum(features[:, GAIN] * actions))
+        return Outcome(name, features, actions, cost)
+
+    def _explore(self, base, certainty_fn, scope):
+        num_steps = len(base.actions)
+        certainty = np.zeros(num_steps)
+        if certainty_fn is not None and num_steps:
+            certainty = certainty_fn(base.features)
+            assert certainty.shape == (num_steps,)
+            assert ((certainty >= 0) & (certainty <= 1)).all()
+            self.certainties.append(certainty)
+        steps = np.argsort(certainty, kind="stable")[: self.num_tries].astype(np.int64)
+        if scope:
+            steps = steps[base.features[steps, NAMES.index(scope)] == 1]
+        towards = np.where(base.actions[steps] == 0, 1, -1)
+        deltas = -(base.features[steps, GAIN] * towards).astype(np.float64)
+        best = base.actions.copy()
+        best[steps[deltas < 0]] ^= 1
+        return Exploration(base, steps, deltas, self._outcome(base.context, best))
+
+
+def draw_sites(seed, num_contexts=8, num_sites=12):
+    """Contexts of four groups, in which the default is often wrong."""
+    rng = np.random.default_rng(seed)
+    return {
+        f"g{k % 4}/context-{k}": (
+            f"g{k % 4}",
+            np.stack([rng.integers(0, 10, num_sites), rng.integers(-40, 41, num_sites)], axis=1),
+        )
+        for k in range(num_contexts)
+    }
+
+
+def outcome(context, cost, actions=(), features=None):
+    """An outcome whose features are, if not given, rows of zeros."""
+    rows = np.zeros((len(actions), len(NAMES)), np.int64) if features is None else features
+    return Outcome(context, np.asarray(rows, np.int64), np.array(actions, np.int8), float(cost))
+
+
+def exploration(base, steps, deltas):
+    """An exploration that met nothing better than its base."""
+    return dataclasses.replace(
+        Exploration(base, np.array(steps, np.int64), np.array(deltas, np.float64), base)
+    )

@@ -1,0 +1,64 @@
+"""Actors that decide 0 or 1 from named integers: as TensorFlow, row by row, loaded, refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tf_agents.trajectories import time_step as ts
+
+from environments.errors import UserError
+from tests.tfrl_systems.actor_problems import AGENTS, NAMES, make_agent, observations
+from tfrl_systems.policies.export import save_policy
+from tfrl_systems.systems.inlining.policy.actor_policy import ActorPolicy
+
+# As an environment names its features: in another order, and more of them.
+OFFERED = ("users", "unused", "bit", "cost")
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return make_agent(AGENTS["ppo"], "integer", seed=3, hidden_sizes=(8, 8))
+
+
+@pytest.fixture(scope="module")
+def policy(agent, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("actor") / "policy"
+    save_policy(directory, agent.policy, {"environment": "inlining"})
+    return ActorPolicy.load(directory)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    observation = observations("integer", 300, np.random.default_rng(1))
+    columns = {**observation, "unused": np.arange(300)}
+    return np.stack([columns[name] for name in OFFERED], axis=1).astype(np.int64)
+
+
+def test_it_decides_as_the_agent_s_policy(agent, policy, rows):
+    decide = policy.begin("module", OFFERED)
+    observation = {name: tf.constant(rows[:, OFFERED.index(name)]) for name in NAMES}
+    wanted = agent.policy.action(ts.restart(observation, batch_size=len(rows))).action.numpy()
+    decided = decide(rows, 0)
+    assert decided.dtype == np.int8 and set(decided.tolist()) == {0, 1}
+    # Where the two actions are all but equally likely, rounding decides.
+    assert np.mean(decided == wanted) > 0.99
+
+
+def test_rows_together_and_one_by_one_are_the_same(policy, rows):
+    decide = policy.begin("module", OFFERED)
+    alone = [decide.one(row, step) for step, row in enumerate(rows.tolist())]
+    assert decide(rows, 0).tolist() == alone
+    assert decide(rows[:0], 0).shape == (0,)
+
+
+def test_a_feature_that_is_not_offered_is_named(policy):
+    with pytest.raises(UserError, match="expected the features bit, users, found only cost"):
+        policy.begin("module", ("cost",))
+
+
+def test_a_policy_of_something_else_is_refused(tmp_path):
+    other = make_agent(AGENTS["ppo"], "float")
+    save_policy(tmp_path / "policy", other.policy, {"environment": "learn_to_optimize"})
+    with pytest.raises(UserError, match="decides 0 or 1 .* found one of learn_to_optimize"):
+        ActorPolicy.load(tmp_path / "policy")

@@ -1,0 +1,146 @@
+"""The stages of an optimisation: in order, within the time, and none that is not worth it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+
+import pytest
+
+from environments.tensor_graphs import models, onnx_io
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.costs.measured import MeasuredObjective
+from environments.tensor_graphs.costs.table import CostTable
+from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.search import Budget
+from tests.environments.tensor_graphs.costs.graphs import graph_cost
+from tests.environments.tensor_graphs.small_models import adapter, convolutions, relu
+from tfrl_systems.systems.tensor_graphs.optimize.stages import Stages
+from tfrl_systems.systems.tensor_graphs.original import Original
+from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Rewriting
+
+
+class Counted(MeasuredObjective):
+    """Each operator takes as long as `AnalyticObjective` says, times 10; nothing really runs."""
+
+    def _measure(self, graph, members):
+        self.num_measured += 1
+        plain = AnalyticObjective()
+        return 10 * sum(plain.node_cost_ms(graph, member) for member in members)
+
+    @property
+    def alone(self):
+        found = Counted(self._backend, self.table, self.sizes, fused=False)
+        found.deadline_s = self.deadline_s
+        return found
+
+
+def objective():
+    return Counted(backend(), CostTable())
+
+
+def problem_of(model, costs=None):
+    original = Original("m", model, [backend()])
+    problem = GraphProblem.at(original, Rewriting(objective="analytic"), original.choose({}))
+    return dataclasses.replace(problem, objective=costs or objective())
+
+
+def run(problem, seconds=60.0, began_s=None, **settings):
+    lines = []
+    stages = Stages(
+        problem,
+        "regions",
+        Budget(seconds, 200),
+        began_s=time.monotonic() if began_s is None else began_s,
+        tell=lines.append,
+        **settings,
+    )
+    found = stages.run()
+    return found, list(dict.fromkeys(line.split(":")[0] for line in lines))
+
+
+def test_the_stages_come_in_order():
+    problem = problem_of(adapter())
+    found, lines = run(problem)
+    assert lines == [
+        "looking for places where rules apply",
+        "searching by formula",
+        "measuring operators",
+        "searching",
+        "searching by single operators",
+    ]
+    assert found.result.best.cost_ms < found.result.start_cost_ms
+    assert found.num_measured > 0 and found.num_estimated == 0
+    assert 0 < len(found.proposed) <= 7
+    # Whatever search a candidate comes from, its costs are those of the main one.
+    for one in found.proposed:
+        assert one.trail[0].cost_ms == found.result.start_cost_ms
+
+
+def test_nothing_is_measured_where_no_rule_applies():
+    problem = problem_of(relu())
+    found, lines = run(problem)
+    assert lines == ["looking for places where rules apply"]
+    assert (found.num_measured, found.result.expansions, found.proposed) == (0, 0, ())
+
+
+def test_without_measuring_candidates_there_is_one_search():
+    _, lines = run(problem_of(adapter()), has_others=False)
+    assert lines == [
+        "looking for places where rules apply",
+        "measuring operators",
+        "searching",
+    ]
+
+
+def test_when_time_is_over_all_is_estimated_and_nothing_is_searched():
+    problem = problem_of(convolutions())
+    found, _ = run(problem, seconds=1.0, began_s=time.monotonic() - 5)
+    assert found.num_measured == 0 and found.num_estimated > 0
+    assert found.result.expansions == 0 and found.result.stopped == "out of time"
+    assert found.result.start_cost_ms > 0
+
+
+def test_what_is_not_measured_is_estimated_like_what_is():
+    """All measured operators take 10 times what the formula says, so the others do as well."""
+    graph = onnx_io.read(models.make("bert-tiny"))
+    whole = objective()
+    expected_ms = graph_cost(whole, graph)
+    some = objective()
+    for number in graph.order()[: len(graph.order()) // 4]:
+        some.node_cost_ms(graph, number)
+    assert 0 < some.num_measured < whole.num_measured
+    some.deadline_s = -math.inf
+    assert graph_cost(some, graph) == pytest.approx(expected_ms)
+    assert some.num_estimated > 0
+    assert some.num_measured + some.num_estimated == whole.num_measured
+
+
+def test_estimates_are_not_kept_for_later_runs():
+    table, graph = CostTable(), problem_of(convolutions()).graph
+    hasty = Counted(backend(), table)
+    hasty.deadline_s = -math.inf
+    graph_cost(hasty, graph)
+    assert len(table) == 0 and hasty.num_measured == 0
+    graph_cost(Counted(backend(), table), graph)
+    assert len(table) > 0
+
+
+def test_what_is_known_is_used_after_the_deadline():
+    table, graph = CostTable(), problem_of(convolutions()).graph
+    known_ms = graph_cost(Counted(backend(), table), graph)
+    later = Counted(backend(), table)
+    later.deadline_s = -math.inf
+    assert graph_cost(later, graph) == known_ms and later.num_estimated == 0
+
+
+def test_ctrl_c_while_operators_are_measured_goes_on_with_what_there_is():
+    class Interrupted(Counted):
+        def _measure(self, graph, members):
+            raise KeyboardInterrupt
+
+    problem = problem_of(adapter(), Interrupted(backend(), CostTable()))
+    found, _ = run(problem)
+    assert found.result.stopped == "interrupted"
+    assert found.proposed, "the search by formula came before"

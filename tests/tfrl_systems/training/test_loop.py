@@ -1,0 +1,202 @@
+"""Online training: the same run however it is collected, interrupted and resumed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from environments.errors import UserError
+from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
+from tfrl_systems.systems.learn_to_optimize.runners import MakeRunner
+from tfrl_systems.training import loop
+from tfrl_systems.training.checkpoints import Workdir
+from tfrl_systems.training.curves import summarise
+
+SAME = ("experience_sha256", "policy_sha256", "environment_steps")
+
+
+@pytest.fixture
+def finished(lent_run):
+    """A run in this process, only to be read: its directory and its result."""
+    finished = lent_run("learn_to_optimize", "ppo")
+    return finished.workdir, finished.result
+
+
+@pytest.fixture
+def run(small_run):
+    """Trains a small run with some settings of its own; returns its result."""
+
+    def train(path, agent="ppo", resume=False, seed=0, **settings):
+        small = small_run("learn_to_optimize", agent)
+        return small.train(path, settings=settings, seed=seed, resume=resume).result
+
+    return train
+
+
+def checkpoints(path):
+    return sorted(one.name for one in (path / "checkpoints").iterdir())
+
+
+def test_a_run_by_hand(finished):
+    path, result = finished
+    # 6 iterations of 3 chunks of 4 episodes of 2 steps.
+    assert result["environment_steps"] == 6 * 3 * 4 * 2
+    assert [one["iteration"] for one in result["evaluation"]["iterations"]] == [2, 4, 6]
+    # More than nine tenths of 6 is 6 alone.
+    assert result["evaluation"]["last_tenth"] == result["evaluation"]["last"]
+    assert json.loads((path / "result.json").read_text()) == result
+    policy = OptimizerPolicy.load(path / "policy")
+    assert policy(np.zeros(1)).shape == (1,)
+    # Checkpoints of iterations 2, 4 and 6 were written; the last two are kept.
+    assert checkpoints(path) == ["000004", "000006"]
+
+
+def test_a_run_of_directions_by_hand(lent_run):
+    # 3 directions with two ends of 4 episodes of 2 steps, in each of 6 iterations.
+    result = lent_run("learn_to_optimize", "es").result
+    assert result["environment_steps"] == 6 * 3 * 2 * 4 * 2
+
+
+def test_a_run_can_begin_with_the_policy_of_another(run, finished, tmp_path):
+    """The network is the same; steps that are next to nothing leave it as it was."""
+    begun = {"warm_start": str(finished[0] / "policy"), "learning_rate": 1e-9}
+    run(tmp_path / "run", "reinforce", final_learning_rate=1e-9, **begun)
+    c = np.linspace(-1, 1, 5)[:, np.newaxis]
+    policies = [OptimizerPolicy.load(one / "policy") for one in (finished[0], tmp_path / "run")]
+    np.testing.assert_allclose(policies[1](c), policies[0](c), atol=1e-5)
+    with pytest.raises(UserError, match="expected a policy with the network of this run, found"):
+        run(tmp_path / "other", "es", **begun)
+    with pytest.raises(UserError, match="world_model: expected warm_start within its range"):
+        run(tmp_path / "dreamed", "world_model", **begun)
+
+
+def test_another_seed_is_another_run(run, finished, tmp_path):
+    other = run(tmp_path / "run", seed=1)
+    assert other["experience_sha256"] != finished[1]["experience_sha256"]
+
+
+class Faulty:
+    """A runner whose second chunk always fails."""
+
+    def __init__(self, runner):
+        self._runner = runner
+        self.load, self.close = runner.load, runner.close
+
+    def run(self, job):
+        if job.index == 1:
+            raise ValueError("no such place")
+        return self._runner.run(job)
+
+
+def test_chunks_that_fail(run, tmp_path, monkeypatch):
+    make = MakeRunner.__call__
+    monkeypatch.setattr(MakeRunner, "__call__", lambda self: Faulty(make(self)))
+    with pytest.raises(UserError, match="1 of 3 chunks failed: chunk 1 of iteration 0.*no such"):
+        run(tmp_path / "stopped")
+    result = run(tmp_path / "run", max_failed_chunks=1)
+    # Of 3 chunks 2 are learned from.
+    assert result["environment_steps"] == 6 * 2 * 4 * 2
+
+
+def test_a_loss_that_is_no_number_is_one_line(run, tmp_path):
+    with pytest.raises(UserError, match="expected a finite"):
+        run(tmp_path / "run", learning_rate=1e30)
+
+
+def test_a_damaged_state_is_refused(run, finished, tmp_path):
+    path = tmp_path / "run"
+    shutil.copytree(finished[0], path)
+    (path / "result.json").unlink()
+    for state in (path / "checkpoints" / "000006").glob("state*"):
+        state.write_bytes(b"damaged")
+    with pytest.raises(UserError, match="state.*: expected the file that training wrote"):
+        run(path, resume=True)
+
+
+def test_the_mean_of_the_last_tenth():
+    curves = [{"iteration": number, "mse": float(number)} for number in range(5, 101, 5)]
+    # Above 90: 95 and 100.
+    assert summarise(curves) == {"last": {"mse": 100.0}, "last_tenth": {"mse": 97.5}}
+
+
+@pytest.mark.parametrize(
+    ("iterations", "evaluate_every", "record_every"),
+    [
+        (6, 2, 2),
+        (6, 10, 10),  # the last iteration alone is evaluated
+        (10_000, 10, 10),  # 1,000 evaluations
+        (10_010, 10, 20),  # 1,001 of them: every second
+        (2_900_000, 10, 2_900),  # a day of learn_to_optimize: 1,000 of 290,000
+    ],
+)
+def test_long_runs_keep_some_of_their_evaluations(iterations, evaluate_every, record_every):
+    config = loop.Config(iterations, evaluate_every=evaluate_every)
+    assert config.record_every == record_every
+
+
+def test_a_long_run_is_as_a_short_one_with_fewer_points(run, finished, tmp_path, monkeypatch):
+    """Of 6 evaluations those of iterations 3 and 6 are points, where 2 points may be kept."""
+    monkeypatch.setattr(loop, "MAX_POINTS", 2)
+    path = tmp_path / "run"
+    result = run(path, evaluate_every=1, checkpoint_every=1)
+    assert [one["iteration"] for one in result["evaluation"]["iterations"]] == [3, 6]
+    assert [one["iteration"] for one in result["training"]] == [3, 6]
+    names = [one.name for one in path.glob("tensorboard/run/events*")]
+    assert sorted(name.split(".")[-1] for name in names) == [
+        "checkpoint-000003",
+        "checkpoint-000006",
+        "settings",
+    ]
+    assert [result[name] for name in SAME] == [finished[1][name] for name in SAME]
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("moment", ["before pruning", "while pruning"])
+def test_a_run_that_is_killed_while_it_prunes_goes_on(run, finished, tmp_path, monkeypatch, moment):
+    """It is killed after it has written the checkpoint of iteration 6."""
+    path = tmp_path / "run"
+
+    def prune(workdir, num_kept, prune=Workdir.prune):
+        if workdir.last() < 6:
+            return prune(workdir, num_kept)
+        if moment == "while pruning":
+            # The oldest has been moved away, and is half removed.
+            workdir.checkpoint(2).rename(path / ".unfinished")
+            (path / ".unfinished" / "iteration.json").unlink()
+        raise Killed
+
+    monkeypatch.setattr(Workdir, "prune", prune)
+    with pytest.raises(Killed):
+        run(path)
+    monkeypatch.undo()
+    resumed = run(path, resume=True)
+    assert [resumed[name] for name in SAME] == [finished[1][name] for name in SAME]
+    assert resumed["evaluation"] == finished[1]["evaluation"]
+    assert not (path / ".unfinished").exists()
+
+
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(run, finished, tmp_path):
+    path = tmp_path / "run"
+    shutil.copytree(finished[0], path)
+    (path / "result.json").unlink()
+    damaged = path / "checkpoints" / "000006"
+    next(damaged.glob("state.data*")).write_bytes(b"damaged")
+    with pytest.raises(UserError, match=f"remove {damaged} to go on from the checkpoint before it"):
+        run(path, resume=True)
+    shutil.rmtree(damaged)
+    # One digit of a number, which is JSON as before.
+    record = path / "checkpoints" / "000004" / "iteration.json"
+    right = record.read_text()
+    record.write_text(right.replace('"environment_steps": ', '"environment_steps": 1', 1))
+    with pytest.raises(UserError, match="iteration.json: expected the file that training wrote"):
+        run(path, resume=True)
+    record.write_text(right)
+    resumed = run(path, resume=True)
+    assert [resumed[name] for name in SAME] == [finished[1][name] for name in SAME]
+    assert checkpoints(path) == ["000004", "000006"]

@@ -1,0 +1,1 @@
+"""The systems: what only one of them needs, each in a room of its own."""

@@ -1,0 +1,275 @@
+"""The benchmarks of inlining: what learning to inline costs, compared with plain compiling."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import pathlib
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from environments.errors import Failure, UserError
+from environments.inlining.collection.playing import compile_under
+from environments.inlining.collection.store import Trajectory, TrajectoryStore
+from environments.inlining.compilers.compilation import CompilerError
+from environments.inlining.compilers.compiler import Compiler, run_policy
+from environments.inlining.compilers.embedded import EmbeddedLlvm
+from environments.inlining.compilers.system_clang import SystemClang
+from environments.inlining.corpus.modules import Corpus, Module
+from environments.inlining.features import feature_names
+from environments.inlining.heuristics import Policy, make_heuristic, one_at_a_time
+from environments.inlining.plugin.compiler import make_clang
+from tfrl_systems.cpu_time import cpu_s
+from tfrl_systems.drivers.collect import Collect
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.inlining.benchmarks.huge_function import measure_huge_functions
+from tfrl_systems.systems.inlining.benchmarks.plugin import (
+    Costs,
+    Steered,
+    compile_plainly,
+    make_steered,
+)
+from tfrl_systems.systems.inlining.benchmarks.sources import build_small_corpus
+from tfrl_systems.systems.inlining.policies import load_policy
+from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
+from tfrl_systems.systems.inlining.problem import SCOPES, Benchmarks
+from tfrl_systems.systems.inlining.workers import make_collector
+
+_CLANGS = (*(f"clang-{version}" for version in range(23, 16, -1)), "clang")
+_MAX_TIMED_ROWS = 2000
+
+
+def measure(asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
+    """Measure, and return what `tfrl bench inlining --json` prints."""
+    embedded = EmbeddedLlvm()
+    collect = Collect.with_workers(asked.workers)
+    with (
+        contextlib.closing(embedded),
+        _corpus(asked.corpus) as corpus,
+        _clang(asked.compiler) as clang,
+    ):
+        modules = _spread(corpus.modules, asked.modules)
+        played = _play(modules, collect, reporter)
+        modules = [module for module in modules if module.name in played]
+        policy = _fit_usual_policy(played) if asked.policy is None else load_policy(asked.policy)
+        benchmarks: list[dict[str, Any]] = []
+        if clang is None:
+            reporter.say("no clang of version 17 or newer on PATH: nothing is compared with one")
+        else:
+            steered = make_steered(clang, policy, reporter)
+            costs = _measure(clang, embedded, modules, policy, steered, asked.rounds, reporter)
+            benchmarks += _ratios(costs, clang)
+            if steered is not None:
+                benchmarks += steered.benchmarks(costs, clang)
+                benchmarks += measure_huge_functions(
+                    clang.executable, steered.option, asked.huge_calls, asked.rounds, reporter
+                )
+        rows = np.concatenate([one.features for one in played.values()])
+        names = feature_names(embedded.announced)
+        benchmarks.append(_time_policy("policy_us_per_decision", policy, rows, names))
+        inside = rows[rows[:, names.index(SCOPES["linkonce"])] == 1]
+        if len(inside):
+            # A policy learned with a scope need not be asked about other call sites.
+            name = "policy_us_per_decision_in_scope"
+            benchmarks.append(_time_policy(name, policy, inside, names))
+        benchmarks.append(_time_trajectories(modules, policy, collect, asked.rounds))
+    return {"benchmarks": benchmarks, "modules": [module.name for module in modules]}
+
+
+@contextlib.contextmanager
+def _corpus(directory: pathlib.Path | None) -> Iterator[Corpus]:
+    if directory is not None:
+        yield Corpus.load(directory)
+        return
+    with tempfile.TemporaryDirectory(prefix="tfrl-bench-") as scratch:
+        yield build_small_corpus(pathlib.Path(scratch))
+
+
+@contextlib.contextmanager
+def _clang(name: str | None) -> Iterator[SystemClang | None]:
+    names = [name] if name is not None else [one for one in _CLANGS if shutil.which(one)]
+    if not names:
+        yield None
+        return
+    clang = make_clang(names[0])
+    try:
+        yield clang
+    finally:
+        clang.close()
+
+
+def _spread(modules: Sequence[Module], count: int) -> list[Module]:
+    """Choose `count` modules at most, evenly spread by the size of their bitcode."""
+    ordered = sorted(modules, key=lambda one: (one.path.stat().st_size, one.name))
+    places = (np.arange(count) + 0.5) * len(ordered) / count
+    return [ordered[k] for k in np.unique(places.astype(int))]
+
+
+def _play(modules: Sequence[Module], collect: Collect, reporter: Reporter) -> dict[str, Trajectory]:
+    """Compile modules under LLVM's own decisions; report and leave out those that fail."""
+    with make_collector("embedded", TrajectoryStore(), collect) as collector:
+        played = collector.play(modules, make_heuristic("default"))
+    for one in played:
+        if isinstance(one, Failure):
+            reporter.say(f"left out: {one.message}")
+    found = {one.module: one for one in played if isinstance(one, Trajectory)}
+    if not sum(len(one.decisions) for one in found.values()):
+        raise UserError(
+            f"bench: expected modules with call sites to decide, found none among {len(modules)}; "
+            "name another --corpus, or more --modules"
+        )
+    return found
+
+
+def _fit_usual_policy(played: Mapping[str, Trajectory]) -> Policy:
+    """Fit a policy of the usual size; only the time that it takes matters here."""
+    from tfrl_systems.episodes import labelled_experience
+    from tfrl_systems.systems.inlining.imitation import agent as decision_agent
+    from tfrl_systems.systems.inlining.imitation.outcomes import decision_specs
+
+    names = next(iter(played.values())).names
+    features = np.concatenate([one.features for one in played.values()])
+    decisions = np.concatenate([one.decisions for one in played.values()]).astype(np.int64)
+    # Some decisions are flipped, so that every tree has something to learn. The margin makes the
+    # policy follow the default all the same, so that the same objects are compiled.
+    turned = np.random.default_rng(0).random(len(decisions)) < 0.2
+    labels = np.where(turned, 1 - decisions, decisions)
+    config = decision_agent.Config(margin=30.0, scope_feature=SCOPES["linkonce"])
+    agent = decision_agent.make_agent(config, *decision_specs(names))
+    agent.train(*labelled_experience(names, features, labels, np.ones(len(labels))))
+    return to_numpy(agent.policy, "fitted to the default")
+
+
+def _measure(
+    clang: SystemClang,
+    embedded: EmbeddedLlvm,
+    modules: Sequence[Module],
+    policy: Policy,
+    steered: Steered | None,
+    rounds: int,
+    reporter: Reporter,
+) -> Costs:
+    ways: dict[str, Callable[[Module], Any]] = {
+        "plain": lambda module: compile_plainly(clang, module),
+        "scored": lambda module: _score(clang, module, policy),
+        "advised": lambda module: run_policy(clang, module, lambda site: int(site.default)),
+        "embedded": lambda module: _score(embedded, module, policy),
+    }
+    if steered is not None:
+        ways["steered"] = steered.compile
+    found: dict[str, list[float]] = collections.defaultdict(list)
+    decisions = 0
+    with _on_one_processor():
+        advance = reporter.task("compiling in turns", len(modules))
+        for module in modules:
+            try:
+                # The first compile warms the file system and starts what is started only once.
+                decisions_here = len(_score(clang, module, policy).decisions)
+                taken = _take_turns(ways, module, rounds)
+            except CompilerError as error:
+                reporter.say(f"left out: {error}")
+                continue
+            finally:
+                advance(1)
+            decisions += decisions_here
+            for way, seconds in taken.items():
+                found[way].append(statistics.median(seconds))
+    if not found:
+        raise UserError(
+            f"bench: expected modules that {clang.name} compiles, found none; name a newer clang "
+            "by --compiler, or a corpus that was built with this one"
+        )
+    return Costs(found, decisions)
+
+
+def _take_turns(
+    ways: Mapping[str, Callable[[Module], Any]], module: Module, rounds: int
+) -> dict[str, list[float]]:
+    taken: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(rounds + 1):
+        for way, compile_fn in ways.items():
+            began_s = cpu_s()
+            compile_fn(module)
+            taken[way].append(cpu_s() - began_s)
+    return {way: seconds[1:] for way, seconds in taken.items()}
+
+
+def _score(compiler: Compiler, module: Module, policy: Policy) -> Trajectory:
+    """Make one trajectory, as collection does."""
+    return compile_under(policy, compiler, module).trajectory
+
+
+@contextlib.contextmanager
+def _on_one_processor() -> Iterator[None]:
+    """Keep this process and its compilers on one processor.
+
+    They take turns, so a second processor would only add the cost of waking it.
+    """
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def _ratios(costs: Costs, clang: SystemClang) -> list[dict[str, Any]]:
+    against = f"{clang.name} -Oz -c"
+    ratios = [
+        {
+            "name": f"{name}scored_trajectory_cpu_over_clang{suffix}",
+            "ratio": ratio_fn(way, "plain"),
+            "against": against,
+        }
+        for name, way in (("", "scored"), ("embedded_", "embedded"))
+        for suffix, ratio_fn in (
+            ("", costs.ratio),
+            ("_of_the_median_module", costs.median_ratio),
+        )
+    ]
+    asked_s = sum(costs.cpu_s["advised"]) - sum(costs.cpu_s["plain"])
+    channel_us = 1e6 * asked_s / max(costs.decisions, 1)
+    plain_us = 1e6 * sum(costs.cpu_s["plain"]) / max(costs.decisions, 1)
+    return [
+        *ratios,
+        {"name": "channel_us_per_decision", "value": channel_us, "unit": "us"},
+        {"name": "plain_clang_us_per_decision", "value": plain_us, "unit": "us"},
+    ]
+
+
+def _time_policy(
+    name: str, policy: Policy, rows: np.ndarray, names: tuple[str, ...]
+) -> dict[str, Any]:
+    """Time decisions on one row at a time, as a compile asks for them."""
+    decide = one_at_a_time(policy.begin("bench", names))
+    timed = rows[:: -(-len(rows) // _MAX_TIMED_ROWS)].tolist()
+    taken = []
+    for _ in range(5):
+        began_s = time.process_time()
+        for k, row in enumerate(timed):
+            decide(row, k)
+        taken.append(time.process_time() - began_s)
+    value = 1e6 * statistics.median(taken) / len(timed)
+    return {"name": name, "value": value, "unit": "us"}
+
+
+def _time_trajectories(
+    modules: Sequence[Module], policy: Policy, collect: Collect, rounds: int
+) -> dict[str, Any]:
+    taken = []
+    with make_collector("embedded", TrajectoryStore(), collect) as collector:
+        for number in range(rounds + 1):
+            collector.store = TrajectoryStore()
+            began_s = time.monotonic()
+            collector.play(modules, policy)
+            if number:
+                taken.append(time.monotonic() - began_s)
+    value = len(modules) / statistics.median(taken)
+    return {"name": "trajectories_per_second", "value": value, "unit": "1/s"}

@@ -1,0 +1,101 @@
+"""What steering costs where one function has thousands of calls, as in generated sources."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import pathlib
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from environments.errors import UserError
+from tfrl_systems.cpu_time import cpu_s
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.inlining.building.steered_build import Build, build
+
+_NUM_SMALL = 300
+_MAX_ROUNDS = 3
+_HEADER = """\
+#include <map>
+#include <string>
+struct Table {
+  std::map<std::string, int> cells;
+  void put(const char* key, int value) { cells[key] = value; }
+};
+"""
+
+
+def huge_source(calls: int) -> str:
+    """Return a C++ source whose function `fill` makes at least so many calls."""
+    small = [
+        f"static inline int f{k}(int x) {{ return (x * {k + 3}) ^ (x >> {k % 7 + 1}); }}"
+        for k in range(_NUM_SMALL)
+    ]
+    lines = [
+        f't.put("k{k}", f{k % _NUM_SMALL}(x + {k})); s += f{k * 7 % _NUM_SMALL}(s);'
+        for k in range(-(-calls // 3))
+    ]
+    parts = [_HEADER, *small, "int fill(Table& t, int x) { int s = 0;", *lines, "return s; }\n"]
+    return "\n".join(parts)
+
+
+def measure_huge_functions(
+    clang: str, option: str, calls: int, rounds: int, reporter: Reporter
+) -> list[dict[str, Any]]:
+    """Compile functions of an eighth of `calls`, of half and of all; return what that costs.
+
+    Args:
+      clang: path of the clang.
+      option: the option that puts the policy inside.
+      calls: number of calls of the largest function.
+      rounds: how often each is compiled in each way; the fastest counts.
+      reporter: told what fails.
+    """
+    benchmarks: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="tfrl-bench-") as scratch, contextlib.chdir(scratch):
+        for size in sorted({max(1, calls // 8), max(1, calls // 2), calls}):
+            pathlib.Path("huge.cpp").write_text(huge_source(size), encoding="utf-8")
+            command = [clang, "-x", "c++", "-Oz", "-c", "huge.cpp", "-o", "huge.o"]
+            ways: dict[str, Callable[[], int]] = {
+                "plain": functools.partial(_run, command),
+                "": functools.partial(_run, [*command, option]),
+                "_default": functools.partial(_build, command, clang, reporter),
+            }
+            try:
+                taken = _take_turns(ways, min(rounds, _MAX_ROUNDS))
+            except UserError as error:
+                reporter.say(f"left out: {error}")
+                return benchmarks
+            benchmarks += [
+                {
+                    "name": f"huge_function{way}_cpu_over_plain_{size}",
+                    "ratio": taken[way] / taken["plain"],
+                    "against": f"{pathlib.Path(clang).name} -Oz -c",
+                }
+                for way in ("", "_default")
+            ]
+    return benchmarks
+
+
+def _take_turns(ways: dict[str, Callable[[], int]], rounds: int) -> dict[str, float]:
+    """Return the least CPU time of each way, in s: other work on the machine only adds to it."""
+    taken: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, compile_fn in ways.items():
+            began_s = cpu_s()
+            if status := compile_fn():
+                raise UserError(f"huge_function: expected an object, found exit status {status}")
+            taken[way].append(cpu_s() - began_s)
+    return {way: min(seconds) for way, seconds in taken.items()}
+
+
+def _build(command: Sequence[str], clang: str, reporter: Reporter) -> int:
+    """Build as `tfrl build` does; all that it does around the command counts."""
+    asked = Build(command, "default", compilers=(clang,), quiet=True)
+    return build(asked, reporter)["status"]
+
+
+def _run(command: Sequence[str]) -> int:
+    return subprocess.run(command, capture_output=True, check=False).returncode

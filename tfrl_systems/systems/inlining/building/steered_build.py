@@ -1,0 +1,241 @@
+"""Somebody else's build with a policy in its clangs: `tfrl build`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from environments.errors import UsageError, UserError
+from environments.inlining.plugin.source import PolicySource, heuristic_source
+from environments.inlining.plugin.steering import Compile, Steering, steer
+from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.inlining.building.compilers_of_tree import candidates, find_clangs
+from tfrl_systems.systems.inlining.building.trees_on_disk import Made, Tree, look, unheard
+from tfrl_systems.systems.inlining.exporting import policy_source
+
+LLVMS_OWN = heuristic_source("default")
+"""The policy that leaves every decision to LLVM."""
+
+_STDERR = 2
+_NOTHING_TO_DO = "default is LLVM's own policy and needs no plugin"
+_UNHEARD = (
+    "no clang told of it: it came from a compiler cache, its clang did not get this build's "
+    "environment (SCons, Bazel, env -i, another user or machine), or it takes no plugins (zig, "
+    "clang-cl, clang before 16)"
+)
+# What a terminal sends to the command, too.
+_OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Build:
+    """What to build, and how.
+
+    Attributes:
+      command: the command and its arguments.
+      policy: a policy's directory or name.
+      compilers: the clangs to steer; () for those that the tree and PATH name.
+      compared: a plain build of the same tree; None for none.
+      quiet: whether the command's output goes to stderr.
+    """
+
+    command: Sequence[str]
+    policy: str
+    compilers: Sequence[str] = ()
+    compared: pathlib.Path | None = None
+    quiet: bool = False
+
+
+def build(asked: Build, reporter: Reporter) -> dict[str, Any]:
+    """Run a build with its clangs steered; return what `tfrl build --json` prints.
+
+    Raises:
+      UserError: there is no such policy or command. A plugin that cannot be built is no error: the
+        command then runs as it would alone, and the reporter says why.
+    """
+    if not asked.command or shutil.which(asked.command[0]) is None:
+        raise UsageError(
+            f"build: expected a command after --, found "
+            f"{asked.command[0] if asked.command else 'none'}; for instance: "
+            "tfrl build --policy DIR -- cmake --build b"
+        )
+    if asked.compared is not None and not asked.compared.is_dir():
+        raise UsageError(
+            f"--compare: expected the directory of a plain build, found {asked.compared}, which is "
+            "none; build the same tree there without tfrl"
+        )
+    source = policy_source(asked.policy)
+    tree = Tree.of(asked.command)
+    with contextlib.ExitStack() as stack:
+        steering, excuse = _prepare(asked, source, tree, stack)
+        if steering is not None:
+            for failure in steering.failures:
+                reporter.say(failure)
+        elif excuse != _NOTHING_TO_DO:
+            reporter.say(f"{excuse}; the command runs as it would alone")
+        began_ns = _now_ns()
+        status = _run(asked, steering)
+        compiles = []
+        if steering is not None:
+            compiles = steering.compiles()
+            steering.clean_fragments()
+            excuse = steering.why_no_log()
+    made = look(tree, began_ns, asked.compared)
+    plain = _plain(compiles, made, is_heard=steering is not None and not excuse)
+    steered = sum(not compile.reason for compile in compiles)
+    return {
+        "status": status,
+        "compiles": steered + len(plain) + (0 if steering is not None else len(made.objects)),
+        "steered": steered,
+        "plain": plain,
+        **_counts(compiles),
+        "reason": excuse,
+        "images": made.images,
+    }
+
+
+def _plain(compiles: Sequence[Compile], made: Made, is_heard: bool) -> list[dict[str, str]]:
+    """Return what the policy did not decide, and why.
+
+    Args:
+      compiles: what clangs told.
+      made: what is on disk.
+      is_heard: whether each clang would have told of what it compiled.
+    """
+    reasons = [(compile.source, compile.reason) for compile in compiles if compile.reason]
+    reasons += made.foreign.items()
+    if is_heard:
+        silent = unheard(made.objects, [compile.source for compile in compiles])
+        if not compiles and not made.objects:
+            silent = made.linked
+        reasons += [(path, _UNHEARD) for path in silent]
+    return [{"file": file, "reason": reason} for file, reason in reasons]
+
+
+def _counts(compiles: Sequence[Compile]) -> dict[str, Any]:
+    return {
+        "decisions": sum(compile.decisions for compile in compiles),
+        "departures": sum(compile.departures for compile in compiles),
+        "policy_seconds": sum(compile.policy_us for compile in compiles) / 1e6,
+    }
+
+
+def _prepare(
+    asked: Build, source: PolicySource, tree: Tree, stack: contextlib.ExitStack
+) -> tuple[Steering | None, str]:
+    """Return how to steer; None and the reason if nothing can be steered."""
+    if source == LLVMS_OWN:
+        return None, _NOTHING_TO_DO
+    clangs = find_clangs(asked.compilers or candidates(tree.roots, asked.command))
+    toolchains: dict[int, Toolchain] = {}
+    excuses: dict[int, str] = {}
+    for clang, major in clangs.items():
+        if major in toolchains:
+            continue
+        try:
+            toolchains[major] = find_toolchain(clang)
+            excuses.pop(major, None)
+        except UserError as error:
+            excuses.setdefault(major, str(error))
+    if not toolchains:
+        if asked.compilers and not clangs:
+            return None, f"expected a clang, found none called {', '.join(asked.compilers)}"
+        return None, "; ".join(excuses.values()) or "no clang of LLVM 19 or newer was found"
+    try:
+        steering = steer(list(toolchains.values()), source, list(clangs), excuses)
+        return stack.enter_context(steering), ""
+    except UserError as error:
+        return None, str(error)
+
+
+def _now_ns() -> int:
+    """Return the time as file systems count it, which may be coarser than the clock."""
+    try:
+        with tempfile.NamedTemporaryFile(prefix="tfrl-") as file:
+            return pathlib.Path(file.name).stat().st_mtime_ns
+    except OSError:
+        return time.time_ns() - 10**9
+
+
+def _run(asked: Build, steering: Steering | None) -> int:
+    """Run the command to its end; return its exit status, as a shell would."""
+    environment = {**os.environ, **(steering.environment if steering is not None else {})}
+    output = _STDERR if asked.quiet else None
+    try:
+        # Open files stay open: make tells its parts through them which of them may run.
+        process = subprocess.Popen(
+            list(asked.command), env=environment, stdout=output, close_fds=False
+        )
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"build: expected {asked.command[0]} to start, found: {error}; name a program"
+        ) from error
+    with _passing_on(process):
+        status = process.wait()
+    return 128 - status if status < 0 else status
+
+
+@contextlib.contextmanager
+def _passing_on(process: subprocess.Popen) -> Iterator[None]:
+    """Leave it to the command to end when it is asked to, so that its compilers can clean up.
+
+    An exception here would come between the command's end and its status, and could lose that. What
+    this process ignores, as under nohup, it goes on to ignore, like the command.
+    """
+    handlers: dict[signal.Signals, Callable[[int, Any], None]] = {
+        **dict.fromkeys(_OF_TERMINAL, lambda *_: None),
+        **dict.fromkeys(_PASSED_ON, lambda number, _: process.send_signal(number)),
+    }
+    before = {
+        number: signal.signal(number, handler)
+        for number, handler in handlers.items()
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def to_text(found: Mapping[str, Any]) -> str:
+    """Return the end of a build for a reader."""
+    from tfrl_systems.reporting import format_table, percent
+
+    lines = [f"{found['steered']} of {found['compiles']} compiles steered"]
+    if found["decisions"]:
+        lines[0] += (
+            f": {found['decisions']:,} call sites decided, {found['departures']:,} of them "
+            "otherwise than by LLVM"
+        )
+    reasons: dict[str, list[str]] = {}
+    for one in found["plain"]:
+        reasons.setdefault(one["reason"], []).append(one["file"])
+    lines += [f"  {len(files)} not: {reason} ({files[0]})" for reason, files in reasons.items()]
+    if found["reason"]:
+        lines.append(f"  {'' if found['steered'] else 'none: '}{found['reason']}")
+    elif not found["compiles"]:
+        lines.append("  no new object was found: to build all anew, clean the tree first")
+    rows = []
+    parts = ("text", "unwind", "rodata", "file")
+    for one in found["images"]:
+        cells = [f"{one[f'{part}_bytes']:,}" for part in parts]
+        if "default_text_bytes" in one:
+            pairs = [(one[f"{part}_bytes"], one[f"default_{part}_bytes"]) for part in parts]
+            cells += [percent(*pair) for pair in pairs]
+        rows.append([one["path"], *cells, *[""] * (8 - len(cells))])
+    if rows:
+        header = ["image", *parts, *["change"] * len(parts)]
+        lines.append(format_table(header, rows))
+    return "\n".join(lines)

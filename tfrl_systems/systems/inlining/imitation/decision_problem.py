@@ -1,0 +1,134 @@
+"""Inlining as a problem for offline imitation: modules are contexts, projects are groups."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from environments.errors import Failure
+from environments.inlining.collection.collector import Collector
+from environments.inlining.collection.store import Trajectory
+from environments.inlining.corpus.modules import Module, largest_first
+from environments.inlining.exploration.explore import ExplorationConfig, Explore
+from environments.inlining.features import feature_names
+from environments.inlining.heuristics import Policy
+from environments.inlining.linking.objective import Objective
+from tfrl_systems.systems.inlining.imitation.outcomes import CertaintyFn, Exploration, Outcome
+from tfrl_systems.systems.inlining.policies import load_policy
+from tfrl_systems.systems.inlining.problem import SCOPES
+
+Result = TypeVar("Result")
+Progress = Callable[[str, int], Callable[[int], None]]
+"""(label, number of modules) -> a function that is called with 1 after each."""
+
+
+class InliningProblem:
+    """Modules of a corpus to decide in; the cost is what their objects are worth, in bytes.
+
+    Args:
+      collector: compiles the modules.
+      modules: the modules to compile. Once a module fails to compile, it is left out.
+      exploration: how much to explore.
+      make_objective: makes what counts the bytes of an object; called when a cost is first needed.
+      progress: shows how many modules of a round are done.
+      seed: seed of the random baseline.
+      scope_feature: the feature that is 1 where a policy may depart from LLVM's own decisions; ""
+        if it may do so everywhere.
+
+    Attributes:
+      scope_feature: the same.
+      failures: why a module could not be compiled, by name of the module.
+    """
+
+    baseline_feature = "inlining_default"
+    cost_name = "cost_bytes"
+
+    def __init__(
+        self,
+        collector: Collector,
+        modules: Sequence[Module],
+        exploration: ExplorationConfig,
+        make_objective: Callable[[], Objective],
+        progress: Progress,
+        seed: int = 0,
+        scope_feature: str = SCOPES["linkonce"],
+    ) -> None:
+        self.scope_feature = scope_feature
+        self._collector = collector
+        self._modules = largest_first(modules)
+        self._exploration = exploration
+        self._make_objective = make_objective
+        self._project_of = {module.name: module.project for module in modules}
+        self._progress = progress
+        self._seed = seed
+        self.failures: dict[str, str] = {}
+        self._num_told = 0
+        self.contexts = tuple(module.name for module in self._modules)
+        self.groups = tuple(module.project for module in self._modules)
+        self.feature_names = feature_names(collector.compiler.announced)
+
+    @functools.cached_property
+    def _objective(self) -> Objective:
+        return self._make_objective()
+
+    def baseline(self, name: str) -> Policy:
+        """Return the policy called `name`: a heuristic, or one that a directory holds.
+
+        Raises:
+          UserError: there is no such policy, or it needs features that the compiler lacks.
+        """
+        policy = load_policy(name, self._seed)
+        policy.begin("", self.feature_names)
+        return policy
+
+    def play(self, policy: Policy, label: str) -> list[Outcome]:
+        """Compile each module once under a policy."""
+        modules = self._playable()
+        played = self._collector.play(modules, policy, self._progress(label, len(modules)))
+        return [self._outcome(one) for one in self._succeeded(played)]
+
+    def play_default(self, label: str) -> list[Outcome]:
+        """Return LLVM's own decisions in each module, with the object sizes of plain compiles."""
+        modules = self._playable()
+        played = self._collector.play_default(modules, self._progress(label, len(modules)))
+        return [self._outcome(one) for one in self._succeeded(played)]
+
+    def explore(
+        self, policy: Policy, certainty_fn: CertaintyFn | None, label: str, scoped: bool
+    ) -> list[Exploration]:
+        """Explore around a policy in each module (BC-Max, Algorithm 3)."""
+        modules = self._playable()
+        scope = self.scope_feature if scoped else ""
+        task = Explore(policy, self._exploration, certainty_fn, scope, self._objective)
+        explored = self._collector.map(task, modules, self._progress(label, len(modules)))
+        return [
+            Exploration(self._outcome(one.base), one.steps, one.deltas, self._outcome(one.best))
+            for one in self._succeeded(explored)
+        ]
+
+    def tell_failures(self, say_fn: Callable[[str], None]) -> None:
+        """Say which modules were left out since the last call, and why."""
+        messages = list(self.failures.values())
+        for message in messages[self._num_told :]:
+            say_fn(f"left out: {message}")
+        self._num_told = len(messages)
+
+    def _outcome(self, trajectory: Trajectory) -> Outcome:
+        project = self._project_of[trajectory.module]
+        return Outcome(
+            trajectory.module,
+            trajectory.features,
+            trajectory.decisions,
+            self._objective.cost(project, trajectory.size),
+        )
+
+    def _playable(self) -> list[Module]:
+        return [module for module in self._modules if module.name not in self.failures]
+
+    def _succeeded(self, results: Sequence[Result | Failure]) -> Iterator[Result]:
+        for result in results:
+            if isinstance(result, Failure):
+                self.failures[result.name] = result.message
+            else:
+                yield result

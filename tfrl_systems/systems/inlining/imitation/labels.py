@@ -1,0 +1,131 @@
+"""Labelled decisions: the rows that BC-Max fits a policy to.
+
+The same exploration gives two kinds of label:
+
+* *Imitation* (Marinov et al., Algorithm 1, line 7; without its stray factor a before the
+  logarithm): the actions of the cheapest episode of each context, weighted by context.
+* *Advantage*: the better action of each explored step, weighted by its known Δcost, which says how
+  much the choice mattered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tfrl_systems.systems.inlining.imitation.outcomes import Exploration, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class Labels:
+    """Rows to learn from.
+
+    Attributes:
+      features: int64 [N, F], the features of each row.
+      actions: int64 [N], the action to learn.
+      weights: float64 [N], the weight of each row in the loss.
+      groups: str [N], the group of each row's context.
+    """
+
+    features: np.ndarray
+    actions: np.ndarray
+    weights: np.ndarray
+    groups: np.ndarray
+
+    @staticmethod
+    def concatenate(parts: Sequence[Labels]) -> Labels:
+        """Return all rows of `parts`, in order."""
+        return Labels(
+            np.concatenate([part.features for part in parts]),
+            np.concatenate([part.actions for part in parts]),
+            np.concatenate([part.weights for part in parts]),
+            np.concatenate([part.groups for part in parts]),
+        )
+
+    def sha256(self) -> str:
+        """Return a hexadecimal digest of all rows in their order, equal for equal rows."""
+        digest = hashlib.sha256(str(self.features.shape).encode())
+        for array in (self.features, self.actions, self.weights):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update("\0".join(self.groups).encode())
+        return digest.hexdigest()
+
+    def where(self, mask: np.ndarray) -> Labels:
+        """Return the rows that `mask` chooses: bool [N], or row numbers."""
+        return Labels(
+            self.features[mask], self.actions[mask], self.weights[mask], self.groups[mask]
+        )
+
+
+def advantage_labels(
+    explorations: Sequence[Exploration],
+    group_of: Mapping[str, str],
+    offset: float = 3.0,
+    clip: float = 100.0,
+) -> Labels:
+    """Make a row for each explored step: the better action, of weight min(clip, offset + |Δcost|).
+
+    If the other action did not lower the cost, the better action is the one that was played.
+
+    Args:
+      explorations: the explored episodes.
+      group_of: the group of each context.
+      offset: weight of a step at which both actions cost the same.
+      clip: the greatest weight.
+    """
+    parts = [_advantage(one, group_of[one.base.context], offset, clip) for one in explorations]
+    return Labels.concatenate(parts)
+
+
+def _advantage(exploration: Exploration, group: str, offset: float, clip: float) -> Labels:
+    steps, deltas = exploration.steps, exploration.deltas
+    played = exploration.base.actions[steps].astype(np.int64)
+    return Labels(
+        exploration.base.features[steps],
+        np.where(deltas < 0, 1 - played, played),
+        np.minimum(clip, offset + np.abs(deltas)),
+        np.full(len(steps), group),
+    )
+
+
+def imitation_labels(
+    episodes: Mapping[str, Outcome],
+    context_weights: Mapping[str, float],
+    group_of: Mapping[str, str],
+    scale: float,
+    max_rows: int,
+    seed: int,
+) -> Labels:
+    """Make a row for each step of each context's episode, or for a random sample of these steps.
+
+    Args:
+      episodes: the episodes to imitate, by context.
+      context_weights: the weight w of line 7, by context.
+      group_of: the group of each context.
+      scale: factor of all weights, to balance them against `advantage_labels`.
+      max_rows: the most rows. If there are more steps, this many are drawn at random, and their
+        weights are raised so that the sum stays the same on average.
+      seed: decides the draw.
+    """
+    parts = []
+    for context in sorted(episodes):
+        outcome = episodes[context]
+        num_steps = len(outcome.actions)
+        parts.append(
+            Labels(
+                outcome.features,
+                outcome.actions.astype(np.int64),
+                np.full(num_steps, scale * context_weights[context]),
+                np.full(num_steps, group_of[context]),
+            )
+        )
+    rows = Labels.concatenate(parts)
+    num_rows = len(rows.actions)
+    if num_rows <= max_rows:
+        return rows
+    chosen = np.sort(np.random.default_rng(seed).choice(num_rows, max_rows, replace=False))
+    drawn = rows.where(chosen)
+    return dataclasses.replace(drawn, weights=drawn.weights * num_rows / max_rows)

@@ -1,0 +1,142 @@
+"""Choose by playing: how sure a policy must be before it departs from the default.
+
+What single departures would save says little about a policy that makes all of them at once. So each
+candidate margin is played on validation contexts, whole groups of which the policy was not fitted
+to, and the default is a candidate, too.
+
+Two margins come out. The cautious one is for the policy that is written: no validation group may
+cost more than with the default. The bold one is for exploration: it saves most in the mean,
+whatever single groups lose, because the departures worth trying are to be learned about next.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Sequence
+
+from tfrl_systems.systems.inlining.imitation.comparison import Comparison
+from tfrl_systems.systems.inlining.imitation.outcomes import DecisionProblem, Outcome
+from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
+from tfrl_systems.systems.inlining.policy.votes import NEVER
+
+# A smaller margin is no longer tried after this many that were no better than a larger one.
+_PATIENCE = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """A policy and how it does on the validation contexts.
+
+    Attributes:
+      policy: the policy.
+      comparison: its episodes there, compared with the default's.
+      mean: its saving in percent, the mean over the groups.
+      score: the same for a policy to be written; see `score`.
+    """
+
+    policy: CallSitePolicy
+    comparison: Comparison
+    mean: float
+    score: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """What became of a policy's candidates.
+
+    Attributes:
+      cautious: the candidate with the best score, to be written.
+      bold: the candidate with the best mean among those that depart from the default, to explore
+        around.
+    """
+
+    cautious: Judged
+    bold: Judged
+
+
+def score(comparison: Comparison, max_loss_percent: float) -> float:
+    """Return how good a policy is to be written, in percent.
+
+    It is the mean saving over the groups. A policy with which some group costs more than the
+    default, by more than `max_loss_percent`, is worse than the default: its score is then that
+    group's saving, which is negative.
+    """
+    savings = comparison.saving_percent_by_group().values()
+    if not savings:
+        return 0.0
+    return min(savings) if min(savings) < -max_loss_percent else statistics.fmean(savings)
+
+
+class Judge:
+    """Plays policies on validation contexts.
+
+    Args:
+      validation: the contexts; no policy is fitted to them.
+      margins: candidates, in logits.
+      max_loss_percent: by how much any group may cost more than with the default.
+      scope_feature: name of the feature that divides decisions into those of the margin and those
+        of the outside margin; "" if all are of the margin.
+    """
+
+    def __init__(
+        self,
+        validation: DecisionProblem,
+        margins: Sequence[float],
+        max_loss_percent: float,
+        scope_feature: str,
+    ) -> None:
+        self._validation = validation
+        self._margins = sorted(margins, reverse=True)
+        self._max_loss_percent = max_loss_percent
+        self._scope_feature = scope_feature
+        self._defaults: Sequence[Outcome] | None = None
+
+    def choose(self, policy: CallSitePolicy, label: str, *, outside: bool) -> Chosen:
+        """Choose the margins of a policy.
+
+        The margin inside the scope is chosen first, with no departure outside; then the margin
+        outside. Candidates are played from the largest down, until smaller ones stop gaining. Of
+        equal ones the larger is taken.
+
+        Args:
+          policy: the policy; its own margins do not matter.
+          label: names the policy in progress reports.
+          outside: whether the policy may depart from the default outside the scope, too.
+        """
+        never = self.judge(policy.with_margins(NEVER), label)
+        inside = self._descend(lambda margin: policy.with_margins(margin), label)
+        cautious = max(never, *inside, key=lambda judged: judged.score)
+        bold = max(inside, key=lambda judged: judged.mean)
+        if not (self._scope_feature and outside):
+            return Chosen(cautious, bold)
+        margin = cautious.policy.margin
+        further = self._descend(lambda outer: policy.with_margins(margin, outer), label)
+        cautious = max(cautious, *further, key=lambda judged: judged.score)
+        outer = max(further, key=lambda judged: judged.mean).policy.outside_margin
+        return Chosen(cautious, self.judge(policy.with_margins(bold.policy.margin, outer), label))
+
+    def judge(self, policy: CallSitePolicy, label: str) -> Judged:
+        """Play a policy on the validation contexts."""
+        if self._defaults is None:
+            self._defaults = self._validation.play_default("validation, default")
+        played = self._validation.play(policy, f"validation, {label}")
+        found = Comparison.of(self._validation, played, self._defaults)
+        savings = found.saving_percent_by_group().values()
+        mean = statistics.fmean(savings) if savings else 0.0
+        return Judged(policy, found, mean, score(found, self._max_loss_percent))
+
+    def _descend(self, make_fn: Callable[[float], CallSitePolicy], label: str) -> list[Judged]:
+        """Judge candidates from the largest margin down, until the mean stops gaining."""
+        found: list[Judged] = []
+        without_gain = 0
+        for margin in self._margins:
+            judged = self.judge(make_fn(margin), f"{label}, margin {margin:g}")
+            if found and judged.mean <= max(one.mean for one in found):
+                without_gain += 1
+            else:
+                without_gain = 0
+            found.append(judged)
+            if without_gain == _PATIENCE:
+                break
+        return found

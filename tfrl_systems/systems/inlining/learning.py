@@ -1,0 +1,273 @@
+"""The learning tasks of inlining: online, and from trajectories."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from environments import contexts
+from environments.errors import Failure, UserError
+from environments.inlining.collection.collector import Collector
+from environments.inlining.collection.store import TrajectoryStore
+from environments.inlining.collection.tasks import CompilePlainly
+from environments.inlining.compilers.compilation import DEFAULT_TIMEOUT_S
+from environments.inlining.compilers.compiler import make_compiler
+from environments.inlining.compilers.object_size import ObjectSize
+from environments.inlining.corpus.modules import Corpus, Module, largest_first
+from environments.inlining.environment import InliningEnvironment, relative_saving
+from environments.inlining.exploration.explore import ExplorationConfig
+from environments.inlining.linking.objective import OBJECT, Objective, make_objective
+from tfrl_systems.drivers.collect import Collect
+from tfrl_systems.drivers.episode_runner import EpisodeRunner
+from tfrl_systems.episodes import Experience
+from tfrl_systems.policies import variables
+from tfrl_systems.policies.numpy_actor import NumpyActor
+from tfrl_systems.reporting import Reporter, percent
+from tfrl_systems.systems.inlining.corpora import Corpora, small_modules
+from tfrl_systems.systems.inlining.imitation.comparison import evaluate
+from tfrl_systems.systems.inlining.imitation.decision_problem import InliningProblem
+from tfrl_systems.systems.inlining.imitation.outcomes import decision_specs
+from tfrl_systems.systems.inlining.imitation.task import ImitationTask
+from tfrl_systems.systems.inlining.policy.actor_policy import ActorPolicy
+from tfrl_systems.systems.inlining.problem import SCOPES
+from tfrl_systems.systems.inlining.warm_start import follow_feature
+from tfrl_systems.systems.inlining.workers import (
+    at_hand,
+    make_collector,
+    requirements_of,
+    say_how_it_is_steered,
+)
+from tfrl_systems.training.loop import EvaluateFn
+from tfrl_systems.training.online import OnlineTask
+from tfrl_systems.training.training_run import TrainingRun
+
+
+@dataclasses.dataclass(frozen=True)
+class EpisodeConfig:
+    """Settings of the episodes of online learning.
+
+    Attributes:
+      default_probability: probability with which the first policy takes LLVM's own decision at each
+        call site; 0.5 to begin without knowledge of it.
+      max_bitcode_bytes: size of the largest module to learn on, because each module is compiled
+        many times; 0 for no limit.
+    """
+
+    default_probability: float = 0.95
+    max_bitcode_bytes: int = 600_000
+
+
+@dataclasses.dataclass(frozen=True)
+class MakeRunner:
+    """A function that makes a worker's runner; each runner has a compiler of its own.
+
+    Attributes:
+      compiler: name of the compiler.
+      modules: the modules to learn on; each episode draws one.
+      default_sizes: sizes of the modules' plain -Oz objects, by name of the module.
+      objective: what a byte of an object counts.
+      actor: the policy, without variables; the pool broadcasts those.
+      num_episodes: number of episodes in a chunk.
+    """
+
+    compiler: str
+    modules: Sequence[Module]
+    default_sizes: Mapping[str, ObjectSize]
+    objective: Objective
+    actor: NumpyActor
+    num_episodes: int
+
+    def __call__(self) -> EpisodeRunner:
+        """Make the runner."""
+        environment = InliningEnvironment(
+            contexts.uniform([at_hand(module) for module in self.modules]),
+            make_compiler(self.compiler),
+            default_sizes=self.default_sizes,
+            objective=self.objective,
+        )
+        return EpisodeRunner([environment], self.actor, self.num_episodes)
+
+
+@contextlib.contextmanager
+def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Iterator[OnlineTask]:
+    """Give the task that PPO and REINFORCE learn; the first policy decides nearly as LLVM does."""
+    episodes: EpisodeConfig = run.settings["episodes"]
+    num_episodes = run.settings["loop"].episodes_per_chunk
+    _check(episodes)
+    corpora = Corpora.of(run.problem)
+    corpora.warn_of_overlap(reporter)
+    learned_on = small_modules(corpora.corpus.modules, episodes.max_bitcode_bytes, reporter)
+    compiler = run.problem.compiler
+    requirements = requirements_of(compiler, corpora.corpus, corpora.holdout)
+    with (
+        contextlib.closing(TrajectoryStore(run.problem.cache)) as store,
+        make_collector(compiler, store, collect, requirements=requirements) as collector,
+    ):
+        default_sizes = _default_sizes(collector, learned_on, reporter)
+        modules = [module for module in learned_on if module.name in default_sizes]
+        measured_on = corpora.holdout.modules if corpora.holdout is not None else modules
+        name = run.settings["objective"].objective
+        objective = make_corpus_objective(name, collector, corpora.corpus, reporter)
+        problem = InliningProblem(
+            collector,
+            measured_on,
+            ExplorationConfig(),
+            lambda: make_corpus_objective(
+                name, collector, corpora.holdout or corpora.corpus, reporter
+            ),
+            reporter.task,
+        )
+        yield OnlineTask(
+            *decision_specs(problem.feature_names),
+            lambda actor: MakeRunner(
+                compiler, modules, default_sizes, objective, actor, num_episodes
+            ),
+            lambda agent: _evaluator(problem, collector, agent, reporter),
+            corpora.describe(run.agent),
+            begin=lambda agent: follow_feature(
+                agent.actor_network, problem.baseline_feature, episodes.default_probability
+            ),
+            describe=_describe,
+            # Each episode may be compiled twice.
+            timeout_s=2 * num_episodes * DEFAULT_TIMEOUT_S,
+            score_fn=saving_of_all,
+            requirements=requirements,
+        )
+
+
+@contextlib.contextmanager
+def imitation_task(
+    run: TrainingRun, collect: Collect, reporter: Reporter
+) -> Iterator[ImitationTask]:
+    """Give the task that BC-Max learns."""
+    exploration: ExplorationConfig = run.settings["exploration"]
+    scope_feature = SCOPES[run.settings["scope"].scope]
+    corpora = Corpora.of(run.problem)
+    corpora.warn_of_overlap(reporter)
+    say_how_it_is_steered(run.problem.compiler, reporter)
+    learned_on, chosen_on = corpora.divided()
+    learned_on = small_modules(learned_on, exploration.max_bitcode_bytes, reporter)
+    compiler = run.problem.compiler
+    requirements = requirements_of(compiler, corpora.corpus, corpora.validation, corpora.holdout)
+    with (
+        contextlib.closing(TrajectoryStore(run.problem.cache)) as store,
+        make_collector(compiler, store, collect, requirements=requirements) as collector,
+    ):
+
+        def make_problem(corpus: Corpus, modules: Sequence[Module], name: str) -> InliningProblem:
+            make = functools.partial(make_corpus_objective, name, collector, corpus, reporter)
+            return InliningProblem(
+                collector, modules, exploration, make, reporter.task, run.seed, scope_feature
+            )
+
+        counted = run.settings["objective"]
+        problem = make_problem(corpora.corpus, learned_on, counted.label_objective)
+        judged_by = counted.objective
+        validation = make_problem(corpora.validation or corpora.corpus, chosen_on, judged_by)
+        holdout = None
+        if corpora.holdout is not None:
+            holdout = make_problem(corpora.holdout, corpora.holdout.modules, judged_by)
+
+        def tell_failures() -> None:
+            for part in (problem, validation, holdout):
+                if part is not None:
+                    part.tell_failures(reporter.say)
+
+        about = corpora.describe(run.agent)
+        yield ImitationTask(problem, validation, holdout, about, tell_failures)
+
+
+def make_corpus_objective(
+    name: str, collector: Collector, corpus: Corpus, reporter: Reporter
+) -> Objective:
+    """Make an objective for the projects of a corpus; compile it plainly if that is needed.
+
+    Args:
+      name: a name of `OBJECTIVES`.
+      collector: compiles.
+      corpus: all modules of the projects.
+      reporter: receives the progress.
+    """
+    if name == OBJECT.name:
+        return OBJECT
+    ordered = largest_first(corpus.modules)
+    sizes = collector.map(CompilePlainly(), ordered, reporter.task("plain -Oz", len(ordered)))
+    pairs = zip(ordered, sizes, strict=True)
+    return make_objective(
+        name, [(one, size) for one, size in pairs if isinstance(size, ObjectSize)]
+    )
+
+
+def _check(episodes: EpisodeConfig) -> None:
+    if not 0 < episodes.default_probability < 1:
+        raise UserError(
+            "inlining: expected default_probability between 0 and 1, found "
+            f"{episodes.default_probability}; correct it (--set default_probability=…)"
+        )
+
+
+def _default_sizes(
+    collector: Collector, modules: Sequence[Module], reporter: Reporter
+) -> dict[str, ObjectSize]:
+    """Return the sizes of plain -Oz objects, by name, of the modules that have call sites.
+
+    Raises:
+      UserError: none of the modules has call sites to decide.
+    """
+    task = reporter.task("default", len(modules))
+    found = {}
+    for played in collector.play_default(largest_first(modules), task):
+        if isinstance(played, Failure):
+            reporter.say(f"left out: {played.message}")
+        elif len(played.decisions):
+            found[played.module] = played.size
+    collector.close()
+    if not found:
+        raise UserError(
+            f"corpus: expected modules with call sites to decide, found none among {len(modules)}; "
+            "name another by --corpus"
+        )
+    return found
+
+
+def _evaluator(
+    problem: InliningProblem, collector: Collector, agent: Any, reporter: Reporter
+) -> EvaluateFn:
+    """Return a function that compiles all modules of a problem under the greedy policy."""
+    actor = NumpyActor.from_policy(agent.collect_policy)
+    names = [one.path[0] for one in agent.actor_network.inputs]
+
+    def measure(data: bytes) -> Mapping[str, float]:
+        actor.load(data)
+        policy = ActorPolicy(actor.network, names, variables.sha256(data))
+        found = evaluate(problem, policy, "evaluation").to_json()
+        collector.close()  # the next evaluation is far, and the compilers are not needed till then
+        problem.tell_failures(reporter.say)
+        del found["policy"]
+        by_project = found.pop("saving_percent_by_group")
+        return {**found, **{f"saving_percent/{name}": one for name, one in by_project.items()}}
+
+    return measure
+
+
+def saving_of_all(experience: Experience) -> float:
+    """Return what the episodes' modules save together, as a share of what they cost by default.
+
+    A program is as large as its modules together. The mean of their own savings would count a byte
+    of a small module more than a byte of a large one.
+    """
+    info = experience.info
+    return float(relative_saving(np.sum(info["cost_bytes"]), np.sum(info["default_cost_bytes"])))
+
+
+def _describe(found: Mapping[str, Any]) -> str:
+    return (
+        f"{percent(found['cost'], found['default_cost'])} against LLVM's own decisions, "
+        f"{found['worse']} of {found['contexts']} worse, "
+        f"{100 * found['changed']:.1f}% of decisions changed"
+    )

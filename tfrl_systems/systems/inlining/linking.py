@@ -1,0 +1,87 @@
+"""Linked images of a corpus's projects under a policy, compared with LLVM's own decisions."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from environments.errors import Failure, UserError
+from environments.inlining.collection.collector import Collector
+from environments.inlining.collection.store import TrajectoryStore
+from environments.inlining.corpus.modules import Module
+from environments.inlining.heuristics import Policy
+from environments.inlining.linking.images import ImageSize, link
+from environments.inlining.linking.objects import WriteObject
+from tfrl_systems.drivers.collect import Collect
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.inlining.problem import Evaluation
+from tfrl_systems.systems.inlining.workers import make_collector
+
+
+def link_projects(
+    asked: Evaluation, modules: Sequence[Module], policy: Policy, reporter: Reporter
+) -> dict[str, ImageSize]:
+    """Compile modules under a policy and link the objects of each project.
+
+    Args:
+      asked: the compiler, and how many of them work at the same time.
+      modules: modules that all compile.
+      policy: the policy.
+      reporter: receives the progress.
+
+    Returns:
+      The sizes of the images by project. Projects that cannot be linked are left out and reported.
+    """
+    collect = Collect.with_workers(asked.workers)
+    with (
+        tempfile.TemporaryDirectory(prefix="tfrl-link-") as scratch,
+        make_collector(asked.compiler, TrajectoryStore(), collect) as collector,
+    ):
+        directory = pathlib.Path(scratch)
+        objects = _write_objects(collector, modules, policy, directory, reporter)
+        images = {}
+        for project, paths in objects.items():
+            try:
+                images[project] = link(paths, directory / f"{project}.image")
+            except UserError as error:
+                reporter.say(f"not linked: {error}")
+        return images
+
+
+def _write_objects(
+    collector: Collector,
+    modules: Sequence[Module],
+    policy: Policy,
+    directory: pathlib.Path,
+    reporter: Reporter,
+) -> dict[str, list[pathlib.Path]]:
+    progress = reporter.task(f"{policy.name}, to link", len(modules))
+    written = collector.map(WriteObject(policy, directory), modules, progress)
+    objects: dict[str, list[pathlib.Path]] = {}
+    for module, path in zip(modules, written, strict=True):
+        if isinstance(path, Failure):
+            # An image without it would look smaller.
+            raise UserError(f"{path.message}; leave it out of the corpus to link the others")
+        objects.setdefault(module.project, []).append(path)
+    return objects
+
+
+def images_json(
+    images: dict[str, ImageSize], default_images: dict[str, ImageSize]
+) -> list[dict[str, Any]]:
+    """Return what --json shows of the projects that could be linked both ways."""
+    return [
+        {
+            "project": project,
+            **_fields(images[project], ""),
+            **_fields(default_images[project], "default_"),
+        }
+        for project in sorted(images.keys() & default_images.keys())
+    ]
+
+
+def _fields(size: ImageSize, prefix: str) -> dict[str, int]:
+    return {f"{prefix}{name}": value for name, value in dataclasses.asdict(size).items()}

@@ -1,0 +1,113 @@
+"""A policy gradient agent's policy in NumPy, which decides 0 or 1 from named integers."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from environments.errors import UserError
+from tfrl_systems.policies import policy_files
+from tfrl_systems.policies.numpy_actor import load_network
+from tfrl_systems.policies.numpy_network import NumpyNetwork
+
+
+class ActorPolicy:
+    """A policy that takes the likelier action, with the interface of `CallSitePolicy`.
+
+    Rows are processed one at a time, even if there are many. The last bits of a matrix product
+    depend on the number of rows, and a policy's decisions must not.
+
+    Args:
+      network: an actor's network; its observation is a dict of integers, its action 0 or 1.
+      feature_names: the keys of that dict.
+      fingerprint: hash of everything that decides, equal for equal policies.
+      name: for tables and messages.
+
+    Attributes:
+      feature_names, fingerprint, name: the same.
+    """
+
+    def __init__(
+        self,
+        network: NumpyNetwork,
+        feature_names: Sequence[str],
+        fingerprint: str,
+        name: str = "learned",
+    ) -> None:
+        self._network = network
+        self.feature_names = tuple(feature_names)
+        self.fingerprint = fingerprint
+        self.name = name
+
+    @classmethod
+    def load(cls, directory: pathlib.Path | str, name: str = "") -> ActorPolicy:
+        """Read a directory that `export.save_policy` wrote, without importing TensorFlow.
+
+        Args:
+          directory: the policy's directory.
+          name: for tables and messages; the directory's path if empty.
+
+        Returns:
+          The policy.
+
+        Raises:
+          UserError: there is no policy, one of something else, or its files are damaged.
+        """
+        network = load_network(directory)
+        described = policy_files.load_policy_json(directory)
+        inputs, actions = described["inputs"], described["actions"]
+        is_ours = all(len(one["path"]) == one["size"] == 1 for one in inputs)
+        if not is_ours or (actions["kind"], actions["size"]) != ("categorical", 2):
+            raise UserError(
+                f"{directory}: expected a policy that decides 0 or 1 from named numbers, found "
+                f"one of {described.get('environment', 'something else')}; name another"
+            )
+        names = [one["path"][0] for one in inputs]
+        return cls(network, names, described["arrays_sha256"], name or str(directory))
+
+    def begin(
+        self, module_name: str, names: tuple[str, ...]
+    ) -> Callable[[np.ndarray, int], np.ndarray]:
+        """Make a decider for one episode.
+
+        Args:
+          module_name: the episode's module; this policy ignores it.
+          names: names of the features in the episode's vectors.
+
+        Returns:
+          A function (features int64 [N, len(names)], step number of the first row) -> decisions
+          int8 [N].
+
+        Raises:
+          UserError: a feature that the policy needs is not among them.
+        """
+        missing = [name for name in self.feature_names if name not in names]
+        if missing:
+            raise UserError(
+                f"policy {self.name}: expected the features {', '.join(missing)}, found only "
+                f"{', '.join(names)}; use the compiler that the policy was trained with, or train "
+                "one without them"
+            )
+        return _Decider(
+            self._network, self.feature_names, [names.index(name) for name in self.feature_names]
+        )
+
+
+class _Decider:
+    """The decider of a policy; see `ActorPolicy.begin`."""
+
+    def __init__(self, network: NumpyNetwork, names: Sequence[str], places: Sequence[int]) -> None:
+        self._network = network
+        self._columns = list(zip(names, places, strict=True))
+
+    def __call__(self, features: np.ndarray, first: int) -> np.ndarray:
+        rows = enumerate(features.tolist(), first)
+        return np.array([self.one(row, step) for step, row in rows], np.int8)
+
+    def one(self, row: Sequence[int], _: int) -> int:
+        """Return the decision for a single row."""
+        values = np.array([row], np.int64)
+        observation = {name: values[:, place] for name, place in self._columns}
+        return int(self._network.mode(observation)[0])

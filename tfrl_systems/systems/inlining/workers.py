@@ -1,0 +1,111 @@
+"""Collectors whose compilers run where `--collect` and `--workers` say."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from environments.inlining.collection.collector import Collector, ModulePlayer
+from environments.inlining.collection.store import TrajectoryStore
+from environments.inlining.compilers.compilation import DEFAULT_TIMEOUT_S
+from environments.inlining.compilers.compiler import Compiler, make_compiler
+from environments.inlining.corpus.modules import Corpus, Module
+from environments.inlining.plugin.compiler import make_clang, why_no_plugins
+from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
+from tfrl_systems.drivers.requirements import Files, Requirements, here
+from tfrl_systems.reporting import Reporter
+
+# Each compile has a time limit of its own, and exploring a module makes many compiles; this limit
+# is for a worker that itself hangs. There are no spares, because each would start a compiler that
+# is seldom needed.
+_SUPERVISION = Supervision(timeout_s=24 * 3600.0, num_spares=0)
+
+
+def make_collector(
+    compiler: str,
+    store: TrajectoryStore,
+    collect: Collect,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    requirements: Requirements = Requirements(),
+) -> Collector:
+    """Make a collector with a compiler in each worker.
+
+    A worker that dies takes its compiler with it. Both are then replaced, and the module is tried
+    again.
+
+    Args:
+      compiler: "embedded", or a clang.
+      store: keeps the compiles.
+      collect: where the compilers run, and how many there are.
+      timeout_s: seconds after which a compile fails.
+      requirements: what the compilers' machines need.
+
+    Raises:
+      UserError: there is no such compiler, or it does not work.
+    """
+    return Collector(
+        functools.partial(_make_compiler, compiler, timeout_s),
+        store,
+        lambda make_player: make_pool(
+            collect, functools.partial(PlayerHere, make_player), _SUPERVISION, requirements
+        ),
+    )
+
+
+class PlayerHere:
+    """A runner that plays modules where they lie on its machine.
+
+    Args:
+      make_player: makes the player of modules.
+    """
+
+    def __init__(self, make_player: Callable[[], ModulePlayer]) -> None:
+        self._player = make_player()
+        self.load, self.close = self._player.load, self._player.close
+
+    def run(self, job: Module) -> Any:
+        """Do the task with a module; see `ModulePlayer.run`."""
+        return self._player.run(at_hand(job))
+
+
+def at_hand(module: Module) -> Module:
+    """Return a module with the paths of its files on this machine."""
+    index = module.thinlto_index
+    return dataclasses.replace(module, path=here(module.path), thinlto_index=index and here(index))
+
+
+def requirements_of(compiler: str, *corpora: Corpus | None) -> Requirements:
+    """Return what a machine needs to compile the modules of some corpora."""
+    return Requirements(
+        tuple(_files_of(corpus) for corpus in corpora if corpus is not None),
+        {compiler: functools.partial(_identity_of, compiler)},
+    )
+
+
+def _files_of(corpus: Corpus) -> Files:
+    paths = [one for module in corpus.modules for one in (module.path, module.thinlto_index)]
+    names = [str(one.relative_to(corpus.directory)) for one in paths if one is not None]
+    return Files(corpus.directory, tuple(names))
+
+
+def _identity_of(compiler: str) -> str:
+    return make_compiler(compiler).identity
+
+
+def _make_compiler(name: str, timeout_s: float) -> Compiler:
+    return make_compiler(name, timeout_s) if name == "embedded" else make_clang(name, timeout_s)
+
+
+def say_how_it_is_steered(compiler: str, reporter: Reporter) -> None:
+    """Say whether the policies run inside a clang, and if not, how to get there."""
+    if compiler == "embedded":
+        return
+    if reason := why_no_plugins(compiler):
+        reporter.say(
+            f"{compiler} is asked at each call site, which takes it a third longer than a policy "
+            f"inside: {reason}"
+        )
+    else:
+        reporter.say(f"{compiler} has the policies inside, as plugins")

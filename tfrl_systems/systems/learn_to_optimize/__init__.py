@@ -1,0 +1,187 @@
+"""learn_to_optimize: the x that minimises f(x; c), for any free parameters c at once."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from environments.learn_to_optimize.settings import Settings as EnvironmentSettings
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.settings import Settings, option
+from tfrl_systems.systems.learn_to_optimize import texts
+from tfrl_systems.systems.learn_to_optimize.evaluating import Evaluation, evaluate_policies
+from tfrl_systems.systems.learn_to_optimize.judging import Judging
+from tfrl_systems.systems.learn_to_optimize.problem import Problem, Resolved
+from tfrl_systems.training.system import System
+from tfrl_systems.training.training_run import TrainingRun
+
+if TYPE_CHECKING:
+    from tfrl_systems.drivers.collect import Collect
+    from tfrl_systems.training.online import OnlineTask
+
+BENCHMARKS = (
+    "collect_ms",
+    "collect_over_eager_driver",
+    "collect_over_tf_function_driver",
+    "collect_over_parallel_py_environment",
+    "collect_over_stable_baselines3",
+    "numpy_actor_over_tf_actor",
+    "pipes_collect_ms_2_workers",
+    "pipes_scaling_sleep_1ms_2",
+    "pipes_scaling_sleep_1ms_4",
+    "pipes_scaling_sleep_1ms_8",
+    "broadcast_ms",
+    "query_us",
+    "query_us_per_row",
+    "train_step_ms",
+)
+
+# gamma is 0 because an action affects its own reward alone: no step can prepare a later one. Wide
+# standard deviations average narrow valleys out until the policy has found the main one.
+_POLICY_GRADIENT: dict[str, Any] = {
+    "hidden_sizes": (32, 32),
+    "learning_rate": 3e-3,
+    "final_learning_rate": 3e-5,
+    "gamma": 0.0,
+    "gradient_clipping": 0.0,
+    "action_std": 0.5,
+    "search_action_std": 0.1,
+    "final_action_std": 0.002,
+}
+_PPO = {"num_epochs": 2, "relative_advantages": True, "normalize_rewards": False}
+# Dreams are of one step, because an action affects its own reward alone.
+_WORLD_MODEL = {
+    **_PPO,
+    "hidden_sizes": (64, 64),
+    "num_epochs": 8,
+    "search_action_std": 0.015,
+    "final_action_std": 0.004,
+    "memory_size": 64,
+    "num_waves": 2,
+    "disagreement": 0.0,
+    "dream_steps": 1,
+    "num_dreams": 512,
+    "dream_updates": 100,
+    "random_share": 0.15,
+    "fit_updates": 150,
+    "fit_episodes": 128,
+    "fit_learning_rate": 3e-3,
+}
+_ES = {
+    "hidden_sizes": (32, 32),
+    "learning_rate": 0.03,
+    "final_learning_rate": 0.001,
+    "noise_std": 0.05,
+    "final_noise_std": 0.002,
+}
+_OF: dict[str, dict[str, Any]] = {
+    "ppo": {**_POLICY_GRADIENT, **_PPO},
+    "reinforce": _POLICY_GRADIENT,
+    "es": _ES,
+    "bc_max": {
+        "hidden_sizes": (64, 64),
+        "learning_rate": 3e-3,
+        "final_learning_rate": 3e-5,
+        "updates": 500,
+        "batch_size": 256,
+        # Later policies lead to better answers, so those of the last few iterations count.
+        "max_lesson_steps": 4096,
+    },
+    "world_model": {**_POLICY_GRADIENT, **_WORLD_MODEL},
+}
+# The setting that lets a policy say where it is unsure.
+_ASKED = "state_dependent_std"
+_LOOP = {"iterations": 10_000, "episodes_per_chunk": 256, "checkpoint_every": 250}
+# Where evaluations are dear: 19,200 of them in all.
+_LOOP_OF = {
+    "es": {"iterations": 1000, "num_chunks": 16, "episodes_per_chunk": 64, "checkpoint_every": 100},
+    "bc_max": {"iterations": 50, "episodes_per_chunk": 256, "checkpoint_every": 5},
+    "world_model": {"iterations": 40, "episodes_per_chunk": 40, "checkpoint_every": 5},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmarks:
+    """What to measure.
+
+    Attributes:
+      only: name of a benchmark; only the named ones are measured.
+      rounds: how often each benchmark takes its turn.
+    """
+
+    only: tuple[str, ...] = option((), metavar="NAME", choices=BENCHMARKS)
+    rounds: int = option(3, metavar="N", minimum=1)
+
+
+class LearnToOptimize(System):
+    """The record of the system; see the module."""
+
+    name = "learn_to_optimize"
+    problem_type = Problem
+    evaluation_type = Evaluation
+    bench_type = Benchmarks
+    policies = {
+        "random": "a random x",
+        "constant": "the one x that is best for all c together",
+        "scipy": "a search for each c, from the centre",
+        "cma": "CMA-ES for each c (pip install 'tfrl-systems[cma]')",
+    }
+    examples = {
+        "train": texts.TRAIN,
+        "evaluate": texts.EVALUATE,
+        "bench": texts.BENCH,
+    }
+
+    def settings(self, agent: str, problem: Problem | None) -> Settings:
+        """See `System.settings`."""
+        found = self.agent(agent)
+        config = found.make_config(**_OF.get(agent, {}))
+        if problem is not None and problem.asks_the_policy and hasattr(config, _ASKED):
+            config = dataclasses.replace(config, **{_ASKED: True})
+        settings = {
+            "loop": found.make_loop_config(**_LOOP_OF.get(agent, _LOOP)),
+            "environment": EnvironmentSettings(reward="auto", reference="mean"),
+            "judging": Judging(),
+            "agent": config,
+        }
+        if agent != "bc_max":
+            return settings
+        from tfrl_systems.systems.learn_to_optimize.teaching import Teaching
+
+        return {**settings, "teaching": Teaching()}
+
+    def complete(self, run: TrainingRun) -> TrainingRun:
+        """Read the function, which stays what it is for the whole run."""
+        resolved = Resolved(**vars(run.problem), objective=run.problem.make_objective())
+        return dataclasses.replace(run, problem=resolved)
+
+    def describe(self, run: TrainingRun) -> dict[str, Any]:
+        """See `System.describe`."""
+        described: dict[str, Any] = run.problem.describe()
+        return described
+
+    @contextlib.contextmanager
+    def online_task(
+        self, run: TrainingRun, collect: Collect, reporter: Reporter
+    ) -> Iterator[OnlineTask]:
+        """See `System.online_task`."""
+        from tfrl_systems.systems.learn_to_optimize import learning
+
+        yield learning.online_task(run)
+
+    def evaluate(
+        self, policies: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
+    ) -> dict[str, Any]:
+        """See `System.evaluate`."""
+        return evaluate_policies(policies, asked, seed, reporter)
+
+    def bench(self, asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
+        """See `System.bench`."""
+        from tfrl_systems.systems.learn_to_optimize.benchmarks import bench
+
+        return bench.measure(asked.only or BENCHMARKS, asked.rounds, reporter)
+
+
+SYSTEM = LearnToOptimize()

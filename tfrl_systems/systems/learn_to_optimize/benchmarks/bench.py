@@ -1,0 +1,243 @@
+"""The benchmarks of learn_to_optimize: collecting and learning, beside other libraries."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfrl_systems.cpu_time import cpu_s
+from tfrl_systems.drivers.collect import Collect
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.learn_to_optimize.benchmarks import collecting as collecting
+from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
+
+_NUM_CALLS = 300
+_NUM_ROWS = 4096
+_SCALING = "pipes_scaling_sleep_1ms_"
+
+Found = dict[str, dict[str, Any]]
+"""Benchmarks by name, as --json shows them."""
+
+MeasureFn = Callable[[collecting.Setup, int], Found]
+"""(setup, rounds) -> what was found."""
+
+MakeCollect = Callable[[collecting.Setup], contextlib.AbstractContextManager[collecting.CollectFn]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """A way to collect.
+
+    Attributes:
+      make: makes the function that collects.
+      repeats: how often it collects in a round.
+      what: a description of the way.
+    """
+
+    make: MakeCollect
+    repeats: int
+    what: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """The time that one collect takes, in milliseconds.
+
+    Attributes:
+      wall_ms: wall time; the median over all collects.
+      cpu_ms: CPU time of this process and its children; the median over the rounds.
+    """
+
+    wall_ms: float
+    cpu_ms: float
+
+
+_OURS = Way(collecting.ours, 300, "NumPy policy, batched environment, in this process")
+_OTHERS = {
+    "collect_over_eager_driver": Way(
+        collecting.eager_driver, 1, "TF-Agents DynamicEpisodeDriver, one environment, eager"
+    ),
+    "collect_over_tf_function_driver": Way(
+        collecting.tf_function_driver, 10, "the same in a tf.function"
+    ),
+    "collect_over_parallel_py_environment": Way(
+        collecting.parallel_environment,
+        10,
+        "the same with ParallelPyEnvironment, 2 processes",
+    ),
+    "collect_over_stable_baselines3": Way(
+        collecting.stable_baselines3,
+        30,
+        "Stable-Baselines3 PPO.collect_rollouts, DummyVecEnv of 64",
+    ),
+    "numpy_actor_over_tf_actor": Way(
+        collecting.tf_actor, 30, "ours with TensorFlow for the policy"
+    ),
+}
+_PIPES = Way(
+    functools.partial(collecting.pipes, num_workers=2),
+    100,
+    "read, send and load the variables, collect 2 chunks of 32, join them",
+)
+_SLEEPING = Way(
+    functools.partial(collecting.sleeping, collect=Collect()),
+    1,
+    "the same episodes in this process",
+)
+
+
+def measure(names: Sequence[str], rounds: int, reporter: Reporter) -> dict[str, Any]:
+    """Measure, and return what `tfrl bench learn_to_optimize --json` prints.
+
+    Args:
+      names: names of the benchmarks.
+      rounds: how often each benchmark takes its turn.
+      reporter: receives the progress.
+    """
+    # TensorFlow refuses to change its threads once it has been used; they then stay as they are.
+    with contextlib.suppress(RuntimeError):
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    setup = collecting.Setup(reporter)
+    found: Found = {}
+    advance = reporter.task("measuring", len(names))
+    for group, measure_fn in _groups(names):
+        found |= measure_fn(setup, rounds)
+        advance(len(group))
+    return {"benchmarks": [{"name": name, **found[name]} for name in names if name in found]}
+
+
+def _groups(wanted: Sequence[str]) -> Iterator[tuple[list[str], MeasureFn]]:
+    """Yield groups of benchmarks that are measured together, each with the function to do so."""
+    compared = [name for name in wanted if name in _OTHERS or name == "collect_ms"]
+    if compared:
+        yield compared, functools.partial(_compare, compared)
+    for name in wanted:
+        if name.startswith(_SCALING):
+            num_workers = int(name.removeprefix(_SCALING))
+            yield [name], functools.partial(_scale, name, num_workers)
+        elif name not in compared:
+            yield [name], functools.partial(_FIGURES[name], name)
+
+
+def _compare(names: Sequence[str], setup: collecting.Setup, rounds: int) -> Found:
+    """Measure our way to collect and others, in turns."""
+    ways = {name: way for name, way in _OTHERS.items() if name in names}
+    costs = _in_turns({"collect_ms": _OURS, **ways}, setup, rounds)
+    ours = costs.pop("collect_ms")
+    found = {name: _ratio(cost, ours, ways[name].what) for name, cost in costs.items()}
+    if "collect_ms" in names:
+        found["collect_ms"] = {"value": ours.wall_ms, "unit": "ms", "of": _OURS.what}
+    return found
+
+
+def _scale(name: str, num_workers: int, setup: collecting.Setup, rounds: int) -> Found:
+    in_workers = functools.partial(collecting.sleeping, collect=Collect("pipes", num_workers))
+    pipes = Way(in_workers, 1, "")
+    costs = _in_turns({"one": _SLEEPING, "pipes": pipes}, setup, rounds)
+    return {name: _ratio(costs["one"], costs["pipes"], _SLEEPING.what)}
+
+
+def _ratio(theirs: Cost, ours: Cost, against: str) -> dict[str, Any]:
+    return {
+        "ratio": theirs.wall_ms / ours.wall_ms,
+        "against": against,
+        "cpu_ratio": theirs.cpu_ms / ours.cpu_ms,
+        "theirs_ms": theirs.wall_ms,
+        "ours_ms": ours.wall_ms,
+    }
+
+
+def _in_turns(ways: Mapping[str, Way], setup: collecting.Setup, rounds: int) -> dict[str, Cost]:
+    """Measure each way, taking turns; report and leave out ways that are not installed."""
+    wall_ms: dict[str, list[float]] = {}
+    cpu_ms: dict[str, list[float]] = {}
+    with contextlib.ExitStack() as stack:
+        collects = {}
+        for name, way in ways.items():
+            try:
+                collects[name] = stack.enter_context(way.make(setup))
+            except ModuleNotFoundError as error:
+                setup.reporter.say(
+                    f"left out: {name}, without {error.name}; pip install 'tfrl-systems[bench]'"
+                )
+                continue
+            collects[name]()  # warm up: what is made once is made now
+            wall_ms[name], cpu_ms[name] = [], []
+        for _ in range(rounds):
+            for name, collect in collects.items():
+                began_s = cpu_s()
+                taken_s = _time_calls(collect, ways[name].repeats)
+                cpu_ms[name].append(1e3 * (cpu_s() - began_s) / len(taken_s))
+                wall_ms[name] += [1e3 * one for one in taken_s]
+    return {
+        name: Cost(statistics.median(taken), statistics.median(cpu_ms[name]))
+        for name, taken in wall_ms.items()
+    }
+
+
+def _time_calls(function: Callable[[], object], count: int) -> list[float]:
+    """Return the wall time of each call, in seconds."""
+    taken = []
+    for _ in range(count):
+        began_s = time.perf_counter()
+        function()
+        taken.append(time.perf_counter() - began_s)
+    return taken
+
+
+def _pipes_collect(name: str, setup: collecting.Setup, rounds: int) -> Found:
+    cost = _in_turns({name: _PIPES}, setup, rounds)[name]
+    return {name: {"value": cost.wall_ms, "unit": "ms", "of": _PIPES.what}}
+
+
+def _broadcast(name: str, setup: collecting.Setup, rounds: int) -> Found:
+    def broadcast() -> None:
+        setup.actor.load(setup.packer.to_bytes())
+
+    num_floats = sum(math.prod(one.shape) for one in setup.packer.layout.entries)
+    what = f"read {num_floats} floats from TensorFlow, load them into the NumPy actor"
+    return {name: {**_median(broadcast, rounds, 1e3, "ms"), "of": what}}
+
+
+def _query(name: str, setup: collecting.Setup, rounds: int, num_rows: int = 1) -> Found:
+    setup.actor.load(setup.packer.to_bytes())
+    objective = setup.problem.make_objective()
+    policy = OptimizerPolicy(setup.actor.network, objective.num_tuned)
+    shape = (num_rows, objective.num_free)
+    free = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
+    what = f"policy(c) -> x, {num_rows} at a time"
+    return {name: {**_median(lambda: policy(free), rounds, 1e6 / num_rows, "us"), "of": what}}
+
+
+def _train_step(name: str, setup: collecting.Setup, rounds: int) -> Found:
+    trajectory = collecting.collect_once(setup).trajectory
+    what = "PPO's train on the 64 episodes, 10 epochs"
+    measured = _median(lambda: setup.agent.train(trajectory), rounds, 1e3, "ms")
+    return {name: {**measured, "of": what}}
+
+
+def _median(
+    function: Callable[[], object], rounds: int, units_per_s: float, unit: str
+) -> dict[str, Any]:
+    function()  # warm up: what is made once is made now
+    taken = _time_calls(function, rounds * _NUM_CALLS)
+    return {"value": units_per_s * statistics.median(taken), "unit": unit}
+
+
+_FIGURES: Mapping[str, Callable[[str, collecting.Setup, int], Found]] = {
+    "pipes_collect_ms_2_workers": _pipes_collect,
+    "broadcast_ms": _broadcast,
+    "query_us": _query,
+    "query_us_per_row": functools.partial(_query, num_rows=_NUM_ROWS),
+    "train_step_ms": _train_step,
+}

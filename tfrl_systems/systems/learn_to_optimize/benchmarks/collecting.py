@@ -1,0 +1,248 @@
+"""Ways to collect the same episodes, ours and others', for `tfrl bench learn_to_optimize`.
+
+Each way is a context manager that gives a function. Each call of the function collects once: 64
+episodes of 2 steps of Ackley in two dimensions, with an actor of two hidden layers of 64 units.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import time
+import warnings
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tree
+from tf_agents.drivers import dynamic_episode_driver
+from tf_agents.environments import parallel_py_environment, py_environment, tf_py_environment
+from tf_agents.policies import tf_policy
+from tf_agents.replay_buffers import tf_uniform_replay_buffer
+from tf_agents.system import system_multiprocessing
+from tf_agents.trajectories import policy_step
+from tf_agents.trajectories import time_step as ts
+from tf_agents.utils import common
+
+from environments.errors import Failure
+from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
+from environments.learn_to_optimize.settings import Settings
+from tfrl_systems.agents import ppo
+from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
+from tfrl_systems.drivers.episode_runner import EpisodeRunner
+from tfrl_systems.drivers.jobs import Chunk, Pool, PoolError
+from tfrl_systems.episodes import Experience
+from tfrl_systems.policies import variables
+from tfrl_systems.policies.numpy_actor import NumpyActor
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.learn_to_optimize.problem import Problem
+from tfrl_systems.systems.learn_to_optimize.runners import MakeRunner
+
+NUM_EPISODES = 64
+SLEEP_S = 1e-3
+# Chunks of the environment that sleeps; divisible by 2, 4 and 8, so all workers get as many.
+_SLEEPING_CHUNKS = 40
+_SUPERVISION = Supervision(max_attempts=1, num_spares=0)
+
+_SETTINGS = Settings(reward="auto", reference="mean")
+# The networks are as large as those of Stable-Baselines3. The normaliser's variables are broadcast
+# too.
+_CONFIG = ppo.Config(
+    hidden_sizes=(64, 64),
+    num_epochs=10,
+    gamma=0.0,
+    relative_advantages=True,
+    normalize_observations=True,
+    state_dependent_std=True,
+)
+
+CollectFn = Callable[[], object]
+
+
+class Setup:
+    """What all ways share: the problem to collect on, and the policy to collect with.
+
+    Args:
+      reporter: receives the names of what is left out.
+
+    Attributes:
+      reporter: receives the names of what is left out.
+      problem: the function to collect on.
+      agent: PPO, untrained.
+      packer: reads and writes all variables of the agent's collect policy.
+      actor: the collect policy in NumPy, still without variables.
+    """
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter = reporter
+        self.problem = Problem(function="ackley")
+        environment = make_environment(self.problem)
+        specs = environment.time_step_spec(), environment.action_spec()
+        self.agent = ppo.make_agent(_CONFIG, *specs)
+        self.packer = variables.Packer(self.agent.collect_policy.variables())
+        self.actor = NumpyActor.from_policy(self.agent.collect_policy)
+
+
+def make_environment(problem: Problem) -> LearnToOptimizeEnvironment:
+    """Make an environment that is not batched."""
+    return problem.make_environments(_SETTINGS)[0]
+
+
+@contextlib.contextmanager
+def ours(setup: Setup) -> Iterator[Callable[[], Experience]]:
+    """Collect our fastest way: the NumPy actor and one batched environment, as one chunk."""
+    make_runner = MakeRunner(setup.problem, _SETTINGS, setup.actor, NUM_EPISODES)
+    with _in_process(setup, make_runner) as collect:
+        yield collect
+
+
+def collect_once(setup: Setup) -> Experience:
+    """Return the first experience that `ours` collects."""
+    with ours(setup) as collect:
+        return collect()
+
+
+class _TensorFlowActor:
+    """An `episode_runner.Actor` that draws its actions with TensorFlow.
+
+    `load` does nothing, because the TensorFlow policy has the variables already.
+    """
+
+    def __init__(self, policy: tf_policy.TFPolicy) -> None:
+        self._act = common.function(policy.action)
+
+    def load(self, data: bytes) -> int:
+        return 0
+
+    def act(self, time_step: ts.TimeStep, generator: np.random.Generator) -> policy_step.PolicyStep:
+        return tree.map_structure(np.asarray, self._act(time_step))
+
+
+@contextlib.contextmanager
+def tf_actor(setup: Setup) -> Iterator[CollectFn]:
+    """Collect as `ours` does, but with TensorFlow computing the policy."""
+
+    def make_runner() -> EpisodeRunner:
+        environments = setup.problem.make_environments(_SETTINGS, batch_size=NUM_EPISODES)
+        actor = _TensorFlowActor(setup.agent.collect_policy)
+        return EpisodeRunner(environments, actor, NUM_EPISODES)
+
+    with _in_process(setup, make_runner) as collect:
+        yield collect
+
+
+@contextlib.contextmanager
+def _in_process(
+    setup: Setup, make_runner: Callable[[], EpisodeRunner]
+) -> Iterator[Callable[[], Experience]]:
+    with make_pool(Collect(), make_runner, _SUPERVISION) as pool:
+        pool.broadcast(setup.packer.to_bytes())
+        numbers = itertools.count()
+        yield lambda: collect_chunks(pool, next(numbers), 1)
+
+
+@contextlib.contextmanager
+def pipes(setup: Setup, num_workers: int) -> Iterator[CollectFn]:
+    """Collect with workers, and time reading, sending and loading the variables too."""
+    make_runner = MakeRunner(setup.problem, _SETTINGS, setup.actor, NUM_EPISODES // num_workers)
+    with make_pool(Collect("pipes", num_workers), make_runner, _SUPERVISION) as pool:
+        numbers = itertools.count()
+
+        def collect() -> Experience:
+            number = next(numbers)
+            pool.broadcast(setup.packer.to_bytes(number))
+            return collect_chunks(pool, number, num_workers)
+
+        yield collect
+
+
+class SleepingEnvironment(LearnToOptimizeEnvironment):
+    """An environment that waits in every step, like one that asks another program.
+
+    Its function should be cheap beside the wait, so that workers have little else to do.
+    """
+
+    def _step(self, action: np.ndarray) -> ts.TimeStep:
+        time.sleep(SLEEP_S)
+        return super()._step(action)
+
+
+def _make_sleeping_runner(actor: NumpyActor) -> EpisodeRunner:
+    return EpisodeRunner([SleepingEnvironment("sphere")], actor, NUM_EPISODES)
+
+
+@contextlib.contextmanager
+def sleeping(setup: Setup, collect: Collect) -> Iterator[CollectFn]:
+    """Play episodes that sleep one after another, in as many workers as `collect` says."""
+    make_runner = functools.partial(_make_sleeping_runner, setup.actor)
+    with make_pool(collect, make_runner, _SUPERVISION) as pool:
+        pool.broadcast(setup.packer.to_bytes())
+        yield lambda: collect_chunks(pool, 0, _SLEEPING_CHUNKS)
+
+
+def collect_chunks(pool: Pool[Chunk, Experience], iteration: int, num_chunks: int) -> Experience:
+    """Collect the experience of an iteration.
+
+    Raises:
+      PoolError: a chunk failed; without it, the time would be of less work.
+    """
+    collected = []
+    for one in pool.map([Chunk(iteration, index) for index in range(num_chunks)]):
+        if isinstance(one, Failure):
+            raise PoolError(one.message)
+        collected.append(one)
+    return Experience.concatenate(collected)
+
+
+@contextlib.contextmanager
+def eager_driver(setup: Setup) -> Iterator[CollectFn]:
+    """Collect with TF-Agents' driver, called eagerly as in its tutorials."""
+    yield _driver(setup, make_environment(setup.problem)).run
+
+
+@contextlib.contextmanager
+def tf_function_driver(setup: Setup) -> Iterator[CollectFn]:
+    """Collect with TF-Agents' driver in a `tf.function`."""
+    yield common.function(_driver(setup, make_environment(setup.problem)).run)
+
+
+@contextlib.contextmanager
+def parallel_environment(setup: Setup) -> Iterator[CollectFn]:
+    """Collect with TF-Agents' driver in a `tf.function`, with environments in two processes."""
+    with contextlib.suppress(ValueError):  # raised if it was enabled before in this process
+        system_multiprocessing.enable_interactive_mode()
+    make = functools.partial(make_environment, setup.problem)
+    # TF-Agents forks these processes. That is safe because they do not use TensorFlow.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        environment = parallel_py_environment.ParallelPyEnvironment([make] * 2)
+    try:
+        yield common.function(_driver(setup, environment).run)
+    finally:
+        environment.close()
+
+
+def _driver(
+    setup: Setup, environment: py_environment.PyEnvironment
+) -> dynamic_episode_driver.DynamicEpisodeDriver:
+    tf_environment = tf_py_environment.TFPyEnvironment(environment)
+    buffer = tf_uniform_replay_buffer.TFUniformReplayBuffer(
+        setup.agent.collect_data_spec, tf_environment.batch_size, max_length=NUM_EPISODES * 4
+    )
+    return dynamic_episode_driver.DynamicEpisodeDriver(
+        tf_environment, setup.agent.collect_policy, [buffer.add_batch], num_episodes=NUM_EPISODES
+    )
+
+
+@contextlib.contextmanager
+def stable_baselines3(setup: Setup) -> Iterator[CollectFn]:
+    """Collect with Stable-Baselines3's PPO, whose rollouts include values and advantages.
+
+    Raises:
+      ModuleNotFoundError: Stable-Baselines3 is not installed.
+    """
+    from tfrl_systems.systems.learn_to_optimize.benchmarks import stable_baselines3
+
+    yield stable_baselines3.make_collect(
+        setup.problem.make_objective(), _SETTINGS.episode_length, NUM_EPISODES
+    )

@@ -1,0 +1,159 @@
+"""Evaluation of learned optimisers: how near they come to the minimum of a function."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from environments.errors import UsageError, UserError
+from environments.files import is_directory
+from environments.learn_to_optimize import baselines, references
+from environments.learn_to_optimize.functions import Objective
+from tfrl_systems.policies.policy_files import load_policy_json
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.settings import option
+from tfrl_systems.systems.learn_to_optimize import judging
+from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
+from tfrl_systems.systems.learn_to_optimize.problem import Function, describe
+
+_TIMED_S = 0.2
+_TIMED_CALLS = 1000
+
+Choose = Callable[[np.ndarray], np.ndarray]
+"""c [M, k] -> x [M, n - k]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation(Function):
+    """What to evaluate on.
+
+    Attributes:
+      polish: evaluations of the function that make each answer of a learned policy better, at most;
+        0 for none.
+      judge: by the errors against the "truth", the least values, which are searched for; or only by
+        the mean of the "values" that policies reach.
+    """
+
+    polish: int = option(0, metavar="N", minimum=0)
+    judge: str = option("truth", choices=judging.JUDGES)
+
+
+def evaluate_policies(
+    policies: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
+) -> dict[str, Any]:
+    """Evaluate policies, and return what `tfrl evaluate learn_to_optimize --json` prints."""
+    objective = _objective(policies, asked)
+    chosen = [_load(name, objective, asked.polish, seed) for name in policies]
+    num_points = len(references.reference_points(objective.num_free))
+    if asked.judge == "truth" and (line := judging.announcement(objective, num_points)):
+        reporter.say(line)
+    rows = [
+        evaluate(name, choose, objective, asked.judge)
+        for name, choose in zip(policies, chosen, strict=True)
+    ]
+    return {
+        **describe(objective),
+        "polish": asked.polish,
+        "function_evaluations": objective.evaluations.count,
+        "truth_evaluations": sum(row.pop("truth_evaluations", 0) for row in rows),
+        "policies": rows,
+    }
+
+
+def evaluate(name: str, choose: Choose, objective: Objective, judge: str) -> dict[str, Any]:
+    """Measure one policy.
+
+    Args:
+      name: name of the policy, for the table.
+      choose: the policy.
+      objective: the function that the policy minimises.
+      judge: a name in `judging.JUDGES`.
+
+    Returns:
+      `policy`; `evaluations` of the function that its answers took; the figures of `judging.judge`;
+      and `microseconds_per_query`, the median wall time of one answer.
+    """
+    free = references.reference_points(objective.num_free)
+    before, began_s = objective.evaluations.count, time.perf_counter()
+    x = choose(free)
+    microseconds = 1e6 * (time.perf_counter() - began_s) / len(free)
+    evaluations = objective.evaluations.count - before
+    if not evaluations:  # answers are cheap: time more of them
+        microseconds = _microseconds(choose, free)
+    figures = judging.judge(objective, x, free, judge)
+    del figures["function_evaluations"]
+    return {
+        "policy": name,
+        **figures,
+        "evaluations": evaluations,
+        "microseconds_per_query": microseconds,
+    }
+
+
+def _microseconds(choose: Choose, free: np.ndarray) -> float:
+    spent_s: list[float] = []
+    began_s = time.perf_counter()
+    while len(spent_s) < _TIMED_CALLS and time.perf_counter() - began_s < _TIMED_S:
+        given = free[len(spent_s) % len(free)][np.newaxis]
+        started_s = time.perf_counter()
+        choose(given)
+        spent_s.append(time.perf_counter() - started_s)
+    return 1e6 * statistics.median(spent_s)
+
+
+def _load(name: str, objective: Objective, polish: int, seed: int) -> Choose:
+    if name in baselines.NAMES and not is_directory(name):
+        return baselines.make_baseline(name, objective, seed=seed)
+    policy = OptimizerPolicy.load(name, polish=polish, function=objective if polish else None)
+    about = load_policy_json(name)
+    for field, size in (("dimensions", objective.dimensions), ("free", objective.num_free)):
+        if about[field] != size:
+            raise UserError(
+                f"{name}: expected a policy for {field} = {size}, found one for {about[field]}; "
+                f"evaluate it with the function that it was trained on, {about['function']}"
+            )
+    return policy
+
+
+def _objective(policies: Sequence[str], asked: Function) -> Objective:
+    """Return the function that was asked for, else the one that the first policy was trained on.
+
+    Raises:
+      UserError: that one is not what it was when the policy learned, or cannot be used.
+    """
+    if asked.function is not None:
+        return asked.make_objective()
+    directories = [one for one in policies if one not in baselines.NAMES or is_directory(one)]
+    if not directories:
+        raise UsageError(
+            "evaluate learn_to_optimize: expected --function, found only named policies"
+        )
+    about = load_policy_json(directories[0])
+    if about.get("environment") != "learn_to_optimize":
+        raise UserError(
+            f"{directories[0]}: expected a policy of learn_to_optimize, found one of "
+            f"{about.get('environment')}; name another"
+        )
+    needed = {"function": str, "dimensions": int, "free": int}
+    wrong = [name for name, kind in needed.items() if type(about.get(name)) is not kind]
+    bounds = about.get("bounds")
+    if wrong or not isinstance(bounds, dict | list | None):
+        raise UserError(
+            f"{directories[0]}: expected a policy that names its function, found "
+            f"{' and '.join(wrong or ['bounds'])} missing or wrong; give --function, or export the "
+            "policy again"
+        )
+    named = {name: about[name] for name in needed}
+    objective = Function(**named, bounds=bounds).make_objective()
+    if about.get("source_sha256") not in (None, objective.source_sha256):
+        raise UserError(
+            f"{directories[0]}: expected {objective.name} as it was when the policy learned, found "
+            f"that its source has changed; to judge the policy by what it is now, add --function "
+            f"{objective.name}"
+        )
+    return objective

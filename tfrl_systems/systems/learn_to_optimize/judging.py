@@ -1,0 +1,83 @@
+"""How good a policy is: by the values that it reaches, or by their distance from the least ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from environments.caches.table import MINIMA
+from environments.errors import UserError
+from environments.learn_to_optimize import references, solvers
+from environments.learn_to_optimize.functions import Objective
+from tfrl_systems.settings import option
+
+JUDGES = ("values", "truth")
+
+
+@dataclasses.dataclass(frozen=True)
+class Judging:
+    """How a policy is judged while it learns.
+
+    Attributes:
+      judge: by the mean of the "values" that it reaches, or by the errors of these against the
+        "truth", the least values, which are searched for. The search takes more evaluations of the
+        function than most training does; it is announced.
+      judged_points: the most c at which the policy is judged by values; by the truth there are at
+        most 1,000.
+    """
+
+    judge: str = option("values", choices=JUDGES)
+    judged_points: int = option(100, minimum=1)
+
+    def __post_init__(self) -> None:
+        """Check the judge.
+
+        Raises:
+          UserError: there is no such judge.
+        """
+        if self.judge not in JUDGES:
+            raise UserError(
+                f"judge: expected one of {', '.join(JUDGES)}, found {self.judge!r}; correct it"
+            )
+
+    def points(self, num_free: int) -> np.ndarray:
+        """Return the c [M, k] at which policies are judged."""
+        if self.judge == "truth":
+            return references.reference_points(num_free)
+        return references.reference_points(num_free, self.judged_points)
+
+
+def judge(objective: Objective, x: np.ndarray, free: np.ndarray, by: str) -> dict[str, Any]:
+    """Return figures of the x [M, n - k] that a policy chose for c [M, k].
+
+    `cost` is the mean value. `mse` and `msle` are added by the truth, and wherever the least values
+    are known without a search. `function_evaluations` is what that took, `truth_evaluations` the
+    part that found the least values.
+
+    Raises:
+      UserError: the function fails.
+    """
+    before = objective.evaluations.count
+    values = references.values_of(objective, x, free)
+    # A sum of shares, because the sum of the largest values may be no number.
+    figures: dict[str, Any] = {"cost": float(np.sum(values / len(values)))}
+    if by == "truth" or objective.minimiser is not None:
+        searched = objective.evaluations.count
+        least = references.truth(objective, free, MINIMA.files()).values
+        figures |= references.errors_of(objective, values, least)._asdict()
+        figures["truth_evaluations"] = objective.evaluations.count - searched
+    figures["function_evaluations"] = objective.evaluations.count - before
+    return figures
+
+
+def announcement(objective: Objective, num_points: int) -> str:
+    """Return what finding the least values will cost, as a line for people; "" if it is little."""
+    if objective.minimiser is not None:
+        return ""
+    number = solvers.usual_evaluations(objective.num_tuned, num_points)
+    return (
+        f"the truth: a search for the least value at {num_points:,} c takes about {number:,} "
+        f"evaluations of {objective.name}, unless it is known from before"
+    )

@@ -1,0 +1,135 @@
+"""The learning task of learn_to_optimize: to minimise a function."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from environments.learn_to_optimize.levels import Levels, measure_levels
+from environments.learn_to_optimize.settings import Settings
+from tfrl_systems.policies.numpy_actor import NumpyActor
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.learn_to_optimize import judging
+from tfrl_systems.systems.learn_to_optimize.judging import Judging
+from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
+from tfrl_systems.systems.learn_to_optimize.problem import Resolved
+from tfrl_systems.systems.learn_to_optimize.runners import MakeRunner
+from tfrl_systems.systems.learn_to_optimize.teaching import MakeTeacher
+from tfrl_systems.training.checkpoints import Workdir
+from tfrl_systems.training.loop import EvaluateFn
+from tfrl_systems.training.online import OnlineTask
+from tfrl_systems.training.training_run import TrainingRun
+
+
+class _Task:
+    """Makes the parts of a run's `OnlineTask`; they share the function and its levels."""
+
+    def __init__(self, run: TrainingRun) -> None:
+        assert isinstance(run.problem, Resolved)
+        self._run = run
+        self._problem = run.problem
+        self._objective = run.problem.objective
+        self._settings: Settings = run.settings["environment"]
+        self._judging: Judging = run.settings["judging"]
+        self._num_episodes = run.settings["loop"].episodes_per_chunk
+        self._levels: Levels | None = None
+
+    def prepare(self, workdir: Workdir, reporter: Reporter) -> dict[str, int]:
+        """Measure the levels once for the run, and say what will be done."""
+        measured = workdir.once(lambda: dataclasses.asdict(self.levels()))
+        self._levels = Levels(**measured)
+        for line in self._introduction():
+            reporter.say(line)
+        return {"function_evaluations": self._levels.evaluations}
+
+    def levels(self) -> Levels:
+        """Return the levels of the function; measure them if they were not."""
+        if self._levels is None:
+            self._levels = measure_levels(self._objective, self._settings)
+        return self._levels
+
+    def specs(self) -> tuple[Any, Any]:
+        """Return the specs of time steps and actions, without calling the function."""
+        plain = dataclasses.replace(self._problem, sampler="random")
+        (environment,) = plain.make_environments(self._settings, levels=Levels("difference"))
+        return environment.time_step_spec(), environment.action_spec()
+
+    def make_runner(self, actor: NumpyActor) -> MakeRunner:
+        """Return what makes a worker's runner."""
+        parts = (self._problem, self._settings, actor, self._num_episodes)
+        return MakeRunner(*parts, self.levels())
+
+    def make_teacher(self, actor: NumpyActor) -> MakeTeacher:
+        """Return what makes a worker's teacher."""
+        return MakeTeacher(self.make_runner(actor), self._run.settings["teaching"])
+
+    def make_evaluate_fn(self, agent: Any) -> EvaluateFn:
+        """Return a function that judges the greedy policy."""
+        objective = self._objective
+        free = self._judging.points(objective.num_free)
+        actor = NumpyActor.from_policy(agent.collect_policy)
+
+        def evaluate_fn(variables: bytes) -> Mapping[str, Any]:
+            actor.load(variables)
+            x = OptimizerPolicy(actor.network.first_step(), objective.num_tuned)(free)
+            figures = judging.judge(objective, x, free, self._judging.judge)
+            return {**figures, "steps": float(len(free))}
+
+        return evaluate_fn
+
+    def _introduction(self) -> list[str]:
+        objective, levels = self._objective, self.levels()
+        sides = np.stack([objective.low, objective.high], axis=1)
+        same = (sides == sides[0]).all()
+        domain = ", ".join(f"[{low:g}, {high:g}]" for low, high in (sides[:1] if same else sides))
+        lines = [f"{objective.name}: {'each coordinate' if same else 'coordinates'} in {domain}"]
+        if levels.spread is not None:
+            lines[0] += f"; values spread by {levels.spread:g} at {levels.evaluations} points"
+        if levels.spread == 0:
+            lines[0] += ", all the same: there is nothing to learn from"
+        lines[0] += f"; reward {levels.reward}"
+        num_points = len(self._judging.points(objective.num_free))
+        lines.append(_plan(self._run, levels, num_points))
+        if self._judging.judge == "truth":
+            lines.append(judging.announcement(objective, num_points))
+        return [line for line in lines if line]
+
+
+def _plan(run: TrainingRun, levels: Levels, num_points: int) -> str:
+    """Return how many evaluations of the function a run will take, as a line for people."""
+    loop = run.settings["loop"]
+    validation = f"{num_points:,} in each validation, every {loop.evaluate_every:,} iterations"
+    if run.agent == "bc_max":
+        return f"evaluations: as many as the teachers and descents take, and {validation}"
+    steps = run.settings["environment"].episode_length + 1
+    each = loop.num_chunks * loop.episodes_per_chunk * steps * (2 if run.agent == "es" else 1)
+    num_validations = -(-loop.iterations // loop.evaluate_every)
+    total = levels.evaluations + loop.iterations * each + num_validations * num_points
+    return (
+        f"evaluations: {levels.evaluations:,} to measure the scale, {each:,} in each of "
+        f"{loop.iterations:,} iterations, {validation}: {total:,} in all"
+    )
+
+
+def online_task(run: TrainingRun) -> OnlineTask:
+    """Make the task of all agents."""
+    task = _Task(run)
+    described = run.problem.describe()
+    return OnlineTask(
+        *task.specs(),
+        task.make_runner,
+        task.make_evaluate_fn,
+        make_teacher=task.make_teacher,
+        prepare=task.prepare,
+        about={
+            **{name: value for name, value in described.items() if name != "sampler"},
+            "use": [
+                f"tfrl evaluate learn_to_optimize --policy DIR --function {run.problem.function}",
+                "tfrl_systems.systems.learn_to_optimize.optimizer_policy.OptimizerPolicy.load(DIR)(c)",
+                "tf.saved_model.load(DIR)",
+            ],
+        },
+    )

@@ -1,0 +1,148 @@
+"""A learned optimiser in NumPy: it returns a good x for given parameters c.
+
+learn_to_optimize trains a policy over points s = (x, c) of the box [-1, 1]^n. The likeliest action
+is the next x. A user gives only c, so the first x is always 0:
+
+    x_1 = π(0, …, 0, c),    x_{i+1} = π(x_i, c).
+
+One step is usually enough: in training, the value of an action does not depend on the x before it.
+A second step only repeats the answer from another start.
+
+Who has the function at hand can have the answer polished by a few evaluations of it.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from environments.errors import UserError
+from tfrl_systems.policies import policy_files
+from tfrl_systems.policies.numpy_actor import load_network
+from tfrl_systems.policies.numpy_network import NumpyNetwork
+from tfrl_systems.systems.learn_to_optimize import polishing
+
+if TYPE_CHECKING:
+    import onnx
+
+
+_KINDS = ("actor", "controller")
+
+
+class OptimizerPolicy:
+    """A function from c to x in the box. Several threads may call it at once.
+
+    Args:
+      network: network of a policy from points (x, c) to the next x.
+      num_tuned: n - k, the number of coordinates of x.
+      steps: how many times the policy is applied, each time from its last x.
+      polish: the most evaluations of the function that make each answer better; 0 for none.
+      function: rows (x, c) float64 [N, n] of the box [-1, 1]^n -> values [N]; only to polish.
+
+    Raises:
+      UserError: only one of `polish` and `function` is given.
+    """
+
+    def __init__(
+        self,
+        network: NumpyNetwork,
+        num_tuned: int,
+        steps: int = 1,
+        polish: int = 0,
+        function: polishing.RowFunction | None = None,
+    ) -> None:
+        if bool(polish) != (function is not None) or polish < 0:
+            raise UserError(
+                f"policy: expected polish from 1 on together with a function, found {polish} and "
+                f"{'a' if function else 'no'} function; give both or neither"
+            )
+        self._polish, self._function = polish, function
+        self._network = network
+        self._num_tuned = num_tuned
+        self._num_free = network.num_inputs - num_tuned
+        self._steps = steps
+
+    @classmethod
+    def load(
+        cls,
+        directory: pathlib.Path | str,
+        steps: int = 1,
+        polish: int = 0,
+        function: polishing.RowFunction | None = None,
+    ) -> OptimizerPolicy:
+        """Read a directory that `tfrl train learn_to_optimize` wrote, without TensorFlow.
+
+        Args:
+          directory: the policy's directory.
+          steps: see the class, as for the others.
+          polish: the most evaluations that make an answer better.
+          function: what is evaluated.
+
+        Returns:
+          The optimiser.
+
+        Raises:
+          UserError: there is no policy, one of something else, or its files are damaged; or only
+            one of `polish` and `function` is given.
+        """
+        described = policy_files.load_policy_json(directory)
+        numbers = (described.get("dimensions"), described.get("free"))
+        if described["kind"] not in _KINDS or not all(type(one) is int for one in numbers):
+            raise UserError(
+                f"{directory}: expected a policy of learn_to_optimize, found one of "
+                f"{described.get('environment', 'something else')}; name another"
+            )
+        network = load_network(directory, described["kind"]).first_step()
+        num_tuned = described["dimensions"] - described["free"]
+        if (network.num_inputs, network.num_actions) != (described["dimensions"], num_tuned):
+            raise UserError(
+                f"{directory}: expected a policy from {described['dimensions']} numbers to "
+                f"{num_tuned}, found one from {network.num_inputs} to {network.num_actions}; "
+                "export the policy again"
+            )
+        return cls(network, num_tuned, steps, polish, function)
+
+    def to_onnx(self) -> onnx.ModelProto:
+        """Return the optimiser, unpolished, as an ONNX model, from c [N, k] to x [N, n - k]."""
+        from tfrl_systems.systems.learn_to_optimize import onnx_policy
+
+        return onnx_policy.to_onnx(self._network, self._num_free, self._steps)
+
+    def __call__(self, c: Any) -> np.ndarray:
+        """Return the x for each c.
+
+        Args:
+          c: [k] or [N, k], free parameters in [-1, 1].
+
+        Returns:
+          float32 [n - k] or [N, n - k], in [-1, 1].
+
+        Raises:
+          ValueError: c has another number of parameters.
+        """
+        given = np.asarray(c)
+        if given.shape[-1:] != (self._num_free,) or given.ndim > 2:
+            raise ValueError(
+                f"policy: expected c as [{self._num_free}] or [N, {self._num_free}], found "
+                f"{list(given.shape)}"
+            )
+        num_rows = len(given) if given.ndim == 2 else 1
+        points = np.zeros((num_rows, self._network.num_inputs), np.float32)
+        points[:, self._num_tuned :] = given
+        x = self._network.mode(points)
+        for _ in range(1, self._steps):
+            points[:, : self._num_tuned] = x
+            x = self._network.mode(points)
+        if self._function is not None:
+            x = self._polished(x, points[:, self._num_tuned :])
+        return x[0] if given.ndim == 1 else x
+
+    def _polished(self, x: np.ndarray, c: np.ndarray) -> np.ndarray:
+        assert self._function is not None
+        polished = [
+            polishing.polish(self._function, one, free, self._polish)
+            for one, free in zip(x, c, strict=True)
+        ]
+        return np.array(polished, np.float32)

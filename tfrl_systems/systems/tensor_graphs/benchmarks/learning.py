@@ -1,0 +1,98 @@
+"""The benchmarks of acting, learning and dreaming on one model."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from typing import Any
+
+import numpy as np
+
+from tfrl_systems.cpu_time import timed_ms
+from tfrl_systems.drivers.jobs import Chunk
+from tfrl_systems.episodes import Experience
+from tfrl_systems.policies import variables
+from tfrl_systems.policies.numpy_actor import NumpyActor
+from tfrl_systems.systems.tensor_graphs import learning
+from tfrl_systems.systems.tensor_graphs.problem import Problem
+from tfrl_systems.training import online
+from tfrl_systems.training.system import System
+
+NUM_GRAPHS = 32
+NUM_DREAMS, DREAM_STEPS = 256, 20
+# Updates that are timed; the first, which traces its function, is not.
+_NUM_UPDATES = 3
+
+
+def measure_learning(
+    system: System, asked: Problem, model: str, seed: int
+) -> tuple[list[float], list[float]]:
+    """Time the decisions of an untrained policy, and PPO's updates from the graphs that it met.
+
+    Args:
+      system: the record of the system.
+      asked: rules, objective and sizes.
+      model: the model that the policy rewrites, in one episode of at most `NUM_GRAPHS` steps.
+      seed: seed of the agent.
+
+    Returns:
+      CPU time in ms: of the policy's decision on each graph, and of each update from all graphs,
+      with the settings of `tfrl train`.
+    """
+    agent, actor, experience = _collected(system, "ppo", asked, model, seed)
+    policy_ms = []
+    for step in range(experience.num_steps):
+        seen = {name: array[:, step] for name, array in experience.trajectory.observation.items()}
+        policy_ms.append(timed_ms(functools.partial(actor.network.parameters, seen))[0])
+    update = functools.partial(agent.train, experience.with_usual_length().trajectory)
+    update()
+    return policy_ms, [timed_ms(update)[0] for _ in range(_NUM_UPDATES)]
+
+
+def measure_dreaming(system: System, asked: Problem, model: str, seed: int) -> float:
+    """Time the dreams of a world model, in which an untrained controller acts.
+
+    Args:
+      system: the record of the system.
+      asked: rules, objective and sizes.
+      model: the model that is dreamed of.
+      seed: seed of the agent.
+
+    Returns:
+      Steps in a second of wall time, with `NUM_DREAMS` dreams side by side; the best of three.
+    """
+    agent, _, experience = _collected(system, "world_model", asked, model, seed)
+    agent.replay.add(experience.trajectory)
+    starts, generator = agent.sleeper.starts(agent.replay), np.random.default_rng(seed)
+    dream = functools.partial(agent.sleeper.dream, starts, NUM_DREAMS, DREAM_STEPS, generator)
+    dream()  # traces its function
+    spent_s = []
+    for _ in range(_NUM_UPDATES):
+        began_s = time.perf_counter()
+        dream()
+        spent_s.append(time.perf_counter() - began_s)
+    return NUM_DREAMS * DREAM_STEPS / min(spent_s)
+
+
+def _collected(
+    system: System, name: str, asked: Problem, model: str, seed: int
+) -> tuple[Any, NumpyActor, Experience]:
+    """Return an untrained agent, its actor, and an episode of at most `NUM_GRAPHS` steps."""
+    problem = {one.name: getattr(asked, one.name) for one in dataclasses.fields(Problem)}
+    run = learning.with_room(
+        system.plan(
+            name,
+            seed,
+            {"max_steps": NUM_GRAPHS, "episodes_per_chunk": 1},
+            {**problem, "models": (model,)},
+        )
+    )
+    task = learning.online_task(run)
+    agent = online.make_agent(run, task)
+    actor = NumpyActor.from_policy(agent.collect_policy)
+    runner = task.make_runner(actor)()
+    data = variables.to_bytes(agent.collect_policy.variables(), 0)
+    runner.load(data)
+    actor.load(data)
+    return agent, actor, runner.run(Chunk(0, 0))

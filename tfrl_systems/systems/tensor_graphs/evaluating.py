@@ -1,0 +1,132 @@
+"""Evaluation of policies and searches: how cheap they make the graphs of models."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from environments.errors import UserError
+from environments.files import is_directory
+from environments.tensor_graphs.search import METHODS, Budget, Result
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.settings import option
+from tfrl_systems.systems.tensor_graphs.bounding import bound_of
+from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Problem, find_model
+
+if TYPE_CHECKING:
+    from environments.tensor_graphs.bound.exact import Bound
+    from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
+
+_BOUND_S = 120.0
+_LED = "regions:"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Searching:
+    """How long to search.
+
+    Attributes:
+      seconds: the most time that a search may take.
+      expansions: the most rules that a search may apply; if this ends the search, its result is the
+        same on every run.
+      rollouts: episodes that a learned policy plays; in the first it takes its likeliest actions,
+        in the others it draws them; most begin at the cheapest graph so far or on the trail to it,
+        and hopeless ones are given up; every eighth is replaced by probing single steps.
+    """
+
+    seconds: float = option(60.0, metavar="N", positive=True)
+    expansions: int | None = option(None, metavar="N", minimum=0)
+    rollouts: int = option(64, metavar="K", minimum=1)
+
+    @property
+    def budget(self) -> Budget:
+        """The limits of a search."""
+        return Budget(self.seconds, math.inf if self.expansions is None else self.expansions)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation(Searching, Problem):
+    """What to compare policies on.
+
+    Attributes:
+      bound: also say how cheap the graph can become at best (for up to 30 operators).
+    """
+
+    bound: bool = False
+
+
+def evaluate(
+    policies: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
+) -> dict[str, Any]:
+    """Evaluate policies, and return what `tfrl evaluate tensor_graphs --json` prints."""
+    learned = {name: _policy_of(name, seed) for name in policies}
+    advance = reporter.task("searching", len(asked.models) * len(policies))
+    evaluated = []
+    for name in asked.models:
+        problem = GraphProblem.of(name, find_model(name, seed), asked)
+        results = {}
+        for policy in policies:
+            results[policy] = _search(asked, problem, policy, learned[policy], seed)
+            advance(1)
+        bounded = bound_of(problem, _BOUND_S, reporter) if asked.bound else None
+        evaluated.append(_to_json(problem, results, bounded))
+    return {"models": evaluated}
+
+
+def _policy_of(name: str, seed: int) -> GraphPolicy | None:
+    """Load the learned policy of DIR or regions:DIR; return None for the name of a search."""
+    if name in METHODS:
+        return None
+    directory = name.removeprefix(_LED)
+    if not is_directory(directory):
+        raise UserError(
+            f"policy: expected one of {', '.join(METHODS)}, or the directory DIR of a learned "
+            f"policy, or {_LED}DIR; found {name!r}"
+        )
+    from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
+
+    return GraphPolicy.load(directory, seed)
+
+
+def _search(
+    asked: Evaluation, problem: GraphProblem, name: str, learned: GraphPolicy | None, seed: int
+) -> Result:
+    if learned is not None:
+        method = "regions" if name.startswith(_LED) else "policy"
+        return problem.search(method, asked.budget, learned, asked.rollouts)
+    settings: dict[str, Any] = {"seed": seed} if name == "random" else {}
+    return problem.search(name, asked.budget, **settings)
+
+
+def _to_json(
+    problem: GraphProblem, results: Mapping[str, Result], bounded: Bound | None
+) -> dict[str, Any]:
+    return {
+        "model": problem.name,
+        "estimated_ms_before": problem.start.cost_ms,
+        "policies": [
+            {
+                "policy": policy,
+                "estimated_ms_after": one.best.cost_ms,
+                "steps": len(one.path),
+                "seconds": one.seconds,
+                "expansions": one.expansions,
+                "expansions_of_best": one.expansions_of_best,
+                "stopped": one.stopped,
+                "substitutions": [
+                    {"xfer": step.rule, "location": list(step.location)} for step in one.path
+                ],
+                "gap": bounded and bounded.gap(one.best.cost_ms),
+            }
+            for policy, one in results.items()
+        ],
+        "bound": bounded
+        and {
+            "estimated_ms": bounded.bound_ms,
+            "is_proved": bounded.is_proved,
+            "operations": bounded.num_operations,
+            "seconds": bounded.seconds,
+        },
+    }

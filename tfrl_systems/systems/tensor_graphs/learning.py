@@ -1,0 +1,187 @@
+"""The learning task of tensor_graphs: to rewrite models."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from environments.contexts import ContextSampler
+from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
+from environments.tensor_graphs.observation.observation import VOCABULARY
+from environments.tensor_graphs.settings import Settings
+from tfrl_systems.drivers.episode_runner import Actor, EpisodeRunner
+from tfrl_systems.policies.numpy_actor import NumpyActor
+from tfrl_systems.reporting import percent
+from tfrl_systems.systems.tensor_graphs import starts
+from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy, digest_of
+from tfrl_systems.systems.tensor_graphs.problem import Problem, sizes_of_models
+from tfrl_systems.systems.tensor_graphs.teaching import MakeTeacher
+from tfrl_systems.training.heatmap import Heatmap
+from tfrl_systems.training.loop import EvaluateFn
+from tfrl_systems.training.online import OnlineTask
+from tfrl_systems.training.training_run import TrainingRun
+
+
+def with_room(run: TrainingRun) -> TrainingRun:
+    """Return the same run; sizes of observations that are 0 are replaced by what the models need.
+
+    Raises:
+      UserError: a model or the rules cannot be used.
+    """
+    settings = run.settings["environment"]
+    zeros = [name for name in _GROWTH if getattr(settings, name) == 0]
+    if not zeros:
+        return run
+    rooms: dict[str, Any] = dict.fromkeys(_GROWTH, _MOST)
+    roomy = dataclasses.replace(settings, max_steps=1, truncate=True, **rooms)
+    needed = dict.fromkeys(_GROWTH, 0)
+    # Costs do not matter here, and those of other objectives would have to be measured.
+    problem = dataclasses.replace(run.problem, objective="analytic")
+    for name in run.problem.models:
+        for size, count in _counts(problem, roomy, name).items():
+            needed[size] = max(needed[size], count)
+    found: dict[str, Any] = {name: _GROWTH[name] * needed[name] for name in zeros}
+    truncate = settings.truncate or len(found) == len(_GROWTH)
+    sized = dataclasses.replace(settings, **found, truncate=truncate)
+    return dataclasses.replace(run, settings={**run.settings, "environment": sized})
+
+
+def make_environment(
+    problem: Problem, settings: Settings, sampler: ContextSampler[Model] | None = None
+) -> TensorGraphEnvironment:
+    """Make an environment whose episodes begin at the models, each with the same probability.
+
+    Args:
+      problem: the models, the rules and the objective.
+      settings: settings of the environment, with room for the models.
+      sampler: draws the model of each episode, if it is not to be one of the problem's.
+
+    Raises:
+      UserError: a model, the rules, the objective or a setting cannot be used.
+    """
+    return TensorGraphEnvironment(
+        sampler or starts.sampler_of(problem.models),
+        settings,
+        problem.load_rules(),
+        problem.make_objective(sizes_of_models(problem.models, problem.dimensions)),
+    )
+
+
+@functools.cache
+def _counts(problem: Problem, settings: Settings, name: str) -> dict[str, int]:
+    """Count what first observations hold at most, by name of the size that bounds it.
+
+    Args:
+      problem: the rules.
+      settings: settings with room for any model.
+      name: a model, or a family, of which some members are looked at.
+    """
+    models = starts.to_size_by(name)
+    environment = make_environment(problem, settings, starts.in_turn(models))
+    counts: collections.Counter[str] = collections.Counter()
+    for _ in models:
+        seen = environment.reset().observation
+        counts |= collections.Counter(
+            max_nodes=int(seen["n_node"][0]),
+            max_edges=int(seen["n_edge"][0]),
+            max_locations=int(seen["location_masks"].sum(axis=1).max()),
+            max_actions=int(seen["action_mask"].sum()),
+        )
+    return counts
+
+
+# Room for any model, while the first observation's contents are counted.
+_MOST = 1 << 15
+# Each size is so many times the first observation's count, to leave room for what rules add.
+_GROWTH = {"max_nodes": 2, "max_edges": 2, "max_locations": 3, "max_actions": 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class MakeRunner:
+    """A function that makes a worker's runner.
+
+    Attributes:
+      problem: the problem to collect on.
+      settings: settings of the environment.
+      actor: the policy, without variables; the pool broadcasts those.
+      num_episodes: number of episodes in a chunk.
+    """
+
+    problem: Problem
+    settings: Settings
+    actor: Actor
+    num_episodes: int
+
+    def __call__(self) -> EpisodeRunner:
+        """Make the runner."""
+        environment = make_environment(self.problem, self.settings)
+        return EpisodeRunner([environment], self.actor, self.num_episodes)
+
+
+def online_task(run: TrainingRun) -> OnlineTask:
+    """Make the task of all agents; `run` has been through `with_room`."""
+    problem, settings = run.problem, run.settings["environment"]
+    environment = make_environment(problem, settings)
+    num_episodes = run.settings["loop"].episodes_per_chunk
+    return OnlineTask(
+        environment.time_step_spec(),
+        environment.action_spec(),
+        lambda actor: MakeRunner(problem, settings, actor, num_episodes),
+        lambda agent: _evaluator(problem, settings, agent),
+        about={
+            **problem.describe(),
+            **dataclasses.asdict(settings),
+            "vocabulary": VOCABULARY,
+            "rules_sha256": digest_of(environment.rules),
+            "use": [
+                "tfrl optimize model.onnx -o fast.onnx --method policy --policy DIR",
+                "tfrl evaluate tensor_graphs --model model.onnx --policy DIR --policy regions",
+            ],
+        },
+        make_teacher=lambda actor: MakeTeacher(
+            functools.partial(make_environment, problem, dataclasses.replace(settings, patience=0)),
+            actor,
+            run.settings["teaching"],
+            settings.patience,
+            run.settings["agent"].regret_weight > 0,
+            num_episodes,
+        ),
+        describe=lambda found: (
+            f"{percent(found['cost'], 1.0)} of estimated cost, mean of the models"
+        ),
+        requirements=problem.requirements(),
+    )
+
+
+def _evaluator(problem: Problem, settings: Settings, agent: Any) -> EvaluateFn:
+    """Return a function that rewrites each model by the likeliest actions and counts the rules.
+
+    Of families it rewrites a few members that training never draws.
+    """
+    settings = dataclasses.replace(settings, random_steps=0)
+    environments = {
+        one: make_environment(problem, settings, starts.sampler_of([one]))
+        for name in problem.models
+        for one in starts.to_evaluate_on(name)
+    }
+    actor = NumpyActor.from_policy(agent.collect_policy)
+
+    def evaluate_fn(variables: bytes) -> Mapping[str, float | Heatmap]:
+        actor.load(variables)
+        policy = GraphPolicy(actor.network)
+        found: dict[str, float] = {}
+        counts: dict[str, collections.Counter[str]] = {}
+        for name, environment in environments.items():
+            counts[name] = collections.Counter(match.rule for match, _ in policy.play(environment))
+            info = environment.get_info()
+            found[f"cost/{name}"] = info["best_cost_ms"] / info["start_cost_ms"]
+            found[f"steps/{name}"] = float(info["steps"])
+        costs = [value for name, value in found.items() if name.startswith("cost/")]
+        rules = Heatmap.of("applications of rules", counts)
+        return {"cost": statistics.fmean(costs), **found, "rules": rules}
+
+    return evaluate_fn

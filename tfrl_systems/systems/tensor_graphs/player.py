@@ -1,0 +1,64 @@
+"""A policy that plays on one model, and remembers what steps save there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from environments.tensor_graphs.costs.objectives import Objective
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.rewriting.engine import State
+from environments.tensor_graphs.rewriting.matching import Match
+from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.search.neighbourhoods import NodeSignatures
+from environments.tensor_graphs.search.savings import Savings
+from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
+
+
+class PolicyPlayer:
+    """A policy that plays on one model (`search.Player`).
+
+    Args:
+      policy: the policy.
+      name: name of the model.
+      graph: graph of the model.
+      rules: the rules to play with; they need not be those that the policy was trained with.
+      objective: gives the costs.
+    """
+
+    def __init__(
+        self,
+        policy: GraphPolicy,
+        name: str,
+        graph: Graph,
+        rules: Sequence[Rule],
+        objective: Objective,
+    ) -> None:
+        self._policy, self._name = policy, name
+        # All episodes share one environment, because its engine remembers what rules make.
+        self._environment = policy.make_environment(name, graph, rules, objective)
+        self._savings = Savings()
+
+    def play(self, number: int, start: Any) -> Iterator[tuple[Match, State]]:
+        """Play an episode; see `GraphPolicy.play`."""
+        time_step = self._environment.reset_to(start, self._name)
+        here = start
+        for match, after in self._policy.play(self._environment, number, time_step):
+            self._savings.observe(here, match, after)
+            yield match, after
+            here = after
+
+    def probe(self, number: int, start: Any) -> Iterator[tuple[Match, State]]:
+        """Take single steps in an order drawn from the policy; skip those whose saving is known."""
+        observation = self._environment.reset_to(start, self._name).observation
+        state = self._environment.state
+        assert state is not None
+        signatures = NodeSignatures(state.graph)
+        for xfer, location in self._policy.draw_all(observation, number):
+            match = state.matches_by_rule[xfer][location]
+            if not self._savings.is_known(signatures, match):
+                yield match, self._savings.apply(state, match)
+
+    def descend(self, start: Any) -> Iterator[tuple[Match, State]]:
+        """Take the steps that are known to save something; see `Savings.descend`."""
+        yield from self._savings.descend(start)

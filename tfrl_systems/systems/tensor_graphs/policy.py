@@ -1,0 +1,245 @@
+"""A learned policy that rewrites graphs, in NumPy without TensorFlow."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import json
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from environments import contexts
+from environments.errors import UserError
+from environments.tensor_graphs.costs.objectives import Objective
+from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.observation.observation import VOCABULARY, is_understood
+from environments.tensor_graphs.rewriting.engine import State
+from environments.tensor_graphs.rewriting.matching import Match
+from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.search.episodes import patience_with
+from environments.tensor_graphs.settings import SIZES, Settings
+from tfrl_systems.policies import distributions, policy_files
+from tfrl_systems.policies.memoryless import Memoryless
+from tfrl_systems.policies.numpy_actor import load_network
+
+if TYPE_CHECKING:
+    from tf_agents.trajectories import time_step as ts
+
+# How many times more room an observation has than it had in training.
+_ROOM = 4
+# Heads that know rules and locations by their numbers: rules and number of locations are fixed.
+_BY_NUMBERS = ("hierarchical", "numbered")
+_KINDS = ("graph_actor", "controller")
+
+
+class GraphPolicy:
+    """A policy that plays episodes of `TensorGraphEnvironment`.
+
+    Args:
+      network: maps observations with a leading axis [B] to the parameters of a distribution, by its
+        method `parameters`.
+      settings: settings of the environment that the policy was trained in, and the network's
+        `head`, if it has one; `make_environment` needs them.
+      seed: seed of the actions that are drawn.
+
+    Attributes:
+      settings: see above.
+    """
+
+    def __init__(
+        self, network: Any, settings: Mapping[str, Any] | None = None, seed: int = 0
+    ) -> None:
+        self._network = network
+        self.settings = settings or {}
+        self._seed = seed
+
+    @classmethod
+    def load(cls, directory: pathlib.Path | str, seed: int = 0) -> GraphPolicy:
+        """Load a policy from a directory that `tfrl train tensor_graphs` wrote.
+
+        Raises:
+          UserError: the directory holds no policy, or one for another system or other features, or
+            its files are damaged.
+        """
+        described = policy_files.load_policy_json(directory)
+        if described["kind"] not in _KINDS or described.get("vocabulary") is None:
+            raise UserError(
+                f"{directory}: expected a policy of tensor_graphs, found one of "
+                f"{described.get('environment', 'something else')}; name another"
+            )
+        if not is_understood(described["vocabulary"]):
+            raise UserError(
+                f"{directory}: expected a policy that knows graphs by the vocabulary {VOCABULARY}, "
+                f"found {described.get('vocabulary')}: operators or features are others by now; "
+                "train again"
+            )
+        network = load_network(directory, described["kind"])
+        return cls(network, _settings_of(directory, described), seed)
+
+    def make_environment(
+        self, name: str, graph: Graph, rules: Sequence[Rule], objective: Objective
+    ) -> TensorGraphEnvironment:
+        """Make an environment for a model, which may be larger than those that it was trained on.
+
+        Args:
+          name: name of the model.
+          graph: graph of the model.
+          rules: the rules to use; they need not be those that the policy was trained with.
+          objective: gives the costs.
+
+        Raises:
+          UserError: the policy knows rules by their numbers, and these are other rules.
+        """
+        known = self.settings
+        rooms = {name: _ROOM * known[name] for name in SIZES}
+        if known.get("head") in _BY_NUMBERS:
+            self._check_rules(rules)
+            rooms["max_locations"] = known["max_locations"]
+        max_steps, patience = known["max_steps"], known.get("patience", 0)
+        if patience:
+            max_steps = max(max_steps, len(graph.nodes))
+            patience = patience_with(graph, patience)
+        settings = Settings(
+            max_steps=max_steps,
+            patience=patience,
+            may_stop=bool(known["may_stop"]),
+            constants=bool(known["constants"]),
+            truncate=True,
+            **rooms,
+        )
+        sampler = contexts.uniform([Model(name, graph)])
+        return TensorGraphEnvironment(sampler, settings, rules, objective)
+
+    def _check_rules(self, rules: Sequence[Rule]) -> None:
+        expected = self.settings.get("rules_sha256")
+        if expected is not None and digest_of(rules) != expected:
+            raise UserError(
+                "policy: expected the rules that it was trained with, because it knows them by "
+                f"their numbers, found {len(rules)} others; name their file with --rules, or train "
+                "again"
+            )
+
+    def play(
+        self,
+        environment: TensorGraphEnvironment,
+        number: int = 0,
+        time_step: ts.TimeStep | None = None,
+    ) -> Iterator[tuple[Match, State]]:
+        """Play an episode, step by step as the caller asks for items.
+
+        Args:
+          environment: the environment to play in.
+          number: index of the episode. In episode 0, the policy takes its likeliest actions, and
+            where it comes back to a graph, the likeliest of those that it has not taken there; in
+            the others it draws them, with random numbers that depend on the seed and the index.
+          time_step: first time step of the episode; None to reset the environment.
+
+        Yields:
+          Each match that is applied, with the state after it.
+        """
+        # Episodes can be played in turn, or by several threads.
+        network = self._network.new_episode()
+        generator = np.random.default_rng([self._seed, number])
+        time_step = time_step or environment.reset()
+        num_applied = 0
+        taken: dict[Graph, set[int]] = collections.defaultdict(set)
+        while not time_step.is_last():
+            assert environment.state is not None
+            observation = time_step.observation
+            parameters = _parameters(network, observation)
+            if number == 0:
+                there = taken[environment.state.graph]
+                action = _likeliest(parameters, observation["action_mask"], there)
+            else:
+                action = distributions.draw(parameters, generator)[0]
+            network.remember(action[np.newaxis])
+            time_step = environment.step(action)
+            if len(environment.trail) > num_applied:
+                num_applied += 1
+                yield environment.trail[-1], environment.state
+
+    def draw_all(self, observation: Mapping[str, np.ndarray], number: int) -> np.ndarray:
+        """Draw all allowed actions except NO-OP, without replacement.
+
+        Args:
+          observation: an observation of the environment.
+          number: index of the episode; the random numbers depend on the seed and this index.
+
+        Returns:
+          The actions in the order in which they were drawn, int32 [M, 2].
+        """
+        generator = np.random.default_rng([self._seed, number])
+        logits = _parameters(self._network.new_episode(), observation)["logits"][0]
+        # The action with the largest sum of logit and Gumbel noise is a draw from the distribution;
+        # the next one is a draw from the rest, and so on.
+        order = np.argsort(-(logits + generator.gumbel(size=len(logits))), kind="stable")
+        is_match = observation["action_mask"] & (
+            observation["actions"][:, 0] < len(observation["rule_ids"]) - 1
+        )
+        drawn: np.ndarray = observation["actions"][order[is_match[order]]]
+        return drawn
+
+
+class Chance(Memoryless):
+    """A network that has learned nothing: all allowed actions are equally likely."""
+
+    def parameters(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the parameters of a uniform distribution (see `distributions`).
+
+        Args:
+          observation: arrays by name, with a leading axis [B].
+        """
+        logits = np.where(observation["action_mask"], np.float32(0), -np.inf)
+        return {"logits": logits, "actions": observation["actions"]}
+
+
+def _parameters(network: Any, observation: Mapping[str, np.ndarray]) -> distributions.Parameters:
+    """Return the parameters of the distribution of the action, with a leading axis of 1."""
+    batch = {name: array[np.newaxis] for name, array in observation.items()}
+    return distributions.of_list(network.parameters(batch), batch["actions"], batch["action_mask"])
+
+
+def _likeliest(
+    parameters: distributions.Parameters, is_allowed: np.ndarray, taken: set[int]
+) -> np.ndarray:
+    """Return the likeliest action that was not taken yet, int [2]; ties go to the first.
+
+    Args:
+      parameters: the distribution, with a leading axis of 1.
+      is_allowed: bool [A], the actions that are allowed.
+      taken: numbers of actions that were taken; this one is added. If all were taken, they are
+        forgotten first.
+    """
+    if len(taken) == is_allowed.sum():
+        taken.clear()
+    is_left = is_allowed.copy()
+    is_left[list(taken)] = False
+    chosen = int(np.where(is_left, parameters["logits"][0], -np.inf).argmax())
+    taken.add(chosen)
+    action: np.ndarray = parameters["actions"][0, chosen]
+    return action
+
+
+def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the environment, and the head, from policy.json."""
+    names = (*SIZES, "max_steps", "may_stop", "constants")
+    found = {name: described.get(name) for name in names}
+    for name, value in found.items():
+        if not isinstance(value, int):
+            raise UserError(
+                f"{directory}: expected a whole number {name} in policy.json, found {value!r}; "
+                "export the policy again"
+            )
+    head = described.get("head", "numbered")
+    # Policies of older versions have no patience.
+    known = {"patience": described.get("patience", 0), "head": head}
+    return {**found, **known, "rules_sha256": described.get("rules_sha256")}
+
+
+def digest_of(rules: Sequence[Rule]) -> str:
+    """Return a hash of the rules' names, in their order."""
+    return hashlib.sha256(json.dumps([one.name for one in rules]).encode()).hexdigest()

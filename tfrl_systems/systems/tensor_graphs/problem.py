@@ -1,0 +1,379 @@
+"""The options of tensor_graphs: models, rules, and the objective to minimise."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+
+from environments.errors import UsageError, UserError
+from environments.files import exists
+from environments.tensor_graphs import models, onnx_io
+from environments.tensor_graphs.costs import objectives
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.costs.objectives import Objective, make_objective
+from environments.tensor_graphs.execution.backends import Arrays
+from environments.tensor_graphs.execution.choosing import Choice
+from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes, together
+from environments.tensor_graphs.execution.support import is_supported
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT
+from environments.tensor_graphs.models import families
+from environments.tensor_graphs.operators.operator import FLOAT_TYPES
+from environments.tensor_graphs.rewriting.engine import Engine, State
+from environments.tensor_graphs.rules import files as rule_files
+from environments.tensor_graphs.rules.language.rule import Rule, RuleError
+from environments.tensor_graphs.search import Budget, Result, follow, search
+from environments.tensor_graphs.selection.blocking import divided
+from tfrl_systems.drivers.requirements import Files, Requirements, here
+from tfrl_systems.settings import option
+from tfrl_systems.systems.tensor_graphs.original import Original, levels_of
+
+if TYPE_CHECKING:
+    from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
+
+
+Dimensions = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+def name_sizes(text: str) -> tuple[str, tuple[int, ...]]:
+    """Read NAME=SIZE[,SIZE...]; the sizes are whole numbers from 1 on."""
+    name, _, sizes = text.rpartition("=")
+    numbers = tuple(int(size) for size in sizes.split(","))
+    if not name or min(numbers) < 1:
+        raise ValueError(text)
+    return name, numbers
+
+
+def _dimensions(given: Any) -> Dimensions:
+    """Return sizes by name in one form; in Python they may be a dict, and single numbers."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, sizes in given.items() if isinstance(given, Mapping) else given:
+        numbers = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+        if not numbers or not all(isinstance(one, int) and one > 0 for one in numbers):
+            raise UsageError(f"dimensions: expected whole numbers from 1 on, found {name}={sizes}")
+        found[name] = tuple(dict.fromkeys((*found.get(name, ()), *numbers)))
+    return tuple(sorted(found.items()))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rewriting:
+    """The rules by which graphs are rewritten, and the objective to minimise.
+
+    Attributes:
+      rules: file of rules; by default those that come with the program (see tfrl rules).
+      objective: cost to minimise: the time of onnxruntime, onnxruntime-{disable,basic,extended},
+        onnxruntime-cuda or openvino, measured on this machine; or analytic, which needs no
+        measurement.
+      dimensions: size for a dimension that the model leaves open, by the file's own name or as
+        INPUT[AXIS]; without it a batch is 1, and others are found by trying. In Python a dict does
+        as well.
+    """
+
+    rules: pathlib.Path | None = option(None, metavar="FILE")
+    objective: str = option("onnxruntime", metavar="NAME")
+    dimensions: Dimensions = option(
+        (),
+        flag="--dimension",
+        metavar="NAME=SIZE",
+        parse=name_sizes,
+        expected="NAME=SIZE[,SIZE...] with whole numbers from 1 on",
+    )
+
+    def __post_init__(self) -> None:
+        """Sort the sizes, so that equal problems compare equal.
+
+        Raises:
+          UsageError: a size is no whole number from 1 on, or there is no such objective.
+        """
+        if self.objective not in objectives.NAMES:
+            known = ", ".join(objectives.NAMES)
+            raise UsageError(f"--objective: expected one of {known}; found {self.objective!r}")
+        object.__setattr__(self, "dimensions", _dimensions(self.dimensions))
+
+    def load_rules(self, strict: bool = False) -> tuple[Rule, ...]:
+        """Load the rules of searches and policies.
+
+        Args:
+          strict: whether to leave out those that may change NaN or infinity, or may lose digits.
+
+        Raises:
+          UserError: the rules cannot be used.
+        """
+        return divided(self._load_all_rules(strict))[0]
+
+    def load_block_rules(self, strict: bool = False) -> tuple[Rule, ...]:
+        """Load the rules of `selection.blocking`; see `load_rules`."""
+        return divided(self._load_all_rules(strict))[1]
+
+    def _load_all_rules(self, strict: bool) -> tuple[Rule, ...]:
+        return rule_files.load(here(self.rules) if self.rules else None, strict)
+
+    def make_objective(self, sizes: Sizes) -> Objective:
+        """Make the objective to minimise, at some sizes.
+
+        Raises:
+          UserError: this machine has no such objective.
+        """
+        return make_objective(self.objective, sizes)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Problem(Rewriting):
+    """Models to learn on, or to compare policies on.
+
+    It holds only the models' names, because it is sent to the workers.
+
+    Attributes:
+      models: an ONNX file, or the name of a built-in model; may be repeated. In training, each
+        episode rewrites one of the models, and several models set max_logit to 4. The name of a
+        family, or families for all of them, draws a new member for each episode.
+    """
+
+    models: tuple[str, ...] = option(flag="--model", metavar="FILE|NAME")
+
+    def __post_init__(self) -> None:
+        """Accept any sequence of names and paths as the models."""
+        super().__post_init__()
+        object.__setattr__(self, "models", tuple(map(str, self.models)))
+        for name, sizes in self.dimensions:
+            if len(sizes) > 1:
+                found = ",".join(map(str, sizes))
+                raise UsageError(f"--dimension {name}: expected one size, found {found}; give one")
+
+    @property
+    def has_several_models(self) -> bool:
+        """Whether episodes begin at more than one model; a family has many."""
+        return len(self.models) > 1 or any(map(families.named, self.models))
+
+    def requirements(self) -> Requirements:
+        """Return what runners need: the files of models and rules.
+
+        Raises:
+          UserError: a model cannot be read.
+        """
+        paths = [pathlib.Path(one) for one in self.models if not models.is_built_in(one)]
+        files = [Files(path.parent, onnx_io.file_names(path)) for path in paths if exists(path)]
+        if self.rules:
+            files.append(Files(self.rules.parent, (self.rules.name,)))
+        return Requirements(tuple(files))
+
+    def describe(self) -> dict[str, Any]:
+        """Return what identifies the problem, as JSON values."""
+        return {
+            "models": list(self.models),
+            "rules": str(self.rules) if self.rules else None,
+            "objective": self.objective,
+            "dimensions": {name: size for name, (size,) in self.dimensions},
+        }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Benchmarks(Problem):
+    """What to measure.
+
+    Attributes:
+      models: an ONNX file, or the name of a built-in model; may be repeated.
+      steps: number of steps to measure.
+      seed: seed of the random walks.
+    """
+
+    models: tuple[str, ...] = option(
+        ("resnet-50", "inception-v3", "bert-base"), flag="--model", metavar="FILE|NAME"
+    )
+    objective: str = option("analytic", metavar="NAME")
+    steps: int = option(200, metavar="N", minimum=1)
+    seed: int = option(0, metavar="S", minimum=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphProblem:
+    """One model's graph, with the rules and the objective to optimise it by.
+
+    Attributes:
+      name: name of the model.
+      graph: graph of the model.
+      rules: rules that a search may apply.
+      objective: cost to minimise.
+      choice: the sizes that it is optimised at.
+      sizes: those that costs are estimated at: the first of the choice, with those of inner values.
+      block_rules: rules that are applied all at once in the end; see `selection.blocking`.
+    """
+
+    name: str
+    graph: Graph
+    rules: tuple[Rule, ...]
+    objective: Objective
+    choice: Choice
+    sizes: Sizes
+    block_rules: tuple[Rule, ...] = ()
+
+    @classmethod
+    def of(
+        cls, name: str, source: pathlib.Path | onnx.ModelProto, rewriting: Rewriting
+    ) -> GraphProblem:
+        """Read a model, and choose the sizes that it is optimised at.
+
+        Args:
+          name: name of the model.
+          source: the model, or its file.
+          rewriting: rules, objective and sizes.
+
+        Raises:
+          UserError: the model, the rules, the sizes or the objective cannot be used.
+        """
+        original = Original(name, source, levels_of(rewriting.objective))
+        return cls.at(original, rewriting, original.choose(dict(rewriting.dimensions)))
+
+    @classmethod
+    def at(
+        cls,
+        original: Original,
+        rewriting: Rewriting,
+        choice: Choice,
+        strict: bool = False,
+        inputs: Arrays | None = None,
+    ) -> GraphProblem:
+        """Make the problem of a model that was read, at the sizes that were chosen.
+
+        Args:
+          original: the model.
+          rewriting: rules and objective.
+          choice: the sizes.
+          strict: whether to leave out rules that may change NaN or infinity in this model, or may
+            lose digits.
+          inputs: what to run the model on for the sizes of inner values; random ones if not given.
+
+        Raises:
+          UserError: the rules or the objective cannot be used.
+        """
+        rules, in_blocks = rewriting.load_rules(strict), rewriting.load_block_rules(strict)
+        if strict and not _has_finite_constants(original.graph):
+            # Rules with variables that must be constants were shown to keep NaN and infinity only
+            # for finite constants.
+            rules = tuple(one for one in rules if not one.constants)
+            in_blocks = tuple(one for one in in_blocks if not one.constants)
+        sizes = original.with_inner_sizes(choice.points[0], inputs)
+        objective = rewriting.make_objective(sizes)
+        return cls(original.name, original.graph, rules, objective, choice, sizes, in_blocks)
+
+    @property
+    def others(self) -> list[GraphProblem]:
+        """The same problem by other estimates: operators measured singly, and the analytic one."""
+        alone = getattr(self.objective, "alone", None)
+        others = [alone, AnalyticObjective(sizes=self.sizes)] if alone is not None else []
+        return [dataclasses.replace(self, objective=one) for one in others]
+
+    @functools.cached_property
+    def start(self) -> State:
+        """The state where a search begins."""
+        return self._start(self.rules)
+
+    @functools.cached_property
+    def start_with_block_rules(self) -> State:
+        """The same state, where the rules that are applied in the end match too."""
+        return self._start((*self.rules, *self.block_rules))
+
+    def _start(self, rules: tuple[Rule, ...]) -> State:
+        try:
+            return Engine(rules, self.objective, is_supported).start(self.graph)
+        except RuleError as error:
+            raise UserError(str(error)) from None
+
+    def search(
+        self,
+        method: str,
+        budget: Budget,
+        policy: GraphPolicy | None = None,
+        num_rollouts: int = 64,
+        **others: Any,
+    ) -> Result:
+        """Search for the cheapest graph.
+
+        Args:
+          method: one of `search.METHODS`, or "policy".
+          budget: limits of the search.
+          policy: the policy that plays; the method "policy" needs it, and it may lead "regions".
+          num_rollouts: number of episodes that the policy plays; see `search.follow`. In the first
+            it takes its likeliest actions.
+          **others: further arguments of `search.search` or `search.follow`.
+        """
+        if policy is None:
+            return search(self.start, method, budget, **others)
+        from tfrl_systems.systems.tensor_graphs.player import PolicyPlayer
+
+        player = PolicyPlayer(policy, self.name, self.graph, self.rules, self.objective)
+        if method == "policy":
+            return follow(self.start, player, num_rollouts, budget, **others)
+        return search(self.start, method, budget, guide=player, **others)
+
+
+def sizes_of_models(names: Sequence[str], dimensions: Dimensions) -> Sizes:
+    """Return the sizes at which the costs of several models are estimated.
+
+    Args:
+      names: the models, as `find_model` takes them, or families.
+      dimensions: the sizes that are given; each must be open in one of the models.
+
+    Raises:
+      UserError: a model, or a size, cannot be used.
+    """
+    found = [_sizes_of(name, dimensions) for name in names]
+    for name, _ in dimensions:
+        if not any(name in known for _, known in found):
+            known = ", ".join(sorted(set().union(*(one for _, one in found)))) or "none"
+            raise UserError(
+                f"--dimension {name}: expected a size that {', '.join(names)} leave open; "
+                f"found {known}"
+            )
+    return together(sizes for sizes, _ in found)
+
+
+@functools.cache
+def _sizes_of(name: str, dimensions: Dimensions) -> tuple[Sizes, frozenset[str]]:
+    """Return the sizes of a model, and all names of those that it leaves open."""
+    if models.is_built_in(name) or families.named(name):
+        return NONE_OPEN, frozenset()
+    original = Original(name, find_model(name), levels_of("onnxruntime"))
+    known = frozenset[str]().union(*(one.names for one in original.open_sizes.all))
+    given = {one: sizes for one, sizes in dimensions if one in known}
+    return original.with_inner_sizes(original.choose(given).points[0]), known
+
+
+def find_model(name: str, seed: int = 0) -> pathlib.Path | onnx.ModelProto:
+    """Return the path of a model's file, or make a built-in model.
+
+    Args:
+      name: path of a file, or a name that `models.make` takes.
+      seed: seed of a built-in model's random weights.
+
+    Raises:
+      UserError: there is no such file or built-in model.
+    """
+    path = here(name)
+    if exists(path):
+        return path
+    if models.is_built_in(name):
+        return models.make(name, seed=seed)
+    raise UserError(f"model: expected an ONNX file or one of {models.KNOWN}; found {name!r}")
+
+
+def num_operators(graph: Graph) -> int:
+    """Return the number of nodes that are computed when the model runs."""
+    return sum(
+        node.op not in (INPUT, CONSTANT) and not graph.is_constant(number)
+        for number, node in graph.nodes.items()
+    )
+
+
+def _has_finite_constants(graph: Graph) -> bool:
+    return all(
+        bool(np.isfinite(node.value).all())
+        for node in graph.nodes.values()
+        if node.value is not None and node.value.dtype.name in FLOAT_TYPES
+    )

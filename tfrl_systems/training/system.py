@@ -1,0 +1,167 @@
+"""The record of one system, which `train`, `evaluate` and `bench` work from.
+
+A system is a module or package in `systems/` whose attribute `SYSTEM` is its record.
+`System` implements what is the same for all systems. A record needs at least a name, a problem
+type, and a function that makes an environment from a problem.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from environments.errors import UsageError
+from tfrl_systems.agents.table import Agent, find_agent
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.settings import Settings, make, with_seed, with_values
+from tfrl_systems.training.training_run import TrainingRun
+
+if TYPE_CHECKING:
+    from tfrl_systems.drivers.collect import Collect
+    from tfrl_systems.training.checkpoints import Workdir
+    from tfrl_systems.training.online import OnlineTask
+
+
+class System:
+    """One system. To add one, subclass this and assign an instance of the subclass to `SYSTEM`.
+
+    Attributes:
+      name: the system's name, as users write it; the same as its module's name. The first line of
+        the module's docstring is this name, a colon, and a few words that say what the system is.
+      problem_type: a frozen dataclass that describes what to decide on. Its fields are the keyword
+        arguments of `experiments.train` and the options of `tfrl train`.
+      evaluation_type: the same for `evaluate`; None to use `problem_type`.
+      bench_type: the same for `bench`; None if the system has no benchmarks.
+      policies: the policies that users can name, each with a line that says what it does.
+      examples: the help text of each verb: what the verb does, with example commands.
+      own_agents: agents that learn in another way here than in other systems, by name.
+      refused: agents that do not fit, each with the reason: "expected …, found …, …".
+      collects_by_workers: whether one worker per processor collects by default; if not, this
+        process collects. Set it for systems whose steps take milliseconds.
+    """
+
+    name: str
+    problem_type: type
+    evaluation_type: type | None = None
+    bench_type: type | None = None
+    policies: Mapping[str, str] = {"random": "actions by chance"}
+    examples: Mapping[str, str] = {}
+    own_agents: Mapping[str, Agent] = {}
+    refused: Mapping[str, str] = {}
+    collects_by_workers: bool = False
+
+    def why_not(self, agent: str) -> str:
+        """Return why an agent cannot learn in this system, as an error says it; "" if it can.
+
+        Raises:
+          UsageError: there is no agent of that name.
+        """
+        find_agent(agent)
+        return self.refused.get(agent, "")
+
+    def agent(self, name: str) -> Agent:
+        """Return how an agent learns in this system.
+
+        Raises:
+          UsageError: there is no agent of that name.
+        """
+        return self.own_agents.get(name) or find_agent(name)
+
+    def settings(self, agent: str, problem: Any) -> Settings:
+        """Return the settings that suit an agent in this system, by group.
+
+        Args:
+          agent: a name in `AGENTS`.
+          problem: the problem that the agent will learn on; None for help texts.
+
+        Returns:
+          The groups "loop" and "agent", and any others that the system has.
+        """
+        found = self.agent(agent)
+        return {"loop": found.make_loop_config(), "agent": found.make_config()}
+
+    def plan(
+        self, agent: str, seed: int, settings: Mapping[str, Any], problem: Mapping[str, Any]
+    ) -> TrainingRun:
+        """Return what `experiments.train` would train; see `experiments.plan`."""
+        if reason := self.why_not(agent):
+            raise UsageError(f"{self.name}: {reason}")
+        chosen: Any = make(self.problem_type, problem)
+        how = self.agent(agent)
+        groups = with_values(self.settings(agent, chosen), how.expanded(settings))
+        run = TrainingRun(self.name, agent, chosen, with_seed(groups, seed), seed, how)
+        return self.complete(run)
+
+    def complete(self, run: TrainingRun) -> TrainingRun:
+        """Return the same run with the settings filled in that depend on the problem.
+
+        Raises:
+          UserError: the problem or a setting cannot be used.
+        """
+        return run
+
+    def describe(self, run: TrainingRun) -> dict[str, Any]:
+        """Return what identifies the problem, as JSON values."""
+        described: dict[str, Any] = dataclasses.asdict(run.problem)
+        return described
+
+    def make_environment(self, problem: Any, settings: Settings) -> Any:
+        """Make a TF-Agents `PyEnvironment` for the problem; the methods below need only this one.
+
+        Raises:
+          UserError: the problem or a setting cannot be used.
+        """
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def online_task(
+        self, run: TrainingRun, collect: Collect, reporter: Reporter
+    ) -> Iterator[OnlineTask]:
+        """Give an `online.OnlineTask`, and release its resources at the end."""
+        from tfrl_systems.training import playing
+
+        yield playing.online_task(self, run)
+
+    def train(
+        self, run: TrainingRun, workdir: Workdir, collect: Collect, reporter: Reporter
+    ) -> dict[str, Any]:
+        """Train, or go on with the run in `workdir`; return the contents of result.json."""
+        from tfrl_systems.training import online
+
+        with self.online_task(run, collect, reporter) as task:
+            return online.train(run, task, workdir, collect, reporter)
+
+    def evaluate(
+        self, policies: Sequence[str], asked: Any, seed: int, reporter: Reporter
+    ) -> dict[str, Any]:
+        """Measure policies.
+
+        Args:
+          policies: directories that training wrote, or names in `policies`.
+          asked: what to evaluate on, an `evaluation_type`.
+          seed: seed of everything random.
+          reporter: receives the progress.
+
+        Returns:
+          What `tfrl evaluate --json` prints.
+
+        Raises:
+          UserError: there is no such policy, or `asked` cannot be used.
+        """
+        from tfrl_systems.training import playing
+
+        return playing.evaluate(self, policies, asked, seed, reporter)
+
+    def bench(self, asked: Any, reporter: Reporter) -> dict[str, Any]:
+        """Measure the time and memory of the system's operations.
+
+        Args:
+          asked: what to measure, a `bench_type`.
+          reporter: receives the progress.
+
+        Returns:
+          What `tfrl bench --json` prints.
+        """
+        raise UsageError(f"bench: there is nothing to measure of {self.name}")
